@@ -18,6 +18,10 @@ DEFAULT_BROKER_PORT = 9092
 """Kafka's port: where a broker listens, and where clients look for it, if no other is named."""
 DEFAULT_REGISTRY_PORT = 8081
 """The port of Confluent's registry: where a schema registry listens, if no other is named."""
+DEFAULT_REST_PORT = 8082
+"""The port of Confluent's REST proxy: where ours listens, if no other is named."""
+DEFAULT_CONSOLE_PORT = 8080
+"""The port on which web consoles of Kafka listen, if no other is named."""
 
 
 def strangers_at(host: str, port: int) -> frozenset[int]:

@@ -3,6 +3,9 @@
 The rooms, from the bottom up:
 
 - ``server``: one HTTP/1.1 server on trio, with limits, deadlines, TLS and logins.
+- ``service_settings``: the settings that all services share.
+- ``serving``: the listeners of a service, from the first request to the last.
+- ``cluster_clients``: clients of the cluster that act as the user behind a request.
 - ``schema_registry``: the schemas of records, with the REST API of Confluent's clients.
 
 The cluster may also be Apache Kafka.

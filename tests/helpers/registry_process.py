@@ -22,6 +22,10 @@ class RegistryProcess:
     With ``tls``, the context of a client that it lets in, it speaks https.
     """
 
+    kind = "registry"
+    """The command that serves."""
+    servers_key = "kafkastore.bootstrap.servers"
+
     def __init__(
         self,
         directory: Path,
@@ -32,9 +36,9 @@ class RegistryProcess:
     ) -> None:
         self._tls: ssl.SSLContext | bool = tls or True
         self.url = f"http{'' if tls is None else 's'}://127.0.0.1:{free_port()}"
-        self.log = directory / f"registry-{self.url.rpartition(':')[2]}.log"
-        given = {"listeners": self.url, "kafkastore.bootstrap.servers": bootstrap, **properties}
-        self.arguments = ["registry", "serve"]
+        self.log = directory / f"{self.kind}-{self.url.rpartition(':')[2]}.log"
+        given = {"listeners": self.url, self.servers_key: bootstrap, **properties}
+        self.arguments = [self.kind, "serve"]
         for key, value in given.items():
             self.arguments += ["--set", f"{key}={value}"]
         self._process: ForkedProcess | None = None
@@ -63,7 +67,7 @@ class RegistryProcess:
                 if ended is not None or time.monotonic() > deadline:
                     text = self.log.read_text()
                     raise AssertionError(
-                        f"the registry does not respond ({ended}): {text}"
+                        f"{self.kind} does not respond ({ended}): {text}"
                     ) from None
                 time.sleep(0.05)
             else:

@@ -6,7 +6,7 @@ changes to it. Invariant: ``is_writer`` is set only after this instance took the
 
 import logging
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ import trio
 
 from log_service.client.admin.admin import Admin
 from log_service.client.connections.env import real_env
-from log_service.common.env import Env, Listener
+from log_service.common.env import Env
 from log_service.common.errors import ConfigError, KafkaError
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.routes import registry_service
@@ -32,20 +32,14 @@ from log_service.http.schema_registry.log.errors import SchemasLogError
 from log_service.http.schema_registry.log.schemas_log import LogSettings, SchemasLog
 from log_service.http.schema_registry.records import noop_record
 from log_service.http.schema_registry.registry import Registry, RegistryIdentity
-from log_service.http.schema_registry.settings import ListenAddress, RegistrySettings
+from log_service.http.schema_registry.settings import RegistrySettings
 from log_service.http.schema_registry.state_keeper import StateKeeper
 from log_service.http.schema_registry.values import Settings
-from log_service.http.server.authentication import Authentication, token_check
+from log_service.http.server.authentication import Authentication
 from log_service.http.server.cluster_acls import ClusterAcls
-from log_service.http.server.cluster_logins import ClusterLogins
 from log_service.http.server.metrics import HttpMeter
-from log_service.http.server.passwords import CheckPassword
-from log_service.http.server.server import HttpServer
-from log_service.http.server.service import HttpService
-from log_service.http.server.tls import HttpTls
 from log_service.http.server.values import HttpRequest, HttpResponse
-from log_service.security.oauth import OAuthOffer
-from log_service.security.sasl.jaas import parse_jaas
+from log_service.http.serving import ServiceListeners, stop_in_order
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +48,6 @@ TAKE_OVER_TIMEOUT_MS = 30_000
 LEADER_PATIENCE_S = 10.0
 """So long a change waits for an instance that writes, because elections take a moment."""
 RETRY_S = 1.0
-DRAIN_MS = 5_000
-"""So long open requests may take when the instance stops."""
 IMPATIENT = {"request_timeout_ms": 10_000}
 """A broker that hangs may take only a part of the time that a write has."""
 
@@ -71,7 +63,7 @@ class RegistryService:
         self._env = env or real_env()
         self._leadership = Leadership()
         self._changed = trio.Event()
-        self._servers: list[HttpServer] = []
+        self._listeners = ServiceListeners(settings, self._env, "registry")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until the caller cancels. Started once requests are answered.
@@ -84,9 +76,9 @@ class RegistryService:
             KafkaError: the cluster cannot be reached at the beginning.
         """
         settings, work = self._settings, trio.CancelScope()
-        listeners = [await self._bind(each) for each in settings.listeners]
+        await self._listeners.bind()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._stop_in_order, work)
+            nursery.start_soon(stop_in_order, self._listeners, work)
             with trio.CancelScope(shield=True):
                 async with (
                     Admin(
@@ -100,22 +92,11 @@ class RegistryService:
                     Forwarder(self._forwarding_tls()) as forwarder,
                 ):
                     with work:
-                        await self._work(listeners, admin, group_client, forwarder, task_status)
+                        await self._work(admin, group_client, forwarder, task_status)
             nursery.cancel_scope.cancel()
-
-    async def _stop_in_order(self, work: trio.CancelScope) -> None:
-        """Wait until the caller cancels, and stop the work then."""
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                for server in self._servers:
-                    await server.drain(DRAIN_MS)
-            work.cancel()
 
     async def _work(
         self,
-        listeners: Sequence[Listener],
         admin: Admin,
         group_client: Admin,
         forwarder: Forwarder,
@@ -150,34 +131,10 @@ class RegistryService:
             nursery.start_soon(self._follow, elector, log, registry)
             meter = HttpMeter(self._env.clock)
             service = registry_service(registry, await self._authentication(nursery), meter)
-            for listener, address in zip(listeners, settings.listeners, strict=True):
-                server = await self._server(listener, address, service, nursery, forwarder)
-                self._servers.append(server)
+            renew = partial(self._renew, forwarder)
+            await self._listeners.serve(nursery, service, on_renewal=renew)
             self._say(f"schema registry at {', '.join(map(str, settings.listeners))}")
             task_status.started()
-
-    async def _server(
-        self,
-        listener: Listener,
-        address: ListenAddress,
-        service: HttpService,
-        nursery: trio.Nursery,
-        forwarder: Forwarder,
-    ) -> HttpServer:
-        """Start to serve on one listener."""
-        config = self._settings.tls if address.scheme == "https" else None
-        tls = None if config is None else HttpTls(config, on_change=partial(self._renew, forwarder))
-        if tls is not None:
-            nursery.start_soon(tls.run)
-        server = HttpServer(
-            listener=listener,
-            clock=self._env.clock,
-            service=service,
-            secure=None if tls is None else tls.secure,
-            name="registry",
-        )
-        await nursery.start(server.run)
-        return server
 
     def _forwarding_tls(self) -> ssl.SSLContext:
         """Return the TLS of connections to other instances. Blocks."""
@@ -198,46 +155,9 @@ class RegistryService:
         Raises:
             ConfigError: passwords or tokens cannot be checked.
         """
-        settings = self._settings
-        if not settings.logins:
+        if not self._settings.logins:
             return None
-        offer = await self._oauth_offer(nursery)
-        return Authentication(
-            clock=self._env.clock,
-            rng=self._env.rng,
-            check_password=self._password_check(),
-            check_token=None if offer is None else token_check(offer.validate),
-            is_certificate_enough="mtls" in settings.logins,
-            realm="schema registry",
-        )
-
-    def _password_check(self) -> CheckPassword | None:
-        settings = self._settings
-        if "basic" not in settings.logins:
-            return None
-        return ClusterLogins(settings.login_servers, settings.login_client, self._env).check
-
-    async def _oauth_offer(self, nursery: trio.Nursery) -> OAuthOffer | None:
-        """Return the check of tokens. The keys of their issuer are kept fresh."""
-        if self._settings.oauth is None:
-            return None
-        offer = OAuthOffer(
-            "registry",
-            self._settings.oauth,
-            parse_jaas(self._settings.oauth_jaas.reveal()),
-            self._env.clock,
-        )
-        await offer.fetch_keys()
-        if offer.jwks is not None:
-            nursery.start_soon(offer.jwks.run)
-        return offer
-
-    async def _bind(self, address: ListenAddress) -> Listener:
-        try:
-            return await self._env.network.listen(address.host, address.port)
-        except OSError as error:
-            text = f"listeners={address}: {error.strerror or error}; name another address"
-            raise ConfigError(text) from error
+        return await self._listeners.authentication(nursery, realm="schema registry")
 
     def _log_settings(self) -> LogSettings:
         settings = self._settings

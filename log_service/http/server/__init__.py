@@ -8,6 +8,7 @@ The rooms, from the bottom up:
 - ``routes``: the table of a service's routes, and the search in it.
 - ``service``: a service as the server sees it.
 - ``heads``: h11's events as values, and values as h11's events.
+- ``json_bodies``: reads JSON within bounds.
 - ``exchange``: one request and its response so far, and the bounds of its body.
 - ``received``: the bytes between the task that receives and the task that reads.
 - ``state``: the counters that all connections of a server share.

@@ -3,8 +3,9 @@
 import pytest
 
 from log_service.common.errors import ConfigError
-from log_service.http.schema_registry.settings import ListenAddress, read_registry_settings
+from log_service.http.schema_registry.settings import read_registry_settings
 from log_service.http.schema_registry.values import CompatibilityLevel
+from log_service.http.service_settings import ListenAddress
 
 HTTPS = "listeners=https://127.0.0.1:8081\nssl.keystore.type=PEM\nssl.keystore.location=/none.pem"
 

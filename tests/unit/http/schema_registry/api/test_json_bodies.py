@@ -9,14 +9,13 @@ import pytest
 import trio
 
 from log_service.http.schema_registry.api.json_bodies import (
-    LONG_BODY_BYTES,
     MAX_BODY_BYTES,
-    MAX_PARTS,
     parse_object,
     read_object,
 )
 from log_service.http.schema_registry.errors import RegistryError
 from log_service.http.schema_registry.languages.limits import USUAL_LIMITS
+from log_service.http.server.json_bodies import LONG_BODY_BYTES, MAX_PARTS
 from log_service.http.server.values import HttpError, HttpRequest
 from tests.helpers.watchdog import MOST_CALLS, Watchdog
 from tests.unit.http.schema_registry.served import Served, tell

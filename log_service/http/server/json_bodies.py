@@ -1,0 +1,81 @@
+"""Reads JSON bodies of requests within bounds.
+
+A long body is read in another thread, so that other requests go on. Its parts are counted first,
+because the parser of the standard library lets no other thread run until it is done. Long texts are
+no matter to it. Half of a surrogate pair, a repeated field and a number that is none are refused.
+"""
+
+import json
+import re
+from collections import Counter
+from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
+from typing import Any, Final, NoReturn
+
+from log_service.http.server.values import HttpError
+
+LONG_BODY_BYTES: Final = 32 << 10
+"""A longer body is read in another thread."""
+MAX_PARTS: Final = 50_000
+"""Texts, separators and opening brackets of a body. A schema is one text, however long it is."""
+SHOWN_CHARACTERS: Final = 200
+_SEPARATORS: Final = ",[{"
+_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(body: bytes) -> Any:
+    """Return the JSON value of a body.
+
+    Raises:
+        HttpError: 400, the body is no JSON in UTF-8. 413, it has too many parts. 422, it has half
+            of a surrogate pair.
+    """
+    try:
+        text = body.decode()
+        if len(body) > LONG_BODY_BYTES:
+            _refuse_many_parts(text)
+        found = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_number)
+    except (ValueError, RecursionError) as error:
+        raise HttpError(400, f"The body is no JSON in UTF-8: {error}") from error
+    if _SURROGATE_ESCAPE.search(text):
+        _refuse_lone_surrogates(found)
+    return found
+
+
+def _refuse_many_parts(text: str) -> None:
+    """Count the parts of a text without parsing it.
+
+    Raises:
+        HttpError: there are too many.
+        ValueError: a text inside is no JSON.
+    """
+    count = end = 0
+    while count <= MAX_PARTS:
+        quote = text.find('"', end)
+        between = text[end:] if quote < 0 else text[end:quote]
+        count += 1 + sum(map(between.count, _SEPARATORS))
+        if quote < 0:
+            break
+        _, end = scanstring(text, quote + 1)
+    if count > MAX_PARTS:
+        raise HttpError(413, f"a body has at most {MAX_PARTS} fields, items and texts")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        repeated = next(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"the field {repeated[:SHOWN_CHARACTERS]!r} comes twice")
+    return found
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _refuse_lone_surrogates(found: Any) -> None:
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        text = "The body has half of a surrogate pair, which is no character."
+        raise HttpError(422, text) from error

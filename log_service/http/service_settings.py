@@ -1,0 +1,254 @@
+"""The settings that all HTTP services share: listeners, TLS, logins and the cluster's client.
+
+This module decides the meaning of these keys and refuses invalid values. Keys of the service's own
+Kafka client stand behind a prefix of the service. Those of the listener that checks passwords stand
+behind ``login.``. The caller passes in the properties.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from log_service.common.addresses import is_loopback
+from log_service.common.errors import ConfigError
+from log_service.common.secrets import SecretText
+from log_service.config.client_properties import settings_of_properties
+from log_service.config.definition import split_list
+from log_service.config.oauth import oauth_config
+from log_service.config.properties import parse_properties
+from log_service.config.security import OAuthConfig, TlsConfig
+from log_service.config.tls import tls_config
+
+LOGIN: Final = "login."
+OAUTH: Final = "sasl.oauthbearer."
+JAAS: Final = "sasl.jaas.config"
+"""Its options ``ssl.*`` say which authorities of a token issuer are trusted, as for a broker."""
+OAUTH_JAAS: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+SCHEMES: Final = ("http", "https")
+ANY_LOGIN: Final = ("none", "basic", "bearer", "mtls")
+PASSED_ON: Final = ("none", "basic", "bearer")
+"""Logins that a service can pass on to the cluster. Only a client has its certificate's key."""
+BOOLEANS: Final = MappingProxyType({"true": True, "false": False})
+SAME_KEYS: Final = MappingProxyType({"ssl.client.authentication": "ssl.client.auth"})
+"""Older names of keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenAddress:
+    """One address that a service listens on."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """The settings of one instance of a service.
+
+    ``logins`` are the ways to log in; none of them is no login. Passwords are checked at
+    ``login_servers``. ``unused`` are keys without a meaning here.
+    """
+
+    listeners: tuple[ListenAddress, ...]
+    bootstrap_servers: str
+    client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tls: TlsConfig | None = field(default=None, repr=False)
+    login_servers: str = ""
+    login_client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    oauth: OAuthConfig | None = None
+    oauth_jaas: SecretText = field(default=SecretText(OAUTH_JAAS), repr=False)
+    logins: frozenset[str] = frozenset()
+    unused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsFile:
+    """The properties of a service, before their meaning is known.
+
+    ``name`` stands for the file in errors, ``service`` for the service. ``prefix`` stands before the keys of the service's own
+    Kafka client, and ``servers_key`` names the cluster. ``given`` are the properties of the file,
+    ``found`` those of the service's own keys with their defaults.
+    """
+
+    name: str
+    service: str
+    prefix: str
+    servers_key: str
+    given: Mapping[str, str] = field(repr=False)
+    found: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def read(
+        cls,
+        text: str,
+        name: str,
+        over: Mapping[str, str] | None,
+        *,
+        service: str,
+        prefix: str,
+        servers_key: str,
+        defaults: Mapping[str, str],
+        same_keys: Mapping[str, str] = MappingProxyType({}),
+    ) -> "SettingsFile":
+        """Return the properties of a file's text. ``over`` has properties that win over it."""
+        raw = {**parse_properties(text), **(over or {})}
+        names = {**SAME_KEYS, **same_keys}
+        given = {names.get(key, key): value.strip() for key, value in raw.items()}
+        own = {key: value for key, value in given.items() if key in defaults}
+        found = {**defaults, **own}
+        return cls(
+            name=name,
+            service=service,
+            prefix=prefix,
+            servers_key=servers_key,
+            given=given,
+            found=found,
+        )
+
+    def behind(self, prefix: str) -> dict[str, str]:
+        """Return the properties behind a prefix, by the rest of their names."""
+        return {
+            key.removeprefix(prefix): value
+            for key, value in self.given.items()
+            if key.startswith(prefix)
+        }
+
+    def flag(self, key: str) -> bool:
+        """Return a key that is true or false.
+
+        Raises:
+            ConfigError: it is neither.
+        """
+        text = self.found[key]
+        if text.lower() not in BOOLEANS:
+            raise ConfigError(f"{self.name}: {key} is {text!r}; it may be true or false")
+        return BOOLEANS[text.lower()]
+
+    def number(self, key: str, at_least: int, at_most: int) -> int:
+        """Return a whole number within bounds.
+
+        Raises:
+            ConfigError: it is none, or beyond a bound.
+        """
+        text = self.found[key]
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(at_most))
+        if not is_number or not at_least <= int(text) <= at_most:
+            bounds = f"it has to be from {at_least} to {at_most}"
+            raise ConfigError(f"{self.name}: {key} is {text!r}; {bounds}")
+        return int(text)
+
+    def several(self, key: str, allowed: Iterable[str]) -> frozenset[str]:
+        """Return a list of words in small letters.
+
+        Raises:
+            ConfigError: one is not allowed.
+        """
+        names = tuple(allowed)
+        chosen = frozenset(each.lower() for each in split_list(self.found[key]))
+        if chosen - set(names):
+            text = f"{key} is {self.found[key]!r}; it may be {', '.join(names)}"
+            raise ConfigError(f"{self.name}: {text}")
+        return chosen
+
+    def fields_of_service(
+        self,
+        client: Mapping[str, Any] | None,
+        *,
+        usual_address: str,
+        allowed_logins: tuple[str, ...],
+    ) -> dict[str, Any]:
+        """Return the fields of ``ServiceSettings``, for the settings of a service.
+
+        ``client`` has settings of Kafka clients that the file does not name.
+
+        Raises:
+            ConfigError: a value is none of its key, or two contradict each other.
+        """
+        listeners = self._listeners(usual_address)
+        own = self.behind(self.prefix)
+        own.pop("bootstrap.servers", None)
+        login = self.behind(LOGIN)
+        servers = self.found[self.servers_key]
+        logins = self.several("authentication.method", allowed_logins) - {"none"}
+        _refuse_open_passwords(listeners, logins, self.name)
+        tls = self._tls(listeners, logins)
+        made = ServiceSettings(
+            listeners=listeners,
+            bootstrap_servers=_servers(servers),
+            client={**(client or {}), **settings_of_properties(own, self.name)},
+            tls=tls,
+            login_servers=_servers(login.pop("bootstrap.servers", servers)),
+            login_client=_without_login(settings_of_properties(login or own, self.name)),
+            oauth=oauth_config(self.given, self.service) if "bearer" in logins else None,
+            oauth_jaas=SecretText(self.given.get(JAAS, OAUTH_JAAS)),
+            logins=logins,
+            unused=tuple(sorted(key for key in self.given if self._is_unused(key))),
+        )
+        return {each.name: getattr(made, each.name) for each in fields(made)}
+
+    def _listeners(self, usual_address: str) -> tuple[ListenAddress, ...]:
+        texts = split_list(self.found["listeners"])
+        if not texts:
+            raise ConfigError(f"{self.name}: listeners names no address; write {usual_address}")
+        return tuple(_address(each, self.name, usual_address) for each in texts)
+
+    def _tls(
+        self, listeners: tuple[ListenAddress, ...], logins: frozenset[str]
+    ) -> TlsConfig | None:
+        if all(each.scheme == "http" for each in listeners):
+            return None
+        tls = tls_config(self.given)
+        if "mtls" in logins and tls.client_auth == "none":
+            text = "ssl.client.auth=required or requested: no certificate is asked for"
+            raise ConfigError(f"{self.name}: authentication.method=mtls needs {text}")
+        return tls
+
+    def _is_unused(self, key: str) -> bool:
+        is_own = key in self.found or key == JAAS
+        return not is_own and not key.startswith((self.prefix, LOGIN, OAUTH, "ssl."))
+
+
+def _refuse_open_passwords(
+    listeners: tuple[ListenAddress, ...], logins: frozenset[str], name: str
+) -> None:
+    """Refuse logins that everybody on the way can read."""
+    for each in listeners:
+        is_open = each.scheme == "http" and not is_loopback(each.host)
+        if is_open and logins & {"basic", "bearer"}:
+            reason = "passwords and tokens could be read on the way"
+            advice = "use https, or an address of this machine alone"
+            text = f"authentication.method needs TLS on {each}, because {reason}: {advice}"
+            raise ConfigError(f"{name}: {text}")
+        if each.scheme == "http" and logins == {"mtls"}:
+            text = f"authentication.method=mtls needs https, and {each} has none"
+            raise ConfigError(f"{name}: {text}")
+
+
+def _servers(text: str) -> str:
+    """Return servers without the protocol that Confluent's services have before each."""
+    return ",".join(each.rpartition("://")[2] for each in split_list(text))
+
+
+def _without_login(client: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a client for the logins of others."""
+    own = ("sasl_jaas_config", "sasl_username", "sasl_password")
+    return {name: value for name, value in client.items() if name not in own}
+
+
+def _address(text: str, name: str, usual_address: str) -> ListenAddress:
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        text = f"listeners has {text!r}, which is no address: {error}"
+        raise ConfigError(f"{name}: {text}") from error
+    if parts.scheme not in SCHEMES or not host or port is None or parts.path.strip("/"):
+        text = f"listeners has {text!r}; an address looks like {usual_address}"
+        raise ConfigError(f"{name}: {text}")
+    return ListenAddress(scheme=parts.scheme, host=host, port=port)
