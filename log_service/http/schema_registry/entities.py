@@ -27,6 +27,7 @@ class BadFieldError(ValueError):
 
 SHOWN_CHARACTERS = 60
 """The characters of a client's value that a message repeats."""
+FLAGS = {"true": True, "false": False}
 RULE_FIELDS = {
     "name": "name",
     "doc": "doc",
@@ -172,9 +173,12 @@ def read_settings(fields: Mapping[str, Any]) -> Settings:
     level = fields.get("compatibilityLevel") or fields.get("compatibility")
     return Settings(
         alias=_text(fields, "alias"),
+        alias_for_deks=_text(fields, "aliasForDeks"),
         normalize=_flag(fields, "normalize"),
         validate_fields=_flag(fields, "validateFields"),
         validate_names=_flag(fields, "validateNames"),
+        validate_new_schemas=_flag(fields, "validateNewSchemas"),
+        validate_rules=_flag(fields, "validateRules"),
         compatibility_level=None if level is None else read_level(level),
         compatibility_policy=_text(fields, "compatibilityPolicy"),
         compatibility_group=_text(fields, "compatibilityGroup"),
@@ -199,9 +203,12 @@ def read_level(name: object) -> CompatibilityLevel:
 
 SETTINGS_FIELDS = {
     "alias": "alias",
+    "alias_for_deks": "aliasForDeks",
     "normalize": "normalize",
     "validate_fields": "validateFields",
     "validate_names": "validateNames",
+    "validate_new_schemas": "validateNewSchemas",
+    "validate_rules": "validateRules",
     "compatibility_level": "compatibilityLevel",
     "compatibility_policy": "compatibilityPolicy",
     "compatibility_group": "compatibilityGroup",
@@ -231,7 +238,9 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
 
 
 def _flag(fields: Mapping[str, Any], name: str) -> bool | None:
+    """Return a flag. Scripts send it as a text, which Confluent's registry takes, too."""
     value = fields.get(name)
+    value = FLAGS.get(value, value) if isinstance(value, str) else value
     if value is not None and not isinstance(value, bool):
         raise BadFieldError(f"{name} has to be true or false, and is {shown(value)}")
     return value

@@ -60,8 +60,13 @@ class SchemaParser:
     def __repr__(self) -> str:
         return f"<SchemaParser remembered={len(self._parsed)}>"
 
-    def parse(self, content: SchemaContent, subject: str, *, is_new: bool) -> ParsedSchema:
+    def parse(
+        self, content: SchemaContent, subject: str, *, is_new: bool, is_validated: bool = True
+    ) -> ParsedSchema:
         """Return the parsed schema.
+
+        A new one refers to live versions alone. If it is validated, too, it passes the checks of
+        its language that an old record of the topic may have been spared.
 
         Raises:
             RegistryError: the text is empty, invalid or too large, or refers to something missing.
@@ -70,7 +75,7 @@ class SchemaParser:
             raise errors.RegistryError(errors.INVALID_SCHEMA, "Empty schema")
         try:
             dependencies = self._dependencies(content.references, subject, is_new=is_new)
-            return self._parse(content, tuple(dependencies), is_new=is_new)
+            return self._parse(content, tuple(dependencies), is_new=is_new and is_validated)
         except InvalidSchemaError as error:
             raise errors.invalid_schema(content.schema_type.value, str(error)) from error
 

@@ -6,7 +6,7 @@ hashes the content of a schema in the way of Confluent's registry.
 
 import hashlib
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self, TypeVar
@@ -16,6 +16,8 @@ from log_service.http.schema_registry.languages.language import SchemaType
 
 CONFLUENT_VERSION = "confluent:version"
 """Property of the metadata that holds the number of the version."""
+CONFLUENT_RESERVED = "confluent:reserved"
+"""Property of the metadata that names fields which no later version may have, with commas."""
 NEW_SCHEMA_ID = -1
 NEW_VERSION = 0
 """A registration that leaves the number of the version to the registry."""
@@ -124,6 +126,12 @@ class Metadata:
             properties={**self.properties, **other.properties},
             sensitive=[*self.sensitive, *other.sensitive],
         )
+
+    @property
+    def reserved_fields(self) -> frozenset[str]:
+        """The names of fields that are reserved."""
+        names = self.properties.get(CONFLUENT_RESERVED, "").split(",")
+        return frozenset(name.strip() for name in names) - {""}
 
     def as_json(self) -> dict[str, Any]:
         """Return the metadata without its empty parts."""
@@ -274,13 +282,17 @@ def guid_of(content: SchemaContent) -> str:
 class Settings:
     """Settings of a subject, a context or the registry. None is not set here.
 
-    Source: Confluent's ``/config`` resource.
+    ``alias_for_deks`` and ``validate_rules`` are kept for clients and for other registries on the
+    same topic. Nothing here acts by them. Source: Confluent's ``/config`` resource.
     """
 
     alias: str | None = None
+    alias_for_deks: str | None = None
     normalize: bool | None = None
     validate_fields: bool | None = None
     validate_names: bool | None = None
+    validate_new_schemas: bool | None = None
+    validate_rules: bool | None = None
     compatibility_level: CompatibilityLevel | None = None
     compatibility_policy: str | None = None
     compatibility_group: str | None = None
@@ -293,11 +305,20 @@ class Settings:
         """Return these settings, completed by those of a wider scope."""
         return replace(wider, **dict(self.set_fields()))
 
+    def without(self, names: Collection[str]) -> "Settings":
+        """Return these settings without some of them, which are then not set."""
+        return replace(self, **dict.fromkeys(names))
+
     def set_fields(self) -> list[tuple[str, Any]]:
         """Return names and values of the settings that are set."""
         return [
             (name, value) for name in self.__slots__ if (value := getattr(self, name)) is not None
         ]
+
+    @property
+    def is_validating_new_schemas(self) -> bool:
+        """Whether names and defaults of new schemas are checked, which they are by default."""
+        return self.validate_new_schemas is not False
 
     @property
     def has_defaults_or_overrides(self) -> bool:

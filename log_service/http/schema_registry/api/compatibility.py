@@ -61,7 +61,13 @@ class CompatibilityEndpoints:
     ) -> list[str]:
         normalize = flag(request, "normalize")
         examine = partial(
-            canonical, self._parser, subject, content, is_new=True, is_normalized=normalize
+            canonical,
+            self._parser,
+            subject,
+            content,
+            is_new=True,
+            is_normalized=normalize,
+            is_validated=self._state.settings(subject).is_validating_new_schemas,
         )
         wanted = await self._registry.think(examine)
         return await first_incompatibility(self._registry, subject, wanted, earlier)

@@ -12,6 +12,8 @@ from functools import partial
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.lists import Pacer
 from log_service.http.schema_registry.decisions.compatibility import (
+    broken_alone,
+    broken_reservations,
     compared_versions,
     incompatibility,
 )
@@ -56,14 +58,17 @@ async def first_incompatibility(
     Raises:
         RegistryError: a schema cannot be parsed, or a comparison is over its bound.
     """
-    settings = registry.state.settings(subject)
+    settings, parser = registry.state.settings(subject), registry.parser
+    broken = await registry.think(
+        partial(broken_reservations, parser, settings, subject, content, earlier)
+    )
     for old in compared_versions(settings, content, earlier):
         reasons = await registry.think(
-            partial(incompatibility, registry.parser, settings, subject, content, old)
+            partial(incompatibility, parser, settings, subject, content, old)
         )
         if reasons:
-            return reasons
-    return []
+            return [*broken, *reasons]
+    return broken_alone(settings, broken)
 
 
 async def _stored_content(registry: Registry, wanted: Registration) -> SchemaContent | None:

@@ -27,7 +27,9 @@ from log_service.http.schema_registry.subjects import DEFAULT_CONTEXT, Subject, 
 from log_service.http.schema_registry.values import POLICIES, Mode, Settings
 from log_service.http.server.values import HttpRequest, HttpResponse
 
+LEVEL_FIELD = SETTINGS_FIELDS["compatibility_level"]
 REQUEST_FIELDS = (*SETTINGS_FIELDS.values(), "compatibility")
+"""The level has another name in requests than in responses to GET and in records. Both do."""
 
 
 class ScopeEndpoints:
@@ -49,11 +51,12 @@ class ScopeEndpoints:
 
     async def put_settings(self, request: HttpRequest) -> HttpResponse:
         """Change a scope's settings, and return what the request asked for."""
-        scope, wanted = scope_of_request(request), await self._read_settings(request)
-        await self._registry.write(lambda: change_settings(self._state, scope, wanted))
-        shown = settings_json(wanted)
-        if "compatibilityLevel" in shown:
-            shown = {"compatibility": shown.pop("compatibilityLevel")} | shown
+        scope = scope_of_request(request)
+        wanted, unset = await self._read_settings(request)
+        await self._registry.write(lambda: change_settings(self._state, scope, wanted, unset))
+        shown = settings_json(wanted) | {SETTINGS_FIELDS[name]: None for name in unset}
+        if LEVEL_FIELD in shown:
+            shown = {"compatibility": shown.pop(LEVEL_FIELD)} | shown
         return json_response(request, shown)
 
     async def delete_settings(self, request: HttpRequest) -> HttpResponse:
@@ -132,8 +135,8 @@ class ScopeEndpoints:
         await self._registry.write(lambda: delete_context(self._state, context))
         return HttpResponse(status=204)
 
-    async def _read_settings(self, request: HttpRequest) -> Settings:
-        """Return the settings of a body."""
+    async def _read_settings(self, request: HttpRequest) -> tuple[Settings, frozenset[str]]:
+        """Return the settings of a body, and the names of those that it takes away by null."""
         fields = await read_object(request, REQUEST_FIELDS, self._registry.workers)
         try:
             wanted = read_settings(fields)
@@ -145,4 +148,9 @@ class ScopeEndpoints:
             raise errors.invalid_policy()
         check_rule_set(wanted.default_rule_set)
         check_rule_set(wanted.override_rule_set)
-        return wanted
+        given = {LEVEL_FIELD if name == "compatibility" else name for name in fields}
+        return wanted, frozenset(
+            ours
+            for ours, theirs in SETTINGS_FIELDS.items()
+            if theirs in given and getattr(wanted, ours) is None
+        )

@@ -35,11 +35,47 @@ def incompatibilities(
     Raises:
         RegistryError: a schema cannot be parsed, or the comparison is over its bound.
     """
+    broken = broken_reservations(parser, settings, subject, content, earlier)
     for old in compared_versions(settings, content, earlier):
         reasons = incompatibility(parser, settings, subject, content, old)
         if reasons:
-            return reasons
-    return []
+            return [*broken, *reasons]
+    return broken_alone(settings, broken)
+
+
+def broken_reservations(
+    parser: SchemaParser,
+    settings: Settings,
+    subject: str,
+    content: SchemaContent,
+    earlier: Sequence[RegisteredSchema],
+) -> list[str]:
+    """Return how a schema breaks with fields that its metadata or the newest version reserves.
+
+    They count where ``validateFields`` is set, whatever the level is.
+
+    Raises:
+        RegistryError: the schema cannot be parsed.
+    """
+    if not settings.validate_fields:
+        return []
+    reserved = _reserved(content)
+    before = _reserved(earlier[-1].content) if earlier else frozenset()
+    removed = [
+        f"The new schema has reserved field {name} removed from its metadata"
+        " which is present in the old schema's metadata."
+        for name in sorted(before - reserved)
+    ]
+    if not reserved:
+        return removed
+    used = parser.parse(content, subject, is_new=False).top_level_fields & reserved
+    start = "The new schema has field that conflicts with the reserved field"
+    return [*removed, *(f"{start} {name}." for name in sorted(used))]
+
+
+def broken_alone(settings: Settings, broken: list[str]) -> list[str]:
+    """Return the lines of a response where nothing is wrong but reserved fields."""
+    return [*broken, _scope(settings)] if broken else []
 
 
 def compared_versions(
@@ -77,16 +113,22 @@ def incompatibility(
     if not reasons:
         parser.note_compatible(comparison)
         return []
-    scope = (
-        f"{{validateFields: '{str(bool(settings.validate_fields)).lower()}', compatibility:"
-        f" '{level}'}}"
-    )
     return [
         *reasons,
         f"{{oldSchemaVersion: {old.version}}}",
         f"{{oldSchema: '{old.content.text}'}}",
-        scope,
+        _scope(settings),
     ]
+
+
+def _reserved(content: SchemaContent) -> frozenset[str]:
+    return frozenset() if content.metadata is None else content.metadata.reserved_fields
+
+
+def _scope(settings: Settings) -> str:
+    """Return the line that says by which settings a verdict was made."""
+    is_validating = str(bool(settings.validate_fields)).lower()
+    return f"{{validateFields: '{is_validating}', compatibility: '{_level(settings)}'}}"
 
 
 def _level(settings: Settings) -> CompatibilityLevel:

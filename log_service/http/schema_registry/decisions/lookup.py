@@ -176,16 +176,24 @@ def find_metadata(
 
 
 def canonical(
-    parser: SchemaParser, subject: str, content: SchemaContent, *, is_new: bool, is_normalized: bool
+    parser: SchemaParser,
+    subject: str,
+    content: SchemaContent,
+    *,
+    is_new: bool,
+    is_normalized: bool,
+    is_validated: bool = True,
 ) -> SchemaContent:
     """Return a content with its text in canonical form and with numbered references.
+
+    ``is_new`` and ``is_validated`` are those of ``SchemaParser.parse``.
 
     Raises:
         RegistryError: the schema is invalid.
     """
     references = parser.with_versions(content.references, subject)
     numbered = replace(content, references=references)
-    parsed = parser.parse(numbered, subject, is_new=is_new)
+    parsed = parser.parse(numbered, subject, is_new=is_new, is_validated=is_validated)
     if not is_normalized:
         return replace(numbered, text=parsed.canonical)
     ordered = sorted(references, key=lambda each: (each.subject, each.version, each.name))

@@ -95,6 +95,7 @@ def stored_content(
         content,
         is_new=wanted.schema_id == NEW_SCHEMA_ID,
         is_normalized=wanted.is_normalized or bool(settings.normalize),
+        is_validated=settings.is_validating_new_schemas,
     )
 
 

@@ -1,5 +1,7 @@
 """Changes settings and modes of subjects, of contexts and of the whole registry."""
 
+from collections.abc import Collection
+
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.decisions.decision import Decision
 from log_service.http.schema_registry.decisions.deletion import check_writable
@@ -15,15 +17,20 @@ from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.values import Mode, Settings
 
 
-def change_settings(state: RegistryState, scope: str, wanted: Settings) -> Decision[Settings]:
+def change_settings(
+    state: RegistryState, scope: str, wanted: Settings, unset: Collection[str] = ()
+) -> Decision[Settings]:
     """Return the record of a scope's settings: the wanted ones over those it has.
+
+    ``unset`` names settings that the scope has no longer.
 
     Raises:
         RegistryError: the scope is read-only.
     """
     check_writable(state, scope)
     own = state.own_settings(scope) or Settings()
-    return Decision(records=(settings_record(scope, wanted.over(own)),), result=wanted)
+    changed = wanted.over(own.without(unset))
+    return Decision(records=(settings_record(scope, changed),), result=wanted)
 
 
 def remove_settings(state: RegistryState, scope: str) -> Decision[Settings]:

@@ -67,6 +67,10 @@ class ParsedSchema(Protocol):
     def canonical(self) -> str:
         """The text that is stored and answered."""
 
+    @property
+    def top_level_fields(self) -> frozenset[str]:
+        """The names of the fields that a value of this schema has itself."""
+
     def normalized(self) -> str:
         """Return the text in its normal form. Schemas of one meaning have one normal form."""
 

@@ -8,7 +8,7 @@ from log_service.http.schema_registry.languages.avro.definitions import same_typ
 from log_service.http.schema_registry.languages.avro.normal_form import normal
 from log_service.http.schema_registry.languages.avro.printing import print_type
 from log_service.http.schema_registry.languages.avro.reading import SchemaTypes, read_schema
-from log_service.http.schema_registry.languages.avro.types import full_name
+from log_service.http.schema_registry.languages.avro.types import Record, full_name
 from log_service.http.schema_registry.languages.language import (
     BACKWARD_SIDES,
     Difference,
@@ -34,6 +34,12 @@ class AvroSchema:
     def schema_type(self) -> SchemaType:
         """The language."""
         return SchemaType.AVRO
+
+    @property
+    def top_level_fields(self) -> frozenset[str]:
+        """The fields of the record. Other types have none."""
+        root = self.types.root
+        return frozenset(root.fields) if isinstance(root, Record) else frozenset()
 
     def normalized(self) -> str:
         """Return the text in its normal form.

@@ -57,6 +57,13 @@ class JsonSchema:
         """The language."""
         return SchemaType.JSON
 
+    @property
+    def top_level_fields(self) -> frozenset[str]:
+        """The properties that the schema names outside of the schemas in it."""
+        root = self.documents.root.schema
+        properties = root.get("properties") if isinstance(root, dict) else None
+        return frozenset(properties) if isinstance(properties, dict) else frozenset()
+
     def normalized(self) -> str:
         """Return the text with all names in order."""
         return print_json(self.documents.root.schema, is_sorted=True)

@@ -63,6 +63,12 @@ class ProtobufSchema:
         """The language."""
         return SchemaType.PROTOBUF
 
+    @property
+    def top_level_fields(self) -> frozenset[str]:
+        """The fields of the first message, also those in its oneofs."""
+        first = self.file.messages[0].fields if self.file.messages else ()
+        return frozenset(each.node.name for each in first)
+
     def normalized(self) -> str:
         """Return the text in its normal form.
 
