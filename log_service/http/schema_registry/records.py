@@ -26,6 +26,11 @@ from log_service.http.schema_registry.values import (
 )
 
 TENANT = "default"
+MAX_VALUE_BYTES = 4 << 20
+"""A longer value is neither written nor read, because reading one takes the event loop for long."""
+MAX_KEY_BYTES = 64 << 10
+MAGIC_BYTES = (0, 1)
+"""The formats of keys that are known. A key without one is of the first."""
 
 
 class KeyType(StrEnum):
@@ -164,7 +169,10 @@ def read_key(key: bytes | None) -> RegistryKey:
     Raises:
         UnreadableRecordError: it is no key of a registry.
     """
-    fields = _object(key, "key")
+    fields = _object(key, "key", MAX_KEY_BYTES)
+    magic = fields.get("magic", 0)
+    if isinstance(magic, bool) or magic not in MAGIC_BYTES:
+        raise UnreadableRecordError("the key is of no known format: its magic is neither 0 nor 1")
     name = fields.get("keytype")
     if not isinstance(name, str) or name not in KEY_TYPES:
         raise UnreadableRecordError("the key is of no known kind")
@@ -246,10 +254,14 @@ def _scoped(subject: str) -> dict[str, Any]:
     return {"subject": subject} if subject else {}
 
 
-def _object(content: bytes | None, what: str) -> dict[str, Any]:
+def _object(content: bytes | None, what: str, most_bytes: int = MAX_VALUE_BYTES) -> dict[str, Any]:
     """Return the object in a key or a value. Its texts are Unicode, so that all can be written."""
     if content is None:
         raise UnreadableRecordError(f"the {what} is missing")
+    if len(content) > most_bytes:
+        raise UnreadableRecordError(
+            f"the {what} has {len(content)} bytes, and may have {most_bytes}"
+        )
     try:
         fields = json.loads(content.decode())
         if b"\\u" in content:

@@ -8,7 +8,7 @@ is bounded, so that reads go on while the topic cannot be written.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -26,7 +26,9 @@ from log_service.http.schema_registry.log.errors import (
     SchemasLogError,
     Superseded,
 )
+from log_service.http.schema_registry.log.writer import KeyAndValue
 from log_service.http.schema_registry.parsing import SchemaParser
+from log_service.http.schema_registry.records import MAX_VALUE_BYTES
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.state_keeper import StateKeeper
 from log_service.http.schema_registry.workers import Workers
@@ -39,7 +41,6 @@ T = TypeVar("T")
 WRITE_TIMEOUT_MS = 30_000
 MAX_CHANGES = 100
 """Changes under way, those included that are forwarded. More are refused."""
-KeyAndValue = tuple[bytes, bytes | None]
 
 
 class WritableLog(Protocol):
@@ -191,7 +192,9 @@ class Registry:
     async def _write(self, decide: Callable[[], Decision[T]]) -> T:
         def decided() -> tuple[Decision[T], list[KeyAndValue]]:
             decision = decide()
-            return decision, self.state.encoded(list(decision.records))
+            lines = self.state.encoded(list(decision.records))
+            _require_readable(lines)
+            return decision, lines
 
         try:
             with trio.CancelScope(shield=True):
@@ -205,6 +208,18 @@ class Registry:
             self.is_writer = self.is_writer and not isinstance(error, Superseded)
             raise store_failure(error) from error
         return decision.result
+
+
+def _require_readable(lines: Iterable[KeyAndValue]) -> None:
+    """Refuse a record that no reader takes, before it is written.
+
+    Raises:
+        RegistryError: a value is too long.
+    """
+    longest = max((len(value or b"") for _, value in lines), default=0)
+    if longest > MAX_VALUE_BYTES:
+        text = f"The record has {longest} bytes with its metadata and rules"
+        raise errors.schema_too_large(f"{text}, and may have {MAX_VALUE_BYTES}")
 
 
 def store_failure(error: SchemasLogError | KafkaError) -> errors.RegistryError:

@@ -1,6 +1,7 @@
 """Records that no registry would write: none of them ends the reader, and none breaks the state."""
 
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -8,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.http.schema_registry.log.reader import LogRecord
-from log_service.http.schema_registry.records import KeyType, noop_record
+from log_service.http.schema_registry.records import (
+    MAX_KEY_BYTES,
+    MAX_VALUE_BYTES,
+    KeyType,
+    noop_record,
+)
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.state_keeper import StateKeeper
 from log_service.http.schema_registry.values import MAX_VERSION, Reference
@@ -30,6 +36,11 @@ def applied(*records: tuple[bytes | None, bytes | None]) -> StateKeeper:
 def encoded(fields: Any, **changed: Any) -> bytes:
     """Return JSON with some fields changed."""
     return json.dumps({**fields, **changed}).encode()
+
+
+def str_of_case(part: bytes | str) -> str:
+    """Return a short name of a part of a case."""
+    return str(part)[:60]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +92,48 @@ def test_an_unreadable_record_is_left_out(key: bytes | None, value: bytes) -> No
     )
     assert keeper.unreadable_count == 1
     assert keeper.state.subjects == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (b"{not JSON", encoded(SCHEMA_VALUE), "the key is no JSON"),
+        (encoded(SCHEMA_KEY, keytype="NEW"), encoded(SCHEMA_VALUE), "of no known kind"),
+        (encoded(SCHEMA_KEY, magic=2), encoded(SCHEMA_VALUE), "of no known format"),
+        (encoded(SCHEMA_KEY, magic="1"), encoded(SCHEMA_VALUE), "of no known format"),
+        (encoded(SCHEMA_KEY, magic=True), encoded(SCHEMA_VALUE), "of no known format"),
+        (encoded(SCHEMA_KEY), encoded(SCHEMA_VALUE)[:-9], "the value is no JSON"),
+        (encoded(SCHEMA_KEY), b"", "the value is no JSON"),
+        (encoded(SCHEMA_KEY), encoded(SCHEMA_VALUE, schemaType="THRIFT"), "schema type THRIFT"),
+        (encoded(SCHEMA_KEY), encoded(SCHEMA_VALUE, schema="x" * MAX_VALUE_BYTES), "may have"),
+        (encoded(SCHEMA_KEY, subject="x" * MAX_KEY_BYTES), encoded(SCHEMA_VALUE), "may have"),
+        (encoded(SCHEMA_KEY), encoded(SCHEMA_VALUE, subject="b"), "different versions"),
+        (b'{"keytype":"MODE","magic":0}', b'{"mode":"SLEEPING"}', "the value is no mode"),
+        (b'{"keytype":"CONFIG","magic":0}', b'{"compatibilityLevel":"?"}', "no settings"),
+        (b'{"keytype":"DELETE_SUBJECT","subject":"a","magic":0}', b"{}", "version is no number"),
+    ],
+    ids=str_of_case,
+)
+def test_a_record_that_is_left_out_is_told_with_its_offset_and_the_reason(
+    key: bytes, value: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A person finds the record by it. The state is that of the records around it."""
+    around = (encoded(SCHEMA_KEY, subject="good"), encoded(SCHEMA_VALUE, subject="good"))
+    with caplog.at_level(logging.WARNING):
+        keeper = applied(around, (key, value), around)
+    assert keeper.state.subjects == ["good"]
+    (warning,) = [each.getMessage() for each in caplog.records]
+    assert warning.startswith("The record at offset 1 is left out: ")
+    assert reason in warning
+    assert len(warning) < 300
+
+
+@pytest.mark.parametrize("magic", [{}, {"magic": 0}, {"magic": 1}])
+def test_a_key_of_each_known_format_is_read(magic: dict[str, int]) -> None:
+    """Old registries wrote keys of schemas with magic 0."""
+    key = {name: part for name, part in SCHEMA_KEY.items() if name != "magic"}
+    keeper = applied((encoded(key, **magic), encoded(SCHEMA_VALUE)))
+    assert (keeper.unreadable_count, keeper.state.subjects) == (0, ["a"])
 
 
 @pytest.mark.parametrize("key_type", list(KeyType))
