@@ -15,6 +15,7 @@ The rooms, from the bottom up:
   decides changes and lookups. ``workers``: the threads in which they compute.
 - ``log``: reads and writes the topic. Brokers refuse a writer that another one superseded.
 - ``election``: elects the instance that writes. ``forwarding``: sends the writes of others to it.
+- ``writer_role``: takes the topic over while this instance is elected.
 - ``authorization``: ACLs. ``state_keeper``: applies records. ``registry``: the way of a change.
 - ``api``: the endpoints. ``metrics``: its figures. ``settings``: the settings of an instance.
   ``service``: an instance.

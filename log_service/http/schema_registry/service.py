@@ -15,11 +15,11 @@ import trio
 from log_service.client.admin.admin import Admin
 from log_service.client.connections.env import real_env
 from log_service.common.env import Env
-from log_service.common.errors import ConfigError, KafkaError
+from log_service.common.errors import ConfigError
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.routes import registry_service
 from log_service.http.schema_registry.authorization import open_access
-from log_service.http.schema_registry.election.elector import ElectionSettings, Elector, Leadership
+from log_service.http.schema_registry.election.elector import ElectionSettings, Elector
 from log_service.http.schema_registry.election.protocol import RegistryInstance
 from log_service.http.schema_registry.forwarding import (
     FORWARD_HEADER,
@@ -29,12 +29,14 @@ from log_service.http.schema_registry.forwarding import (
     tls_of,
 )
 from log_service.http.schema_registry.log.errors import SchemasLogError
+from log_service.http.schema_registry.log.expiration import warn_of_short_expiration
 from log_service.http.schema_registry.log.schemas_log import LogSettings, SchemasLog
 from log_service.http.schema_registry.records import noop_record
 from log_service.http.schema_registry.registry import Registry, RegistryIdentity
 from log_service.http.schema_registry.settings import RegistrySettings
 from log_service.http.schema_registry.state_keeper import StateKeeper
 from log_service.http.schema_registry.values import Settings
+from log_service.http.schema_registry.writer_role import WriterRole
 from log_service.http.server.authentication import Authentication
 from log_service.http.server.cluster_acls import ClusterAcls
 from log_service.http.server.metrics import HttpMeter
@@ -44,10 +46,9 @@ from log_service.http.serving import ServiceListeners, stop_in_order
 logger = logging.getLogger(__name__)
 
 LOAD_TIMEOUT_MS = 300_000
-TAKE_OVER_TIMEOUT_MS = 30_000
 LEADER_PATIENCE_S = 10.0
 """So long a change waits for an instance that writes, because elections take a moment."""
-RETRY_S = 1.0
+FORWARD_RETRY_S = 0.25
 IMPATIENT = {"request_timeout_ms": 10_000}
 """A broker that hangs may take only a part of the time that a write has."""
 
@@ -61,8 +62,6 @@ class RegistryService:
         self._settings = settings
         self._say = say
         self._env = env or real_env()
-        self._leadership = Leadership()
-        self._changed = trio.Event()
         self._listeners = ServiceListeners(settings, self._env, "registry")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -120,15 +119,16 @@ class RegistryService:
         registry = Registry(
             keeper, log, identity, acls.may if settings.is_authorized else open_access
         )
-        registry.forward = partial(self._forward, forwarder, registry)
         elector = Elector(self._election(), group_client)
+        role = WriterRole(elector, log, registry)
+        registry.forward = partial(self._forward, forwarder, registry, role)
         async with trio.open_nursery() as nursery:
             if settings.is_authorized:
                 await nursery.start(acls.run)
             await nursery.start(log.run)
             nursery.start_soon(elector.run)
             nursery.start_soon(self._load, log, registry)
-            nursery.start_soon(self._follow, elector, log, registry)
+            nursery.start_soon(role.run, partial(warn_of_short_expiration, admin))
             meter = HttpMeter(self._env.clock)
             service = registry_service(registry, await self._authentication(nursery), meter)
             renew = partial(self._renew, forwarder)
@@ -190,31 +190,8 @@ class RegistryService:
             except SchemasLogError as error:
                 logger.warning("The topic of schemas is not read yet: %s", error)
 
-    async def _follow(self, elector: Elector, log: SchemasLog, registry: Registry) -> None:
-        """Take the topic over whenever this instance is elected, and let go of it otherwise."""
-        await registry.require_loaded(float("inf"))
-        while True:
-            self._leadership = elector.leadership
-            if self._leadership.is_self and not registry.is_writer:
-                await self._take_over(log, registry)
-            elif not self._leadership.is_self and registry.is_writer:
-                registry.is_writer = False
-                log.release()
-            self._changed.set()
-            self._changed = trio.Event()
-            with trio.move_on_after(RETRY_S if self._leadership.is_self else float("inf")):
-                await elector.wait_changed(self._leadership)
-
-    async def _take_over(self, log: SchemasLog, registry: Registry) -> None:
-        try:
-            await log.take_over(TAKE_OVER_TIMEOUT_MS)
-            registry.is_writer = True
-        except (SchemasLogError, KafkaError) as error:
-            registry.is_writer = False
-            logger.warning("The topic of schemas is not taken over yet: %s", error)
-
     async def _forward(
-        self, forwarder: Forwarder, registry: Registry, request: HttpRequest
+        self, forwarder: Forwarder, registry: Registry, role: WriterRole, request: HttpRequest
     ) -> HttpResponse | None:
         """Return the writing instance's response, or None once this instance writes.
 
@@ -228,7 +205,7 @@ class RegistryService:
         )
         deadline = trio.current_time() + LEADER_PATIENCE_S
         while not registry.is_writer:
-            url = None if self._leadership.is_self else self._leadership.leader_url
+            url = None if role.leadership.is_self else role.leadership.leader_url
             if (
                 url is not None
                 and request.headers.get(FORWARD_HEADER.lower(), "").lower() == "true"
@@ -247,8 +224,8 @@ class RegistryService:
                 raise errors.RegistryError(errors.FORWARDING_FAILED, str(error)) from error
             if trio.current_time() >= deadline:
                 raise failure
-            with trio.move_on_after(RETRY_S / 4):
-                await self._changed.wait()
+            with trio.move_on_after(FORWARD_RETRY_S):
+                await role.wait_changed()
         return None
 
 

@@ -6,6 +6,7 @@ The rooms, from the bottom up:
 - ``topic``: creates the topic, and refuses one that would lose or reorder records.
 - ``reader``: gives every record to a listener, in order, and follows the log for ever.
 - ``freshness``: how long a writer may trust its producer epoch.
+- ``expiration``: warns of brokers that forget a writer earlier.
 - ``writer``: appends batches under a producer epoch, so that brokers refuse a superseded writer.
 - ``schemas_log``: both together, as the registry uses them.
 

@@ -6,7 +6,7 @@ coordinator forgets an idle transactional id after ``transactional.id.expiration
 default), and then gives another producer id, which fences no older writer. So a writer refuses its
 epoch long before that. A paused process finds its epoch too old when it runs again.
 
-A cluster with a shorter ``producer.id.expiration.ms`` than ``REFUSED_AFTER_MS`` is not supported.
+A cluster where either is shorter than ``REFUSED_AFTER_MS`` is not supported. ``expiration`` warns.
 """
 
 from dataclasses import dataclass
