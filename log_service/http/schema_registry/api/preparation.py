@@ -59,9 +59,8 @@ async def first_incompatibility(
         RegistryError: a schema cannot be parsed, or a comparison is over its bound.
     """
     settings, parser = registry.state.settings(subject), registry.parser
-    broken = await registry.think(
-        partial(broken_reservations, parser, settings, subject, content, earlier)
-    )
+    find = partial(broken_reservations, parser, settings, subject, content, earlier)
+    broken = await registry.think(find) if settings.validate_fields else []
     for old in compared_versions(settings, content, earlier):
         reasons = await registry.think(
             partial(incompatibility, parser, settings, subject, content, old)

@@ -245,7 +245,8 @@ class SubjectEndpoints:
     async def _registered_before(self, wanted: Registration) -> RegisteredSchema | None:
         """Return the version that has the content already, which needs no write."""
         settings = self._state.settings(wanted.subject)
-        if wanted.version == NEXT_VERSION or settings.has_defaults_or_overrides:
+        is_completed = wanted.version == NEXT_VERSION or settings.has_defaults_or_overrides
+        if is_completed or not self._state.is_live(wanted.subject):
             return None
         try:
             found = await self._found(
