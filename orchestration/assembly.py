@@ -12,7 +12,7 @@ top-level name of a module in ``assets`` or ``sensors`` that is a definition of 
 the project. Opens no connection and reads no environment while it loads.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -26,6 +26,7 @@ from orchestration.project.location import SENSORS
 from orchestration.resources import default_resources
 from orchestration.sensing import standard_sensors
 from orchestration.sources.assets import SourceFeed, source_feeds
+from orchestration.topics.registry_check import registry_check, registry_schemas
 from orchestration.topics.spec import TOPIC_PREFIX, topic_specs
 from orchestration.transforms.archiving.assets import archive_asset
 from orchestration.transforms.dagster_views.dead_letters import DEAD_LETTERS_KEY, dead_letters_asset
@@ -85,7 +86,10 @@ def assemble(
     validate_questions(defined, known)
     own = dg.Definitions(
         assets=made,
-        asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
+        asset_checks=[
+            *(one for one in found if isinstance(one, dg.AssetChecksDefinition)),
+            *registry_checks(defined, followed),
+        ],
         sensors=[
             *(one for one in found if isinstance(one, dg.SensorDefinition)),
             *([] if has_sensors else standard_sensors(has_sources=bool(sources))),
@@ -106,6 +110,24 @@ def assemble(
         *map(surroundings, definitions),
     ]
     return dg.Definitions.merge(own, *given) if given else own
+
+
+def registry_checks(
+    assets: Sequence[dg.AssetsDefinition], followed: Collection[str]
+) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of topics whose schemas are in a registry, and of the tables on them.
+
+    ``followed`` are the tables that read values.
+    """
+    specs = {spec.name: spec for spec in topic_specs(assets) if registry_schemas([spec])}
+    on_topics = [registry_check(spec.asset_key, [spec]) for spec in specs.values()]
+    on_tables = [
+        registry_check(feed.asset_key, known)
+        for feed in topic_feeds(assets)
+        if feed.table in followed
+        and (known := [specs[topic] for topic in feed.topics if topic in specs])
+    ]
+    return [*on_topics, *on_tables]
 
 
 def missing_archives(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:

@@ -106,6 +106,10 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     archive: bool = Field(
         default=False, description="Whether the records are kept in the lake, too"
     )
+    registered: str | None = Field(
+        default=None,
+        description="The subject of a schema registry that has the schemas of values",
+    )
     description: str = Field(default="", description="What the topic is about")
     group_name: str = Field(default="topics", description="Dagster's group")
 
@@ -139,6 +143,7 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             rounding=self.rounding,
             epoch_unit=self.epoch_unit,
             decimals=self.decimals,
+            registered=self.registered,
             description=self.description,
         )
 

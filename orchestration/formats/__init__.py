@@ -7,9 +7,10 @@ A schema from a file gives the columns of a value, and reads it.
 - ``protobuf``: messages of Protocol Buffers. ``protobuf_reading``: their fields.
 - ``descriptors``: the files that describe messages.
 - ``json_values``: JSON as a format like these. ``json_schema_fields``: JSON Schemas as columns.
-- ``registry``: asks a schema registry. ``prefixes``: the prefixes of a batch in bulk.
-  ``avro_resolving``: Avro's bytes as another schema has them. ``registered``: values with a
-  registry.
+- ``registry``: asks a schema registry. ``prefixes``: the prefixes and headers of a batch in bulk.
+  ``avro_resolving``, ``protobuf_resolving``: values of Avro and Protobuf as another schema has
+  them. ``resolving``: the same for each language. ``registered``: values with a registry.
+  ``compatibility``: the verdict on the newest version of a subject.
 - ``keys``: keys of records as values of key columns.
 """
 

@@ -24,7 +24,7 @@ from orchestration.formats.avro_reading import (
     read_long,
     reader_of,
 )
-from orchestration.formats.avro_types import NO_NULL, NOTHING, AvroField, AvroType
+from orchestration.formats.avro_types import NO_NULL, NOTHING, TOO_DEEP, AvroField, AvroType
 from orchestration.formats.columns import UnfitError
 
 WIDER: Mapping[str, Sequence[str]] = {
@@ -42,33 +42,66 @@ class UnresolvableError(ValueError):
     """A schema cannot be read as the declared one. The text names the field."""
 
 
-def resolving_reader(written: AvroType, declared: AvroType) -> Callable[[bytes], Sequence[Any]]:
+def resolving_reader(
+    written: AvroType, declared: AvroType, begin: int = 0
+) -> Callable[[bytes], Sequence[Any]]:
     """Return a function that reads a record of ``written`` as the fields of ``declared``.
+
+    The record begins at ``begin`` in a value. A record within itself may be so in ``written`` without
+    end (``parse_written``).
 
     :raises UnresolvableError: it cannot be read so.
     """
     fields, defaults = _fields(written, declared, "")
-    names = [one.name for one in declared.fields]
+    places = {one.name: place for place, one in enumerate(_columns(declared))}
+    placed = [
+        (name, read_field, None if target is None else places[target])
+        for name, read_field, target in fields
+    ]
+    template = [defaults.get(name) for name in places]
 
     def read(data: bytes) -> Sequence[Any]:
-        at, name = 0, ""
-        found = dict(defaults)
+        at, name = begin, ""
+        found = template.copy()
         try:
-            for (
-                name,  # noqa: B007 - the refusal below names the field
-                read_field,
-                target,
-            ) in fields:
+            for name, read_field, place in placed:  # noqa: B007 - the refusal below names the field
                 value, at = read_field(data, at)
-                if target is not None:
-                    found[target] = value
+                if place is not None:
+                    found[place] = value
         except (IndexError, StructError):
             raise UnfitError(f"the value ends within field {name}") from None
         if at != len(data):
             raise UnfitError(f"the value goes on after its record, for {len(data) - at} bytes")
-        return [found[one] for one in names]
+        return found
 
     return read
+
+
+def unread_fields(written: AvroType, declared: AvroType) -> list[str]:
+    """Return the fields of a record that the declared one lacks."""
+    pairs, _ = _pairs(written, declared)
+    return [one.name for one in written.fields if one.name not in pairs]
+
+
+def _columns(declared: AvroType) -> list[AvroField]:
+    return [one for one in declared.fields if one.is_column]
+
+
+def _pairs(
+    written: AvroType, declared: AvroType
+) -> tuple[Mapping[str, AvroField], Sequence[AvroField]]:
+    """Return the declared field of each written one by its name, and those that were not written."""
+    left = {one.name for one in written.fields}
+    pairs: dict[str, AvroField] = {}
+    lacking = []
+    for one in declared.fields:
+        match = next((name for name in (one.name, *one.aliases) if name in left), None)
+        if match is None:
+            lacking.append(one)
+        else:
+            left.remove(match)
+            pairs[match] = one
+    return pairs, lacking
 
 
 Fields = Sequence[tuple[str, Read, str | None]]
@@ -77,25 +110,16 @@ Fields = Sequence[tuple[str, Read, str | None]]
 
 def _fields(written: AvroType, declared: AvroType, path: str) -> tuple[Fields, Mapping[str, Any]]:
     """Return the readers of the written fields, and the values of those that were not written."""
-    left = {one.name: one for one in written.fields}
-    pairs: dict[str, AvroField] = {}
-    defaults: dict[str, Any] = {}
-    for one in declared.fields:
-        match = next((name for name in (one.name, *one.aliases) if name in left), None)
-        if match is not None:
-            left.pop(match)
-            pairs[match] = one
-        else:
-            defaults[one.name] = _default(one, f"{path}{one.name}")
+    pairs, lacking = _pairs(written, declared)
+    defaults = {one.name: _default(one, f"{path}{one.name}") for one in lacking if one.is_column}
     found: list[tuple[str, Read, str | None]] = []
     for each in written.fields:
         target, where = pairs.get(each.name), f"{path}{each.name}"
-        if target is None:
+        if target is None or not (target.is_column or target.type.is_too_deep):
             found.append((each.name, reader_of(each.type, where), None))
-        else:
-            found.append(
-                (each.name, _resolved(each.type, target.type, f"{path}{target.name}"), target.name)
-            )
+            continue
+        read = _resolved(each.type, target.type, f"{path}{target.name}")
+        found.append((each.name, read, target.name if target.is_column else None))
     return found, defaults
 
 
@@ -111,9 +135,17 @@ def _default(one: AvroField, where: str) -> Any:
 
 
 def _resolved(written: AvroType, declared: AvroType, where: str) -> Read:
+    written = _unfolded(written)
     if written.is_union:
         return _from_union(written, declared, where)
     return _into(written, declared, where)
+
+
+def _unfolded(kind: AvroType) -> AvroType:
+    """Return the record that stands for itself, once more."""
+    if kind.resolve is None:
+        return kind
+    return replace(kind.resolve(), is_union=kind.is_union, null_index=kind.null_index)
 
 
 def _branches(kind: AvroType) -> list[tuple[str, AvroType]]:
@@ -162,9 +194,14 @@ def _refusing(reason: str) -> Read:
 
 def _into(written: AvroType, declared: AvroType, where: str, name: str = "") -> Read:
     """Return a function that reads a type that is no union. ``name`` is that of its branch."""
+    written = _unfolded(written)
     if not declared.is_union:
         return _plain(written, declared, where)
-    names = [one for one, branch in _branches(declared) if branch.name != "null"]
+    names = [
+        one
+        for one, branch in _branches(declared)
+        if branch.name != "null" and not branch.is_too_deep
+    ]
     for member, branch in sorted(
         _branches(declared), key=lambda one: _distance(written, name, *one)
     ):
@@ -172,9 +209,8 @@ def _into(written: AvroType, declared: AvroType, where: str, name: str = "") -> 
             read = _plain(written, branch, where)
         except UnresolvableError:
             continue
-        return (
-            _in_struct(read, member, names) if declared.members and branch.name != "null" else read
-        )
+        is_member = declared.members and member in names
+        return _in_struct(read, member, names) if is_member else read
     raise _mismatch(written, declared, where)
 
 
@@ -201,6 +237,8 @@ def _in_struct(read: Read, member: str, names: Sequence[str]) -> Read:
 
 def _plain(written: AvroType, declared: AvroType, where: str) -> Read:
     """Return a function that reads one type as another one, neither of them a union."""
+    if declared.name == TOO_DEEP and written.name == "record":
+        return reader_of(declared, where)
     is_same = written.name == declared.name
     if is_same and written.name == "record":
         return _struct(written, declared, where)

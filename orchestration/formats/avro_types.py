@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from orchestration.formats.columns import Chosen, validate_names
@@ -119,11 +120,29 @@ def parse_avro(text: str | bytes, chosen: Chosen = ALL, *, is_older: bool = Fals
     found = names.type(declared, "the schema", "", "")
     if found.name != "record" or found.is_union:
         raise ValueError(
-            f"the schema is {with_article(UNION if found.is_union else found.name)}: only the"
-            " fields of a record can become columns"
+            f"the schema is {with_article(UNION if found.is_union else found.name)}: only the fields of a record can become columns"
         )
     if not is_older:
         chosen.validate_used(names.left_out)
+    return found
+
+
+def parse_written(text: str) -> AvroType:
+    """Return the record that values were written with.
+
+    A record within itself ends in ``AGAIN``, because values may be nested without end.
+
+    :raises ValueError: as ``parse_avro``.
+    """
+    try:
+        declared = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+    found = _Names(ALL, is_endless=True).type(declared, "the schema", "", "")
+    if found.name != "record" or found.is_union:
+        raise ValueError(
+            f"the schema is {with_article(UNION if found.is_union else found.name)}, and no record"
+        )
     return found
 
 
@@ -134,7 +153,8 @@ class _Names:
     it is named.
     """
 
-    def __init__(self, chosen: Chosen) -> None:
+    def __init__(self, chosen: Chosen, *, is_endless: bool = False) -> None:
+        self._is_endless = is_endless
         self._known: dict[str, AvroType | None] = {}
         self._chosen = chosen
         self._origins: dict[str, Mapping[str, Any]] = {}
@@ -172,12 +192,21 @@ class _Names:
                 known = self._known[full]
                 if self._chosen != ALL and full in self._declared:
                     return self._again(full, where, path)
+                if known is None and self._is_endless:
+                    return AvroType(
+                        name=AGAIN, least_bytes=1, resolve=partial(self._record_of, full)
+                    )
                 if known is None:
                     raise ValueError(self._chosen.within_itself(where.removeprefix("field "), name))
                 return known
         near = get_close_matches(name, [*PRIMITIVES, *COMPLEX, *self._known], 1)
         advice = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"{where}: there is no type {name}{advice}")
+
+    def _record_of(self, full: str) -> AvroType:
+        found = self._known[full]
+        assert found is not None, "a record is read when its values are"
+        return found
 
     def _again(self, full: str, where: str, path: str) -> AvroType:
         """Return a record that was declared before, at another place."""
@@ -235,8 +264,7 @@ class _Names:
         name = declared.get("name")
         if not isinstance(name, str) or not all(NAME.fullmatch(part) for part in name.split(".")):
             raise ValueError(
-                f"{where}: {with_article(kind)} needs a name of letters, digits and underscores,"
-                f" not {name!r}"
+                f"{where}: {with_article(kind)} needs a name of letters, digits and underscores, not {name!r}"
             )
         full = _full(name, str(declared.get("namespace", space)))
         if self._origins.setdefault(full, declared) is not declared or full in PRIMITIVES:
@@ -278,8 +306,7 @@ class _Names:
         )
         if fields and not any(one.is_column for one in fields):
             raise ValueError(
-                f"{where} has no field left that can become a column: leave the field out that"
-                " holds it"
+                f"{where} has no field left that can become a column: leave the field out that holds it"
             )
         return AvroType(
             name="record", least_bytes=sum(one.type.least_bytes for one in fields), fields=fields
@@ -315,8 +342,7 @@ class _Names:
         items = self.type(declared[wanted], f"{where}[]", f"{path}[]", space)
         if kind == "array" and not items.least_bytes:
             raise ValueError(
-                f"{where} is an array of what takes no bytes: a damaged value could claim any"
-                " number of them"
+                f"{where} is an array of what takes no bytes: a damaged value could claim any number of them"
             )
         return AvroType(name=kind, least_bytes=1, items=items)
 
@@ -377,7 +403,7 @@ def _logical(found: AvroType, declared: Mapping[str, Any], where: str) -> AvroTy
         or not 1 <= precision <= MAX_DECIMAL_DIGITS
     ):
         raise ValueError(
-            f"{where}: a decimal has a precision of 1 to {MAX_DECIMAL_DIGITS} digits and a scale of"
-            f" no more, not precision {precision} and scale {scale}"
+            f"{where}: a decimal has a precision of 1 to {MAX_DECIMAL_DIGITS} digits and a scale of no more, "
+            f"not precision {precision} and scale {scale}"
         )
     return replace(found, logical=logical, precision=precision, scale=scale)

@@ -1,17 +1,24 @@
 """The properties of a JSON Schema as the columns of a topic.
 
 Decides which schemas have columns: an object whose properties are scalars, arrays, objects, or one
-of these or null. A property that is required and cannot be null is never null. Constraints such as
-``minimum`` are not checked here. Knows no values.
+of these or null. A property that is required and cannot be null is never null. A ``$ref`` stands
+for a part of the schema or for another one that it refers to. Nothing is fetched. Constraints such
+as ``minimum`` are not checked here. Knows no values.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as attribute
 from typing import Any
+from urllib.parse import urljoin
 
 from pyspark.sql import types
+from referencing import Registry, Resource
+from referencing.exceptions import CannotDetermineSpecification, Unresolvable
+from referencing.jsonschema import DRAFT7
 
-from orchestration.formats.columns import validate_names
+from orchestration.formats.columns import Chosen, validate_names
 
 SCALARS: Mapping[str, types.DataType] = {
     "string": types.StringType(),
@@ -21,90 +28,185 @@ SCALARS: Mapping[str, types.DataType] = {
 }
 CHOICES = ("oneOf", "anyOf")
 MAX_DEPTH = 100
+MAX_PLACES = 10_000
+"""The most properties of a schema, counted at each place where a ``$ref`` leads to them."""
+ALL = Chosen()
+Column = tuple[types.DataType, bool]
+"""The type of a column, and whether its values may be null."""
 
 
-def json_schema_fields(text: str) -> types.StructType:
+@dataclass(slots=True)
+class Count:
+    """The number of places that were looked at, and the paths that were left out."""
+
+    places: int = 0
+    left_out: set[str] = attribute(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place within a schema.
+
+    ``above`` are the schemas that contain it and were referred to, each by its identity. ``path``
+    leads to it.
+    """
+
+    resolver: Any
+    chosen: Chosen
+    count: Count
+    above: tuple[int, ...] = ()
+    path: str = ""
+    depth: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the place as a refusal names it."""
+        return f"property {self.path}" if self.path else "the schema"
+
+    def within(self, path: str) -> "Place":
+        """Return a place one level below."""
+        return replace(self, path=path, depth=self.depth + 1)
+
+
+def json_schema_fields(
+    text: str, references: Sequence[tuple[str, str]] = (), chosen: Chosen = ALL
+) -> types.StructType:
     """Return the columns of an object's properties.
+
+    ``references`` are the texts of other schemas, by the names under which it refers to them.
 
     :raises ValueError: the schema has no columns. The text names the property.
     """
     try:
         declared = json.loads(text)
+        others = {name: json.loads(other) for name, other in references}
     except ValueError as error:
         raise ValueError(f"it is not JSON: {error}") from error
-    kind, is_nullable = _column(declared, "", 0)
-    if not isinstance(kind, types.StructType) or is_nullable:
+    count = Count()
+    place = Place(
+        resolver=_resolver(declared, others), chosen=chosen, count=count, above=(id(declared),)
+    )
+    found = _column(declared, place)
+    if found is None or not isinstance(found[0], types.StructType) or found[1]:
         raise ValueError("the schema is no object with properties: only these can become columns")
-    return kind
+    chosen.validate_used(count.left_out)
+    return found[0]
 
 
-def _column(declared: Any, path: str, depth: int) -> tuple[types.DataType, bool]:
-    """Return the type of a column, and whether its values may be null."""
-    where = f"property {path}" if path else "the schema"
-    if not isinstance(declared, Mapping) or depth > MAX_DEPTH:
+def _resolver(declared: Any, others: Mapping[str, Any]) -> Any:
+    """Return a resolver of the ``$ref`` of a schema. A name may be relative to the schema's id."""
+    base = declared.get("$id", "") if isinstance(declared, Mapping) else ""
+    base = base if isinstance(base, str) else ""
+    named = {place: one for name, one in others.items() for place in (name, urljoin(base, name))}
+    try:
+        root = Resource.from_contents(declared, default_specification=DRAFT7)
+        resources = [
+            (place, Resource.from_contents(one, default_specification=DRAFT7))
+            for place, one in named.items()
+        ]
+    except CannotDetermineSpecification as error:
+        raise ValueError(f"its $schema is no dialect of JSON Schema: {error}") from error
+    return Registry().with_resources([*resources, (base, root)]).resolver(base)
+
+
+def _column(declared: Any, place: Place) -> Column | None:
+    """Return the column of a place, None where it is nested deeper than declared."""
+    place.count.places += 1
+    if place.count.places > MAX_PLACES:
+        raise ValueError(f"the schema has more than {MAX_PLACES} properties")
+    if not isinstance(declared, Mapping) or place.depth > MAX_DEPTH:
         raise ValueError(
-            f"{where} is {json.dumps(declared)[:80]}, and nothing tells its type: declare the"
-            " topic's columns in DDL"
+            f"{place.name} is {json.dumps(declared)[:80]}, and nothing tells its type: "
+            "declare the topic's columns in DDL"
         )
-    if "$ref" in declared or "allOf" in declared:
+    if "allOf" in declared:
         raise ValueError(
-            f"{where} is made of other schemas ($ref, allOf), which no column is made of: declare"
-            " the topic's columns in DDL"
+            f"{place.name} is made of other schemas (allOf), which no column is made of: "
+            "declare the topic's columns in DDL"
         )
+    if "$ref" in declared:
+        return _referred(declared["$ref"], place)
     for choice in CHOICES:
         if choice in declared:
-            return _chosen(declared[choice], path, depth, where)
+            return _chosen(declared[choice], place)
     named = declared.get("type")
     kinds = [named] if isinstance(named, str) else list(named or ())
     others = [one for one in kinds if one != "null"]
     if len(others) != 1:
         raise ValueError(
-            f"{where} is of {len(others)} types, and a column has one: declare the topic's columns"
-            " in DDL"
+            f"{place.name} is of {len(others)} types, and a column has one: "
+            "declare the topic's columns in DDL"
         )
-    return _single(others[0], declared, path, depth, where), len(others) < len(kinds)
+    kind = _single(others[0], declared, place)
+    return None if kind is None else (kind, len(others) < len(kinds))
 
 
-def _chosen(
-    choices: Sequence[Any], path: str, depth: int, where: str
-) -> tuple[types.DataType, bool]:
+def _referred(reference: Any, place: Place) -> Column | None:
+    """Return the column of the schema that a ``$ref`` leads to."""
+    try:
+        found = place.resolver.lookup(str(reference))
+    except Unresolvable as error:
+        raise ValueError(
+            f"{place.name} refers to {reference}, which is neither in the schema nor one of its "
+            "references"
+        ) from error
+    times = place.above.count(id(found.contents))
+    if times and not place.chosen.depth:
+        raise ValueError(place.chosen.within_itself(place.path, str(reference)))
+    if times > place.chosen.depth:
+        return None
+    above = (*place.above, id(found.contents))
+    inner = replace(place, resolver=found.resolver, above=above, depth=place.depth + 1)
+    return _column(found.contents, inner)
+
+
+def _chosen(choices: Sequence[Any], place: Place) -> Column | None:
     """Return the column of a choice between null and one type."""
     others = [one for one in choices if one != {"type": "null"}]
     if len(others) != 1:
         raise ValueError(
-            f"{where} is a choice of {len(others)} schemas, and a column has one: declare the"
-            " topic's columns in DDL"
+            f"{place.name} is a choice of {len(others)} schemas, and a column has one: "
+            "declare the topic's columns in DDL"
         )
-    kind, is_nullable = _column(others[0], path, depth + 1)
-    return kind, is_nullable or len(others) < len(choices)
+    found = _column(others[0], place.within(place.path))
+    return None if found is None else (found[0], found[1] or len(others) < len(choices))
 
 
-def _single(
-    kind: Any, declared: Mapping[str, Any], path: str, depth: int, where: str
-) -> types.DataType:
+def _single(kind: Any, declared: Mapping[str, Any], place: Place) -> types.DataType | None:
     if kind in SCALARS:
         return SCALARS[kind]
     if kind == "array":
-        return types.ArrayType(_column(declared.get("items"), f"{path}[]", depth + 1)[0])
+        items = _column(declared.get("items"), place.within(f"{place.path}[]"))
+        return None if items is None else types.ArrayType(items[0])
     if kind != "object":
-        raise ValueError(f"{where} is of the type {kind!r}, which JSON Schema does not have")
+        raise ValueError(f"{place.name} is of the type {kind!r}, which JSON Schema does not have")
     properties = declared.get("properties")
     if isinstance(properties, Mapping) and properties:
-        return _struct(properties, declared.get("required") or (), path, depth)
-    if isinstance(declared.get("additionalProperties"), Mapping) and path:
-        return types.MapType(
-            types.StringType(), _column(declared["additionalProperties"], f"{path}[]", depth + 1)[0]
-        )
-    raise ValueError(f"{where} is an object without properties, and nothing can be a column")
+        return _struct(properties, declared.get("required") or (), place)
+    if isinstance(declared.get("additionalProperties"), Mapping) and place.path:
+        inner = _column(declared["additionalProperties"], place.within(f"{place.path}[]"))
+        return None if inner is None else types.MapType(types.StringType(), inner[0])
+    raise ValueError(f"{place.name} is an object without properties, and nothing can be a column")
 
 
 def _struct(
-    properties: Mapping[str, Any], required: Sequence[str], path: str, depth: int
+    properties: Mapping[str, Any], required: Sequence[str], place: Place
 ) -> types.StructType:
-    validate_names(list(properties), f"property {path}" if path else "the schema")
+    validate_names(list(properties), place.name)
     fields = []
     for name, one in properties.items():
-        kind, is_nullable = _column(one, f"{path}.{name}" if path else name, depth + 1)
-        comment = {"comment": str(one["description"])} if one.get("description") else None
-        fields.append(types.StructField(name, kind, is_nullable or name not in required, comment))
+        path = f"{place.path}.{name}" if place.path else name
+        if path in place.chosen.leave_out:
+            place.count.left_out.add(path)
+            continue
+        found = _column(one, place.within(path))
+        if found is None:
+            continue
+        kind, is_nullable = found
+        told = one.get("description") if isinstance(one, Mapping) else None
+        comment = {"comment": str(told)} if told else None
+        is_null = is_nullable or name not in required
+        fields.append(types.StructField(name, kind, is_null, comment))
+    if not fields:
+        raise ValueError(f"{place.name} has no property left that can become a column")
     return types.StructType(fields)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import types
 
 from orchestration.formats.columns import UnfitError, ValueFormat, arrow_schema
+from orchestration.formats.registered import read_records
 from orchestration.values.strict_json import StrictSchema, load_document
 from orchestration.values.type_names import arrow_type_name, spark_type
 
@@ -31,8 +32,16 @@ ReadKey = Callable[[bytes], Sequence[pa.Scalar]]
 """Returns the values of the key columns. Raises UnfitError if a key names none."""
 
 
-def read_keys(keys: pa.Array, columns: pa.Schema, declared: KeySchema | None) -> list[Named]:
-    """Return the values for ``columns`` that each of ``keys`` (binary, none of them null) names."""
+def read_keys(
+    keys: pa.Array,
+    columns: pa.Schema,
+    declared: KeySchema | None,
+    headers: pa.Array | None = None,
+) -> list[Named]:
+    """Return the values for ``columns`` that each of ``keys`` (binary, none of them null) names.
+
+    ``headers`` are those of the records.
+    """
     if columns.names == [KEY_COLUMN] or declared is None:
         return _each(keys, _reader(columns))
     fields = declared if isinstance(declared, types.StructType) else declared.fields
@@ -46,7 +55,7 @@ def read_keys(keys: pa.Array, columns: pa.Schema, declared: KeySchema | None) ->
                 types.StructType([fields[name] for name in columns.names]), columns, fields.names
             ),
         )
-    return _formatted(keys, declared, columns)
+    return _formatted(keys, declared, columns, headers)
 
 
 def _each(items: pa.Array, read: Callable[[Any], Sequence[pa.Scalar]]) -> list[Named]:
@@ -164,9 +173,11 @@ def _named(document: Any, order: Sequence[str]) -> Mapping[str, Any]:
     return {order[0]: document}
 
 
-def _formatted(keys: pa.Array, declared: ValueFormat, columns: pa.Schema) -> list[Named]:
+def _formatted(
+    keys: pa.Array, declared: ValueFormat, columns: pa.Schema, headers: pa.Array | None
+) -> list[Named]:
     """Return the values that keys in another format name."""
-    table, faults = declared.read(keys)
+    table, faults = read_records(declared, keys, headers, is_key=True)
     rows = iter(table.select(columns.names).to_pylist())
 
     def named(fault: str | None) -> Sequence[pa.Scalar]:

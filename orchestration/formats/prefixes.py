@@ -1,7 +1,8 @@
-"""The prefix of values with a schema registry: split off in bulk, and values grouped by schema.
+"""The names of schemas beside values with a registry: found in bulk, and values grouped by them.
 
-A prefix is a zero and a schema's id in four bytes. Decides nothing about a schema. A value without
-a prefix has the id ``NO_ID``.
+A prefix is a zero and a schema's id in four bytes. A header of the record names a schema, too, and
+goes before a prefix. Decides nothing about a schema. A value that names no schema has the id
+``NO_ID``.
 Invariant: every value is in exactly one group, and rows keep the order of their values.
 """
 
@@ -11,10 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from orchestration.formats.columns import FRAME_BYTES, MAGIC
 
 NO_ID = -1
+FIRST_HEADER = -2
+"""The code of the first content of headers. The others follow downwards."""
 OFFSET_BYTES = 4
 
 Places = npt.NDArray[np.int64]
@@ -37,11 +41,47 @@ def schema_ids(values: pa.Array) -> npt.NDArray[np.int64]:
     return found
 
 
-def by_schema(ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, Places]]:
-    """Yield each id with the places of its values, in order."""
-    order = np.argsort(ids, kind="stable")
-    found, starts = np.unique(ids[order], return_index=True)
-    yield from zip(found.tolist(), np.split(order, starts[1:]), strict=True) if len(ids) else ()
+def header_contents(headers: pa.Array, name: str) -> pa.DictionaryArray | None:
+    """Return the content of the last header ``name`` of each record, as an Arrow dictionary.
+
+    Headers without content do not count. None if no record has such a header.
+    """
+    flat = headers.flatten()
+    is_named = pc.and_(pc.equal(flat.field("key"), name), flat.field("value").is_valid())
+    found = np.flatnonzero(np.asarray(is_named.fill_null(False)))
+    if not found.size:
+        return None
+    records = np.asarray(pc.list_parent_indices(headers))[found]
+    last = np.full(len(headers), NO_ID, np.int64)
+    last[records] = found
+    return flat.field("value").take(pa.array(last, mask=last == NO_ID)).dictionary_encode()
+
+
+def by_schema(
+    values: pa.Array, headers: pa.Array | None = None, name: str = ""
+) -> Iterator[tuple[int | bytes | None, Places]]:
+    """Yield what names a schema, with the places of its values in order.
+
+    It is the id in a prefix, or the content of the header ``name``. It is None for values that are
+    null or name no schema.
+    """
+    codes = schema_ids(values)
+    contents = None if headers is None else header_contents(headers, name)
+    if contents is not None:
+        is_named = np.asarray(pc.and_(contents.is_valid(), values.is_valid()))
+        indices = np.asarray(contents.indices.fill_null(0), np.int64)
+        codes[is_named] = FIRST_HEADER - indices[is_named]
+    if not len(codes):
+        return
+    order = np.argsort(codes, kind="stable")
+    found, starts = np.unique(codes[order], return_index=True)
+    for code, places in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+        if code > NO_ID:
+            yield code, places
+        elif code == NO_ID or contents is None:
+            yield None, places
+        else:
+            yield contents.dictionary[FIRST_HEADER - code].as_py(), places
 
 
 def without_prefix(values: pa.Array) -> pa.Array:
@@ -52,18 +92,15 @@ def without_prefix(values: pa.Array) -> pa.Array:
     is_kept[(starts - first)[:, None] + np.arange(FRAME_BYTES)] = False
     content = data[first : ends[-1]][is_kept]
     offsets = (ends - first - FRAME_BYTES * np.arange(len(ends))).astype(np.int32)
-    return pa.Array.from_buffers(
-        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-    )
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 def _parts(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Return the offsets of values, one more than there are values, and their bytes."""
     _, offsets, content = values.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * OFFSET_BYTES).astype(
-        np.int64
-    )
-    return ends, np.frombuffer(content or b"", np.uint8)
+    ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * OFFSET_BYTES)
+    return ends.astype(np.int64), np.frombuffer(content or b"", np.uint8)
 
 
 def refused(count: int, reason: str, schema: pa.Schema) -> tuple[pa.Table, pa.Array]:

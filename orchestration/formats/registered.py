@@ -1,14 +1,15 @@
 """Values with a schema registry: ``TopicSpec(..., schema=from_registry("orders-value"))``.
 
 Decides how a subject declares columns, and what becomes of each value: the schema that its prefix
-names reads it, as the declared version has it. ``registry`` asks, ``prefixes`` groups the values of
-a batch, and the formats of the languages read them.
+or its header names reads it, as the declared columns have it. ``registry`` asks, ``prefixes``
+groups the values of a batch, and ``resolving`` reads them.
 Invariants: a declaration can be read anywhere without the registry. A registry that is away makes
 no dead letters: reading stops, and the records wait.
 """
 
-from base64 import b64decode
-from collections.abc import Callable, Mapping
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
@@ -17,23 +18,15 @@ import pyarrow as pa
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyspark.sql import types
 
+from log_service.client import SerializationError
+from log_service.client.schemas.cache import BoundedCache
+from log_service.client.schemas.wire_format import SchemaIdentity, header_name, read_identity
 from orchestration.formats.avro import AvroSchema
-from orchestration.formats.avro_resolving import UnresolvableError, resolving_reader
-from orchestration.formats.avro_types import parse_avro
-from orchestration.formats.columns import NO_PREFIX, ValueFormat, arrow_schema, read_values
-from orchestration.formats.descriptors import find_message
-from orchestration.formats.json_schema_fields import json_schema_fields
-from orchestration.formats.json_values import JsonFormat
-from orchestration.formats.prefixes import (
-    NO_ID,
-    by_schema,
-    in_order,
-    refused,
-    schema_ids,
-    without_prefix,
-)
+from orchestration.formats.avro_types import ALL
+from orchestration.formats.columns import NO_PREFIX, Chosen, ValueFormat, arrow_schema
+from orchestration.formats.json_values import has_variant
+from orchestration.formats.prefixes import by_schema, in_order, refused
 from orchestration.formats.protobuf import ProtobufSchema
-from orchestration.formats.protobuf_reading import message_reader
 from orchestration.formats.registry import (
     AVRO,
     JSON,
@@ -41,18 +34,25 @@ from orchestration.formats.registry import (
     RegistrySchemaError,
     SubjectVersion,
     UnknownSchemaError,
-    file_descriptor,
     registry_address,
     subject_version,
+    unknown_schemas,
     versions_of,
     written_schema,
 )
+from orchestration.formats.resolving import (
+    DeclaredColumns,
+    ReadGroup,
+    columns_format,
+    group_reader,
+)
+from orchestration.project.names import names_of
 from orchestration.values.strict_json import NULL_VALUE
 
 UnknownSchema = Literal["dead_letter", "wait"]
 UNKNOWN_SCHEMA: tuple[UnknownSchema, ...] = ("dead_letter", "wait")
-ReadGroup = Callable[[pa.Array], tuple[pa.Table, pa.Array]]
-"""Reads values of one schema, each with its prefix."""
+MOST_READERS = 1_000
+"""The most schemas of a topic whose readers a process keeps."""
 
 
 class IncompatibleSchemaError(ValueError):
@@ -61,11 +61,11 @@ class IncompatibleSchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySchema:
-    """A format that reads values by the schemas that their prefixes name.
+    """A format that reads values by the schemas that their prefixes or headers name.
 
-    ``from_registry`` makes it. ``address`` is the registry's URL, and holds no user, because each
-    process logs in as its environment says. ``declared_version`` has the columns. ``message`` is
-    that of Protobuf.
+    ``from_registry`` makes it, and ``registered_schema`` for a topic with ``registered``.
+    ``address`` is the registry's URL, and holds no user, because each process logs in as its
+    environment says. ``declared_version`` has the columns. ``message`` is that of Protobuf.
     """
 
     KIND: ClassVar[str] = "registry"
@@ -74,31 +74,45 @@ class RegistrySchema:
     declared_version: SubjectVersion
     unknown_schema: UnknownSchema = "dead_letter"
     message: str = ""
+    chosen: Chosen = ALL
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
         """Return the schema whose ``declared()`` holds ``declared``."""
         own = {name: declared[name] for name in ("address", "unknown_schema", "message")}
-        version = {name: one for name, one in declared.items() if name not in own}
-        return cls(declared_version=SubjectVersion(**version), **own)
+        others = {*own, "leave_out", "depth"}
+        version = {name: one for name, one in declared.items() if name not in others}
+        return cls(declared_version=SubjectVersion.of(version), chosen=Chosen.of(declared), **own)
+
+    @property
+    def columns(self) -> DeclaredColumns:
+        """Return what values are read as."""
+        return DeclaredColumns(
+            version=self.declared_version, message=self.message, chosen=self.chosen
+        )
 
     @property
     def fields(self) -> types.StructType:
         """Return the columns of the declared version."""
-        return _format(self).fields
+        return columns_format(self.columns).fields
 
-    def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
+    def read(
+        self, values: pa.Array, headers: pa.Array | None = None, *, is_key: bool = False
+    ) -> tuple[pa.Table, pa.Array]:
         """Return the columns of the fitting ``values`` (binary), and the fault of each value.
+
+        ``headers`` are those of the records. ``is_key``: the values are keys.
 
         :raises RegistryAwayError: no registry responds.
         :raises UnknownSchemaError: the registry does not know a schema, and the topic waits for it.
         :raises IncompatibleSchemaError: another version of the subject cannot be read as declared.
         """
-        columns, ids = arrow_schema(self.fields), schema_ids(values)
-        parts = [
-            (places, *self._read_group(schema_id, values.take(pa.array(places)), columns))
-            for schema_id, places in by_schema(ids)
-        ]
+        name, columns = header_name(is_key=is_key), arrow_schema(self.fields)
+        parts = []
+        for named, places in by_schema(values, headers, name):
+            is_all = len(places) == len(values)
+            group = values if is_all else values.take(pa.array(places))
+            parts.append((places, *self._read_group(named, name, group, columns)))
         return in_order(len(values), parts, columns) if parts else refused(0, "", columns)
 
     def declared(self) -> dict[str, Any]:
@@ -107,33 +121,75 @@ class RegistrySchema:
             "address": self.address,
             "unknown_schema": self.unknown_schema,
             "message": self.message,
+            **({} if self.chosen == ALL else self.chosen.declared()),
         }
         return {self.KIND: {**asdict(self.declared_version), **own}}
 
-    def __str__(self) -> str:
+    def metadata(self) -> dict[str, Any]:
+        """Return the schema as the metadata of a materialization: text, version and id."""
         one = self.declared_version
-        return f"version {one.version} of {one.subject} (schema id {one.id})"
+        numbers = {"schema_version": one.version, "schema_id": one.id} if one.version else {}
+        return {"schema": str(self), **numbers}
+
+    def __str__(self) -> str:
+        return str(self.declared_version)
 
     def _read_group(
-        self, schema_id: int, values: pa.Array, columns: pa.Schema
+        self, named: int | bytes | None, name: str, values: pa.Array, columns: pa.Schema
     ) -> tuple[pa.Table, pa.Array]:
-        if schema_id == NO_ID:
-            faults = pa.array(
-                [NO_PREFIX if one else NULL_VALUE for one in values.is_valid().to_pylist()],
-                pa.string(),
-            )
+        """Return the rows and faults of values whose schema has one name.
+
+        It is the id in their prefix, or the content of their header.
+        """
+        if named is None:
+            is_valid = values.is_valid().to_pylist()
+            faults = pa.array([NO_PREFIX if one else NULL_VALUE for one in is_valid], pa.string())
             return columns.empty_table(), faults
         try:
-            reader = _group_reader(self, schema_id)
-        except UnknownSchemaError as error:
-            reason = f"its schema id {schema_id} is not known to the registry {self.address}"
-            if self.unknown_schema == "wait":
-                raise UnknownSchemaError(
-                    f"a record waits, because {reason}: register it, or let such records be dead"
-                    " letters"
-                ) from error
+            identity = self._identity(named, name)
+        except SerializationError:
+            reason = f"its header {name} names no schema: {bytes(named)[:20].hex(' ')}"
             return refused(len(values), reason, columns)
-        return refused(len(values), reader, columns) if isinstance(reader, str) else reader(values)
+        reader = self._reader(identity, is_in_header=isinstance(named, bytes))
+        if isinstance(reader, str):
+            return refused(len(values), reader, columns)
+        return reader(values)
+
+    def _identity(self, named: int | bytes, name: str) -> SchemaIdentity:
+        if isinstance(named, int):
+            return SchemaIdentity(id=named)
+        has_indexes = self.declared_version.language == PROTOBUF
+        is_key = name == header_name(is_key=True)
+        return read_identity(b"", [(name, named)], is_key=is_key, has_indexes=has_indexes)[0]
+
+    def _reader(self, identity: SchemaIdentity, *, is_in_header: bool) -> ReadGroup | str:
+        """Return the reader of values with a schema, or the reason why there is none.
+
+        A topic that waits asks for an unknown schema at each run, and stops at the first one. Others
+        remember unknown schemas, so that a flood of them is not asked for.
+        """
+        readers, key = _readers(self), (identity, is_in_header)
+        known = readers.get(key)
+        if known is not None:
+            return known
+        unknown, is_waiting = unknown_schemas(self.address), self.unknown_schema == "wait"
+        bare = SchemaIdentity(id=identity.id, guid=identity.guid)
+        why = None if is_waiting else unknown.why_not_asked(bare)
+        if why is None:
+            try:
+                found = _group_reader(self, identity, is_in_header=is_in_header)
+            except UnknownSchemaError as error:
+                why = "is not known"
+                if is_waiting:
+                    raise UnknownSchemaError(
+                        f"a record waits, because its {identity} {why} to the registry "
+                        f"{self.address}: register it, or let such records be dead letters"
+                    ) from error
+                unknown.add(bare)
+            else:
+                readers.put(key, found)
+                return found
+        return f"its {identity} {why} to the registry {self.address}"
 
 
 def from_registry(
@@ -142,16 +198,24 @@ def from_registry(
     version: int | None = None,
     message: str | None = None,
     unknown_schema: UnknownSchema = "dead_letter",
+    leave_out: str | Sequence[str] = (),
+    depth: int = 0,
 ) -> RegistrySchema:
-    """Return the schema of a subject for a ``TopicSpec``, whose values have a registry's prefix.
+    """Return the schema of a subject for a ``TopicSpec``, whose values name their schemas.
 
     The registry of TIDELOG_SCHEMA_REGISTRY_URL is asked when the project is loaded. The columns are
     those of the latest version, or of ``version``. ``message`` is the message of a Protobuf file
     (with its package), by default the first one. A JSON Schema has to be an object with properties.
+    Schemas that it refers to are a part of it.
 
-    Each value is read by the schema whose id is before it, and becomes a row of the declared
-    version, as Avro and Protobuf resolve schemas. A value whose id the registry does not know is a
-    dead letter, or with ``unknown_schema="wait"`` keeps the topic's records waiting.
+    Each value is read by the schema whose id is before it, or whose guid or id is in the header
+    ``__value_schema_id``, and becomes a row of the declared version, as Avro and Protobuf resolve
+    schemas. A value whose schema the registry does not know is a dead letter, or with
+    ``unknown_schema="wait"`` keeps the topic's records waiting.
+
+    Fields at the paths ``leave_out`` (``"tree"``, ``"lines[].tree"``) become no columns. A record
+    may be within itself ``depth`` times. A value that is nested deeper does not fit, but in JSON
+    what is deeper is not read.
 
     While no registry responds a project is loaded with the version that its data directory had
     before, with a warning.
@@ -160,24 +224,68 @@ def from_registry(
         table cannot hold its values. The text names address and subject.
     :raises ValueError: there is no such way with unknown schemas.
     """
-    if unknown_schema not in UNKNOWN_SCHEMA:
-        raise ValueError(
-            f"unknown_schema is {unknown_schema!r}: it is one of {', '.join(UNKNOWN_SCHEMA)}"
-        )
+    _validate_unknown_schema(unknown_schema)
+    chosen = Chosen(leave_out=names_of(leave_out), depth=depth)
     address = registry_address()
     declared = subject_version(address, subject, version)
     try:
         named = message or (_first_message(declared) if declared.language == PROTOBUF else "")
         found = RegistrySchema(
-            address=address, declared_version=declared, unknown_schema=unknown_schema, message=named
+            address=address,
+            declared_version=declared,
+            unknown_schema=unknown_schema,
+            message=named,
+            chosen=chosen,
         )
         _validate(found)
     except ValueError as error:
         raise RegistrySchemaError(
-            f"version {declared.version} of the subject {subject} at {address} cannot be a topic's"
-            f" schema: {error}"
+            f"version {declared.version} of the subject {subject} at {address} cannot be a topic's "
+            f"schema: {error}"
         ) from error
     return found
+
+
+def registered_schema(
+    subject: str, schema: AvroSchema | ProtobufSchema | types.StructType
+) -> RegistrySchema:
+    """Return the format of values whose schemas are in ``subject``, as the columns of ``schema``.
+
+    Fields are those of values in JSON. No registry is asked.
+
+    :raises ValueError: values with a registry cannot be read so.
+    """
+    address = registry_address()
+    if isinstance(schema, types.StructType):
+        if has_variant(schema):
+            raise ValueError("it has a VARIANT: only JSON without a registry is read as one")
+        return RegistrySchema(address=address, declared_version=_own(subject, JSON, schema.json()))
+    if isinstance(schema, AvroSchema):
+        if schema.older_ends:
+            raise ValueError(
+                "it names older schemas, which are found in the registry: leave older out"
+            )
+        return RegistrySchema(
+            address=address,
+            declared_version=_own(subject, AVRO, schema.text),
+            chosen=schema.chosen,
+        )
+    descriptors = b64encode(schema.descriptors).decode()
+    return RegistrySchema(
+        address=address,
+        declared_version=_own(subject, PROTOBUF, descriptors),
+        message=schema.message,
+        chosen=schema.chosen,
+    )
+
+
+def _own(subject: str, language: str, content: str) -> SubjectVersion:
+    return SubjectVersion(subject=subject, version=0, id=0, language=language, content=content)
+
+
+def _validate_unknown_schema(given: str) -> None:
+    if given not in UNKNOWN_SCHEMA:
+        raise ValueError(f"unknown_schema is {given!r}: it is one of {', '.join(UNKNOWN_SCHEMA)}")
 
 
 def _first_message(declared: SubjectVersion) -> str:
@@ -190,99 +298,60 @@ def _first_message(declared: SubjectVersion) -> str:
 
 def _validate(schema: RegistrySchema) -> None:
     """Refuse a schema by which no value could be read. Raises ValueError."""
-    if schema.declared_version.language not in (AVRO, JSON, PROTOBUF):
-        raise ValueError(
-            f"it is in the language {schema.declared_version.language}, which is not read"
-        )
-    if schema.message and schema.declared_version.language != PROTOBUF:
+    language = schema.declared_version.language
+    if language not in (AVRO, JSON, PROTOBUF):
+        raise ValueError(f"it is in the language {language}, which is not read")
+    if schema.message and language != PROTOBUF:
         raise ValueError(f"it has no messages, and message={schema.message!r} names one")
-    _format(schema).read(pa.array([], pa.binary()))
+    columns_format(schema.columns).read(pa.array([], pa.binary()))
+
+
+def read_records(
+    value_format: ValueFormat, values: pa.Array, headers: pa.Array | None, *, is_key: bool = False
+) -> tuple[pa.Table, pa.Array]:
+    """Return the columns and the faults of records' ``values``, as ``ValueFormat.read``.
+
+    ``headers`` are those of the records, because one may name the schema of a value.
+    """
+    if isinstance(value_format, RegistrySchema):
+        return value_format.read(values, headers, is_key=is_key)
+    return value_format.read(values)
 
 
 @lru_cache
-def _format(schema: RegistrySchema) -> ValueFormat:
-    """Return the format of bare values of the declared version."""
-    declared = schema.declared_version
-    if declared.language == AVRO:
-        return AvroSchema(text=declared.content)
-    if declared.language == PROTOBUF:
-        return ProtobufSchema(message=schema.message, descriptors=b64decode(declared.content))
-    return JsonFormat(json_schema_fields(declared.content))
+def _readers(
+    schema: RegistrySchema,
+) -> BoundedCache[tuple[SchemaIdentity, bool], ReadGroup | str]:
+    """Return the readers of a process that were made for values of a topic."""
+    del schema
+    return BoundedCache(MOST_READERS, time.monotonic)
 
 
-@lru_cache(maxsize=1_000)
-def _group_reader(schema: RegistrySchema, schema_id: int) -> ReadGroup | str:
-    """Return the reader of values with a schema's id, or the reason why there is none.
+def _group_reader(
+    schema: RegistrySchema, identity: SchemaIdentity, *, is_in_header: bool
+) -> ReadGroup | str:
+    """Return the reader of values with a schema, or the reason why there is none.
 
     :raises IncompatibleSchemaError: it is a version of the subject that cannot be read as declared.
     """
     declared = schema.declared_version
-    written = written_schema(schema.address, declared.subject, schema_id)
-    language = written.schema_type.upper()
-    if language != declared.language:
-        return f"its schema id {schema_id} is {language}, and {schema} is {declared.language}"
+    subject, bare = declared.subject, SchemaIdentity(id=identity.id, guid=identity.guid)
     try:
-        if language == AVRO:
-            return _avro_reader(schema, written.text)
-        return (
-            _protobuf_reader(schema, written.text) if language == PROTOBUF else _json_reader(schema)
-        )
+        written = written_schema(schema.address, subject, bare)
+        if written.language != declared.language:
+            return f"its {identity} is {written.language}, and {schema} is {declared.language}"
+        return group_reader(schema.columns, written, identity.indexes if is_in_header else None)
     except ValueError as error:
-        versions = versions_of(schema.address, schema_id)
-        if declared.subject not in versions:
-            others = (
-                ", ".join(
-                    f"version {version} of {name}" for name, version in sorted(versions.items())
-                )
-                or "no subject"
-            )
-            return f"its schema id {schema_id} is {others}, and cannot be read as {schema}: {error}"
+        versions = versions_of(schema.address, subject, bare)
+        if subject not in versions:
+            named = sorted(versions.items())
+            others = ", ".join(f"version {version} of {name}" for name, version in named)
+            return f"its {identity} is {others or 'no subject'}, and cannot be read as {schema}: {error}"
+        advice = "Register a version that reads both and load the project anew"
+        if not declared.version:
+            advice = "Correct the declared columns"
         raise IncompatibleSchemaError(
-            f"records of version {versions[declared.subject]} of {declared.subject} (schema id"
-            f" {schema_id}) cannot be read as {schema}, which is declared: {error}. Register a"
-            " version that reads both and load the project anew, or use a new topic"
+            f"records of version {versions[subject]} of {subject} ({identity}) cannot be read as "
+            f"{schema}, {'which is declared' if declared.version else 'as the project has them'}: "
+            f"{error}. {advice}, or use a new topic"
         ) from error
-
-
-def _avro_reader(schema: RegistrySchema, text: str) -> ReadGroup:
-    """Return the reader of Avro. Raises ValueError: it cannot be read as declared."""
-    read = resolving_reader(parse_avro(text), parse_avro(schema.declared_version.content))
-    columns = arrow_schema(schema.fields)
-    return lambda values: read_values(without_prefix(values), read, columns)
-
-
-def _protobuf_reader(schema: RegistrySchema, text: str) -> ReadGroup:
-    """Return the reader of a message at its place in the written file.
-
-    :raises ValueError: the file does not have the message.
-    """
-    message = find_message(b64decode(schema.declared_version.content), schema.message)
-    place = _place(file_descriptor(text), schema.message)
-    read, columns = (
-        message_reader(message, is_framed=True, place=place),
-        arrow_schema(schema.fields),
-    )
-    return lambda values: read_values(values, read, columns)
-
-
-def _place(file: Any, wanted: str) -> list[int]:
-    """Return the indexes that lead to a message in a file."""
-
-    def within(messages: Any, prefix: str) -> list[int] | None:
-        for index, one in enumerate(messages):
-            name = f"{prefix}.{one.name}" if prefix else one.name
-            if name == wanted:
-                return [index]
-            inner = within(one.nested_type, name)
-            if inner is not None:
-                return [index, *inner]
-        return None
-
-    found = within(file.message_type, file.package)
-    if found is None:
-        raise UnresolvableError(f"its file has no message {wanted}")
-    return found
-
-
-def _json_reader(schema: RegistrySchema) -> ReadGroup:
-    return lambda values: _format(schema).read(without_prefix(values))

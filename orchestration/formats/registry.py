@@ -1,27 +1,30 @@
 """Asks a schema registry for the schemas of topics, and keeps the last ones in the data directory.
 
 Decides what is asked, what is remembered, and what a project does while no registry responds: it
-loads with the version that it had before, and says so. A schema under an id never changes, so it is
-asked for once in a process. Knows no columns.
+loads with the version that it had before, and says so. A schema under an id or a guid never
+changes, so it is asked for once in a process. Schemas that a registry does not know are remembered
+for a short while. Knows no columns.
 """
 
 import json
 import logging
+import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 from uuid import uuid4
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from log_service.client import RegisteredSchema, Schema, SchemaRegistryError, SerializationError
+from log_service.client import Schema, SchemaRegistryError, SerializationError
 from log_service.client.schemas.settings import RegistryClientSettings
+from log_service.client.schemas.wire_format import SchemaIdentity
 from log_service.common.errors import ConfigError
 from orchestration.settings import REGISTRY_URL, SettingsError, load_settings, registry_settings
 
@@ -31,11 +34,16 @@ if TYPE_CHECKING:
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 SERIALIZED = "serialized"
 """The format in which a registry returns a Protobuf schema as a descriptor in base64."""
-SCHEMA_NOT_FOUND = 40403
+SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
+NOT_FOUND = (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND)
 ROOT = "the_schema_of_the_subject.proto"
 PATIENCE: Mapping[str, Any] = {"timeout": 5.0, "max_retries": 1}
 """A registry that is away keeps no project from loading for long. Settings of the user go first."""
 FOLDER = "schemas"
+UNKNOWN_FOR_S = 30.0
+"""How long a schema that a registry did not know is not asked for again."""
+MOST_UNKNOWN = 100
+"""The most unknown schemas that a registry is asked for within ``UNKNOWN_FOR_S``."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +57,27 @@ class RegistryAwayError(Exception):
 
 
 class UnknownSchemaError(RegistryAwayError):
-    """A record's schema is not known to the registry, and its topic waits for it."""
+    """A registry does not know a schema. A topic may wait for that of a record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeSchema:
+    """A schema with all that it refers to.
+
+    ``content`` is the text of the schema, or for Protobuf the set of descriptors in base64.
+    ``references`` are the texts of the JSON schemas that it refers to, by name.
+    """
+
+    language: str
+    content: str
+    references: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectVersion:
     """A version of a subject, with what is needed to read its values.
 
-    ``content`` is the text of the schema, or for Protobuf the set of descriptors in base64.
+    Version 0 stands for columns that a project declares itself.
     """
 
     subject: str
@@ -64,6 +85,62 @@ class SubjectVersion:
     id: int
     language: str
     content: str
+    references: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self:
+        """Return the version in a JSON object. Raises TypeError or ValueError: it is none."""
+        whole = {"references": (), **kept}
+        return cls(
+            **{**whole, "references": tuple((name, text) for name, text in whole["references"])}
+        )
+
+    @property
+    def schema(self) -> WholeSchema:
+        """Return the schema without its subject."""
+        return WholeSchema(language=self.language, content=self.content, references=self.references)
+
+    def __str__(self) -> str:
+        if not self.version:
+            return f"the declared columns of {self.subject}"
+        return f"version {self.version} of {self.subject} (schema id {self.id})"
+
+
+class UnknownSchemas:
+    """Remembers for a while which schemas a registry did not know. Any thread may use it.
+
+    ``now`` is a clock in seconds.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], *, seconds: float = UNKNOWN_FOR_S, most: int = MOST_UNKNOWN
+    ) -> None:
+        self._now, self._seconds, self._most = now, seconds, most
+        self._since: dict[SchemaIdentity, float] = {}
+
+    def why_not_asked(self, identity: SchemaIdentity) -> str | None:
+        """Return why a schema is taken as unknown without asking for it, None if it is asked for."""
+        first = self._now() - self._seconds
+        for one, since in list(self._since.items()):
+            if since > first:
+                break
+            self._since.pop(one, None)
+        if identity in self._since:
+            return "is not known"
+        if len(self._since) < self._most:
+            return None
+        return f"was not asked for, because {self._most} others within {self._seconds:g} s are not known"
+
+    def add(self, identity: SchemaIdentity) -> None:
+        """Remember a schema that is not known."""
+        self._since[identity] = self._now()
+
+
+@lru_cache(maxsize=100)
+def unknown_schemas(address: str) -> UnknownSchemas:
+    """Return what this process remembers of the registry at ``address``."""
+    del address
+    return UnknownSchemas(time.monotonic)
 
 
 def registry_address() -> str:
@@ -96,8 +173,8 @@ def subject_version(address: str, subject: str, version: int | None) -> SubjectV
         kept = _kept(file) if error.is_retriable else None
         if kept is None:
             raise RegistrySchemaError(
-                f"{error}. The topic's columns come from there: TIDELOG_SCHEMA_REGISTRY_URL names"
-                " the registry, and a producer registers the subject"
+                f"{error}. The topic's columns come from there: TIDELOG_SCHEMA_REGISTRY_URL names "
+                "the registry, and a producer registers the subject"
             ) from error
         logger.warning(
             "%s. The project is loaded with version %s of %s, as %s has it",
@@ -111,54 +188,79 @@ def subject_version(address: str, subject: str, version: int | None) -> SubjectV
     return found
 
 
-@lru_cache(maxsize=1_000)
-def written_schema(address: str, subject: str, schema_id: int) -> Schema:
-    """Return the schema of an id in the registry at ``address``, in the context of ``subject``.
+def newest_version(address: str, subject: str) -> SubjectVersion:
+    """Return the latest version of a subject, as the registry at ``address`` has it now.
 
-    A Protobuf schema is a descriptor in base64.
+    :raises UnknownSchemaError: there is no such subject.
+    :raises RegistryAwayError: no registry responds.
+    :raises RegistrySchemaError: the schema is not whole.
+    """
+    with _translated():
+        return _asked(address, subject, None)
+
+
+@lru_cache(maxsize=1_000)
+def written_schema(address: str, subject: str, identity: SchemaIdentity) -> WholeSchema:
+    """Return the schema of an id or a guid in the registry at ``address``.
+
+    An id counts in the context of ``subject``.
 
     :raises UnknownSchemaError: there is none.
     :raises RegistryAwayError: no registry responds.
+    :raises RegistrySchemaError: the schema is not whole.
     """
-    context = subject if subject.startswith(":.") else None
-    with _asked_at(address) as client:
-        found = client.get_schema(schema_id, context)
-        return (
-            client.get_schema(schema_id, context, fmt=SERIALIZED)
-            if found.schema_type == PROTOBUF
-            else found
-        )
+    with _translated(), _client(address) as client:
+        return _whole(client, lambda fmt: _named(client, subject, identity, fmt))
 
 
-def versions_of(address: str, schema_id: int) -> Mapping[str, int]:
-    """Return the subjects that have a schema's id at ``address``, with the version of each.
+def versions_of(address: str, subject: str, identity: SchemaIdentity) -> Mapping[str, int]:
+    """Return the subjects that have a schema at ``address``, with the version of each.
+
+    Of a schema that is named by its guid only the version of ``subject`` is found.
 
     :raises RegistryAwayError: no registry responds.
     """
-    with _asked_at(address) as client:
-        return dict(client.get_schema_versions(schema_id))
+    with _translated(), _client(address) as client:
+        if identity.id is not None:
+            return dict(client.get_schema_versions(identity.id))
+        schema = _named(client, subject, identity)
+        try:
+            found = client.lookup_schema(subject, schema, deleted=True)
+        except SchemaRegistryError as error:
+            if error.code in NOT_FOUND:
+                return {}
+            raise
+    return {subject: found.version or 0}
+
+
+def _named(
+    client: "BlockingSchemaRegistryClient",
+    subject: str,
+    identity: SchemaIdentity,
+    fmt: str | None = None,
+) -> Schema:
+    if identity.id is None:
+        return client.get_schema_by_guid(identity.guid or "", fmt=fmt)
+    return client.get_schema(identity.id, subject if subject.startswith(":.") else None, fmt=fmt)
 
 
 @contextmanager
-def _asked_at(address: str) -> Iterator["BlockingSchemaRegistryClient"]:
-    """Open a client of a registry, and translate the refusals of the registry.
+def _translated() -> Iterator[None]:
+    """Translate the refusals of a registry.
 
     :raises UnknownSchemaError: what is asked for is not there.
     :raises RegistryAwayError: no registry responds, or it refuses for another reason.
     """
-    with _client(address) as client:
-        try:
-            yield client
-        except SchemaRegistryError as error:
-            kind = UnknownSchemaError if error.code == SCHEMA_NOT_FOUND else RegistryAwayError
-            raise kind(str(error)) from error
+    try:
+        yield
+    except SchemaRegistryError as error:
+        kind = UnknownSchemaError if error.code in NOT_FOUND else RegistryAwayError
+        raise kind(str(error)) from error
 
 
 def _client(address: str) -> "BlockingSchemaRegistryClient":
     """Return a client of the registry at ``address``, which logs in as the environment says."""
-    from log_service.client import (  # noqa: PLC0415 - httpx comes with the first schema, not with each project
-        BlockingSchemaRegistryClient,
-    )
+    from log_service.client import BlockingSchemaRegistryClient  # noqa: PLC0415 - httpx comes with the first schema, not with each project
 
     url, settings = registry_settings()
     has_user = registry_address() == address
@@ -169,30 +271,52 @@ def _asked(address: str, subject: str, version: int | None) -> SubjectVersion:
     """Ask the registry. Raises SchemaRegistryError: it refuses, or does not respond."""
     with _client(address) as client:
         found = client.get_version(subject, "latest" if version is None else version)
-        content = (
-            _descriptors(client, found)
-            if found.schema.schema_type == PROTOBUF
-            else found.schema.text
-        )
-        if found.schema.references and found.schema.schema_type != PROTOBUF:
-            names = ", ".join(one.name for one in found.schema.references)
-            raise RegistrySchemaError(
-                f"version {found.version} of {subject} at {address} refers to other schemas"
-                f" ({names}), which only Protobuf's may: register the schema with its types in it,"
-                " or declare the topic's columns by a file"
-            )
+        number = found.version or 0
+
+        def named(fmt: str | None) -> Schema:
+            return client.get_version(subject, number, fmt=fmt).schema if fmt else found.schema
+
+        whole = _whole(client, named)
     return SubjectVersion(
         subject=subject,
-        version=found.version or 0,
+        version=number,
         id=found.id,
-        language=found.schema.schema_type.upper(),
-        content=content,
+        language=whole.language,
+        content=whole.content,
+        references=whole.references,
     )
 
 
-def _descriptors(client: "BlockingSchemaRegistryClient", found: RegisteredSchema) -> str:
+def _whole(
+    client: "BlockingSchemaRegistryClient", named: Callable[[str | None], Schema]
+) -> WholeSchema:
+    """Return a schema with all that it refers to. ``named`` returns it in a format."""
+    found = named(None)
+    language = found.schema_type.upper()
+    if language == PROTOBUF:
+        return WholeSchema(language=language, content=_descriptors(client, named(SERIALIZED)))
+    if not found.references:
+        return WholeSchema(language=language, content=found.text)
+    texts = client.run(client.core.referenced_texts(found))
+    if language == AVRO:
+        return WholeSchema(language=language, content=_whole_avro(found.text, texts))
+    return WholeSchema(language=language, content=found.text, references=tuple(texts.items()))
+
+
+def _whole_avro(text: str, texts: Mapping[str, str]) -> str:
+    from log_service.client.schemas.avro import whole_schema  # noqa: PLC0415 - fastavro comes with the first such schema
+
+    try:
+        return json.dumps(whole_schema(text, texts), separators=(",", ":"))
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise RegistrySchemaError(
+            f"the schema, or one of those that it refers to ({', '.join(texts)}), is no Avro schema: "
+            f"{type(error).__name__}"
+        ) from error
+
+
+def _descriptors(client: "BlockingSchemaRegistryClient", root: Schema) -> str:
     """Return a Protobuf schema and all that it imports as a set of descriptors in base64."""
-    root = client.get_version(found.subject or "", found.version or "latest", fmt=SERIALIZED).schema
     imported = client.run(client.core.referenced_texts(root, fmt=SERIALIZED))
     files = {name: file_descriptor(text, name) for name, text in imported.items()}
     whole: dict[str, FileDescriptorProto] = {}
@@ -209,9 +333,7 @@ def _add(
 
     :raises RegistrySchemaError: an import is neither known nor a reference of the schema.
     """
-    from log_service.client.schemas.protobuf import (  # noqa: PLC0415 - with a schema of Protobuf
-        known_file,
-    )
+    from log_service.client.schemas.protobuf import known_file  # noqa: PLC0415 - with a schema of Protobuf
 
     for name in file.dependency:
         if name not in whole:
@@ -239,7 +361,7 @@ def file_descriptor(text: str, name: str = ROOT) -> FileDescriptorProto:
 
 def _kept(file: Path) -> SubjectVersion | None:
     try:
-        return SubjectVersion(**json.loads(file.read_text()))
+        return SubjectVersion.of(json.loads(file.read_text()))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -22,13 +22,22 @@ from deltalake.exceptions import DeltaError
 from orchestration.dead_letters.table import DEAD_LETTERS, SCHEMA_RULE, DeadLetters
 from orchestration.lake.tables import RESERVED_NAMES, Lake
 from orchestration.resources.lake import LakeResource
+from orchestration.sensing.registry_drift import (
+    decide_registry_drift,
+    look_at_registry,
+    registry_events,
+)
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.watchdog import WATCHDOG, sensor_alerts, sensor_states
-from orchestration.transforms import table_key
+from orchestration.topics.spec import topic_specs
+from orchestration.transforms import table_key, topic_feeds
 
 INTERVAL_S = 60
+REGISTRY = ":registry"
+"""The cursor's field for the newest version of each topic's subject that was told."""
 ALERTS = ":alerts"
 """The cursor's field for the watchdog's last told failure. No table has such a name."""
+FIELDS = (REGISTRY, ALERTS)
 LAKE = "the lake"
 UNREAD = "unread"
 UNREADABLE = (DeltaError, OSError, ValueError, pa.ArrowException)
@@ -178,27 +187,36 @@ def schema_drift_sensor(
         told = watch_watchdog(context)
         before = read_shapes(context.cursor)
         looked = look_at(lake.open(), before)
+        assets = () if context.repository_def is None else context.repository_def.assets_defs_by_key
+        defined = list(dict(assets).values())
+        specs = {spec.name: spec for spec in topic_specs(defined)}
+        of_registry = look_at_registry(specs.values(), now_s)
+        news = decide_registry_drift(read_field(context.cursor, REGISTRY), of_registry, specs)
+        unread = {**looked.unread, **of_registry.unread}
         told = {
             subject: occurrence
             for subject, occurrence in told.items()
-            if occurrence != UNREAD or subject in looked.unread
+            if occurrence != UNREAD or subject in unread
         }
         alerts = [
             Alert(subject=subject, run_id="", failures=1, why=why, what="could not be read")
-            for subject, why in looked.unread.items()
+            for subject, why in unread.items()
         ]
-        for alert in alerts:
+        for alert in [*alerts, *news.alerts]:
             context.log.error(alert.text)
             if notify is not None and alert.subject not in told:
                 notify(alert)
         drifts = {
             table: decide_drift(before.get(table), shape) for table, shape in looked.shapes.items()
         }
-        events = [
+        events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = [
             drift_event(table, drift, looked.shapes[table])
             for table, drift in drifts.items()
             if drift.summary
         ]
+        feeds = topic_feeds(defined)
+        for topic in news.told:
+            events += registry_events(specs[topic], feeds, of_registry.verdicts[topic])
         quiet = "no table changed its shape" if looked.shapes else "the lake has no tables yet"
         return dg.SensorResult(
             skip_reason=(
@@ -206,7 +224,9 @@ def schema_drift_sensor(
                 if events
                 else dg.SkipReason("; ".join(alert.text for alert in alerts) or quiet)
             ),
-            cursor=written(looked.shapes, {**told, **dict.fromkeys(looked.unread, UNREAD)}),
+            cursor=written(
+                looked.shapes, {**told, **dict.fromkeys(unread, UNREAD)}, news.remembered
+            ),
             asset_events=events,
         )
 
@@ -245,7 +265,9 @@ def read_shapes(cursor: str | None) -> dict[str, Shape]:
     """Read a cursor. An unreadable one counts as lost."""
     try:
         return {
-            name: Shape(**one) for name, one in json.loads(cursor or "{}").items() if name != ALERTS
+            name: Shape(**one)
+            for name, one in json.loads(cursor or "{}").items()
+            if name not in FIELDS
         }
     except (ValueError, TypeError, AttributeError):
         return {}
@@ -253,19 +275,29 @@ def read_shapes(cursor: str | None) -> dict[str, Shape]:
 
 def read_alerts(cursor: str | None) -> dict[str, str]:
     """Read the last told failure by sensor, empty if the cursor is unreadable."""
+    return read_field(cursor, ALERTS)
+
+
+def read_field(cursor: str | None, name: str) -> dict[str, str]:
+    """Read a field of texts, empty if the cursor is unreadable."""
     try:
         return {
-            str(subject): str(occurrence)
-            for subject, occurrence in json.loads(cursor or "{}").get(ALERTS, {}).items()
+            str(subject): str(text)
+            for subject, text in json.loads(cursor or "{}").get(name, {}).items()
         }
     except (ValueError, AttributeError):
         return {}
 
 
-def written(shapes: Mapping[str, Shape], alerts: Mapping[str, str] | None = None) -> str:
-    """Return the text that ``read_shapes`` and ``read_alerts`` read."""
+def written(
+    shapes: Mapping[str, Shape],
+    alerts: Mapping[str, str] | None = None,
+    registry: Mapping[str, str] | None = None,
+) -> str:
+    """Return the text that ``read_shapes`` and ``read_field`` read."""
     kept = {
         name: {**asdict(shape), "columns": dict(shape.columns)}
         for name, shape in sorted(shapes.items())
     }
-    return json.dumps({**kept, **({ALERTS: dict(alerts)} if alerts else {})})
+    others = {name: dict(one) for name, one in ((ALERTS, alerts), (REGISTRY, registry)) if one}
+    return json.dumps({**kept, **others})

@@ -22,6 +22,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from orchestration.formats.columns import ValueFormat, ddl_of, in_places
+from orchestration.formats.registered import read_records
 from orchestration.log_client.protocol import HEADERS, UNREADABLE, RangeReader
 from orchestration.offsets.byte_limits import DEFAULT_RECORD_BYTES, bounded
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, split_range
@@ -387,7 +388,7 @@ class OffsetRangeReader(DataSourceReader):
                 else pc.if_else(refused.is_valid(), None, batch["value"])
             )
             if value_format is not None:
-                table, faults = value_format.read(values)
+                table, faults = read_records(value_format, values, batch["headers"])
                 parsed = in_places(table, faults)
                 yield given.append_column(FAULT, _first_fault(refused, faults)).append_column(
                     PARSED, parsed

@@ -22,6 +22,7 @@ from log_service.config.topic import validate_topic_configs
 from orchestration.formats import AvroSchema, ProtobufSchema, RegistrySchema, ValueFormat, format_of
 from orchestration.formats.json_values import has_variant, json_format
 from orchestration.formats.keys import KeySchema
+from orchestration.formats.registered import registered_schema
 from orchestration.log_client.protocol import (
     LogClient,
     LogServiceAwayError,
@@ -65,6 +66,10 @@ class TopicSpec:
     they are seconds. ``decimals="base64"`` reads decimals as Debezium and Connect write them, as
     the unscaled bytes in base64. ``key_schema``, of the same forms as ``schema``, is that of the
     records' keys. A record without value deletes the row that its key names.
+
+    ``registered`` is the subject of a schema registry that has the schemas of the values, where
+    ``schema`` declares the columns itself. Each value is read by the schema that its prefix or its
+    header names, as ``schema`` has it: Avro and Protobuf by a schema from a file, JSON by DDL.
     """
 
     name: str
@@ -79,6 +84,7 @@ class TopicSpec:
     rounding: Rounding | None = None
     epoch_unit: EpochUnit | None = None
     decimals: DecimalForm | None = None
+    registered: str | None = None
 
     def __post_init__(self) -> None:
         if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
@@ -99,6 +105,7 @@ class TopicSpec:
         validate_field_names(self.name, self.fields)
         validate_key_schema(self.name, self.key_schema)
         self._validate_reading()
+        self._validate_registered()
         if self.archived is not None:
             validate_archive(self.name, self.archived, self.configs)
 
@@ -117,6 +124,23 @@ class TopicSpec:
                     f"topic {self.name} has {name}={given!r}, which is for values in JSON with a"
                     " schema that has no VARIANT"
                 )
+
+    def _validate_registered(self) -> None:
+        """Refuse a subject that has nothing to be read as."""
+        if self.registered is None:
+            return
+        if self.schema is None or isinstance(self.schema, RegistrySchema):
+            advice = "declare its columns by schema= in DDL, avro_schema or protobuf_schema"
+            if self.schema is not None:
+                advice = "from_registry names its subject already: leave registered out"
+            raise ValueError(f"topic {self.name} has registered={self.registered!r}: {advice}")
+        try:
+            self.value_format  # noqa: B018 - a subject is read when it is declared, as a schema is
+        except ValueError as error:
+            raise ValueError(
+                f"the schema of topic {self.name} cannot be that of registered="
+                f"{self.registered!r}: {error}"
+            ) from error
 
     @property
     def archived(self) -> Archive | None:
@@ -144,6 +168,10 @@ class TopicSpec:
     @property
     def value_format(self) -> ValueFormat | None:
         """The format of values that are not JSON. It is None for JSON, and without a schema."""
+        if self.registered is not None and not isinstance(self.schema, RegistrySchema):
+            declared = self.fields if isinstance(self.schema, str) else self.schema
+            assert declared is not None, "a topic with a subject has columns"
+            return registered_schema(self.registered, declared)
         return None if self.schema is None or isinstance(self.schema, str) else self.schema
 
     @property
@@ -406,11 +434,17 @@ def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefi
                 "records_retained": sum(
                     one.high_watermark - one.log_start_offset for one in offsets
                 ),
-                **({"schema": str(spec.schema)} if isinstance(spec.schema, RegistrySchema) else {}),
+                **schema_metadata(spec),
             }
         )
 
     return reconcile_topic
+
+
+def schema_metadata(spec: TopicSpec) -> dict[str, Any]:
+    """Return the metadata of a topic whose schemas are in a registry: subject, version and id."""
+    found = spec.value_format
+    return found.metadata() if isinstance(found, RegistrySchema) else {}
 
 
 _declared: dict[str, TopicSpec] = {}
@@ -477,6 +511,7 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "rounding": spec.rounding,
         "epoch_unit": spec.epoch_unit,
         "decimals": spec.decimals,
+        "registered": spec.registered,
     }
     columns = {} if spec.fields is None else {"dagster/column_schema": column_schema(spec.fields)}
     return {TOPIC_METADATA: dg.MetadataValue.json(declared), **columns}

@@ -26,6 +26,7 @@ from pyspark.sql import types
 
 from orchestration.formats.columns import ValueFormat, arrow_schema, in_places
 from orchestration.formats.json_values import has_variant, json_format
+from orchestration.formats.registered import RegistrySchema, read_records
 from orchestration.lake.quoting import quoted_name, quoted_text
 from orchestration.lake.tables import Lake
 from orchestration.log_client.protocol import UNREADABLE, LogClient
@@ -227,6 +228,8 @@ def _batches(
     is_read = value_format is not None and (
         any(name.startswith(FIELD) for name in columns) or {*columns} >= {*COLUMNS}
     )
+    if is_read and isinstance(value_format, RegistrySchema):
+        wanted.add("headers")
     for partition, batch in source.batches(read, wanted):
         yield columns_of(
             _readable(batch, f"{source.topic}-{partition}"),
@@ -368,7 +371,9 @@ def columns_of(
     if value_format is None:
         columns += [pa.nulls(size, one.type) for one in list(schema)[len(COLUMNS) :]]
     else:
-        columns += in_places(*value_format.read(batch["value"].cast(pa.binary()))).flatten()
+        headers = batch["headers"] if "headers" in batch.schema.names else None
+        values = batch["value"].cast(pa.binary())
+        columns += in_places(*read_records(value_format, values, headers)).flatten()
     return pa.record_batch(
         [column.cast(one.type) for column, one in zip(columns, schema, strict=True)], schema=schema
     )

@@ -71,13 +71,18 @@ def full_name(name: str, namespace: str) -> str:
 
 def parse_avro(found: ResolvedSchema) -> Any:
     """Return a schema for fastavro. Raises Exception: it is invalid, or refers to an unknown name."""
-    own: Any = json.loads(found.schema.text)
-    if not found.texts:
-        return fastavro.parse_schema(own)
+    return fastavro.parse_schema(whole_schema(found.schema.text, found.texts))
+
+
+def whole_schema(text: str, texts: Mapping[str, str]) -> Any:
+    """Return a schema in which the first use of each name in ``texts`` is its definition."""
+    own: Any = json.loads(text)
+    if not texts:
+        return own
     definitions: dict[str, Any] = {}
-    for text in found.texts.values():
-        _collect(json.loads(text), "", definitions)
-    return fastavro.parse_schema(_inlined(own, "", definitions, set()))
+    for each in texts.values():
+        _collect(json.loads(each), "", definitions)
+    return _inlined(own, "", definitions, set())
 
 
 def _collect(node: Any, namespace: str, definitions: dict[str, Any]) -> None:

@@ -114,7 +114,8 @@ def tombstone_deletions(
     keyless = records.filter(records["key"].is_null())
     rejections = [_rejection(place, NO_KEY) for place in _places(keyless)]
     keyed = records.filter(records["key"].is_valid())
-    named = read_keys(keyed["key"].combine_chunks(), columns, key_schema)
+    headers = keyed["headers"].combine_chunks()
+    named = read_keys(keyed["key"].combine_chunks(), columns, key_schema, headers)
     rejections += [
         _rejection(place, f"{NULL_VALUE}, and {reason}: nothing says what to delete")
         for place, (_, reason) in zip(_places(keyed), named, strict=True)

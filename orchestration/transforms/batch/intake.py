@@ -25,6 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from orchestration.formats import ValueFormat
 from orchestration.formats.json_values import json_format
+from orchestration.formats.registered import read_records
 from orchestration.lake.abandoned_files import old_ones
 from orchestration.log_client.protocol import RangeReader
 from orchestration.offsets.byte_limits import BudgetedRead, ByteLimits
@@ -282,17 +283,17 @@ class Intake:
         for whole in reading.batches():
             batch, refused = admitted(whole, planned.topic, self._limits.record_bytes)
             fitting = batch if refused is None else self._without_faults(batch, refused)
-            waiting.append((batch, fitting, self._begun(parsers, fitting["value"])))
+            waiting.append((batch, fitting, self._begun(parsers, fitting)))
             if len(waiting) > PARSERS:
                 yield _settled(*waiting.popleft())
         while waiting:
             yield _settled(*waiting.popleft())
         self.ranges = reading.taken
 
-    def _begun(self, parsers: ThreadPoolExecutor, values: pa.Array) -> Future[Parsed] | None:
-        return (
-            None if self._format is None else parsers.submit(_read_in_format, values, self._format)
-        )
+    def _begun(self, parsers: ThreadPoolExecutor, fitting: pa.RecordBatch) -> Future[Parsed] | None:
+        if self._format is None:
+            return None
+        return parsers.submit(read_records, self._format, fitting["value"], fitting["headers"])
 
     def _count_in(self, batch: pa.RecordBatch) -> None:
         self._count.add(batch)
@@ -402,10 +403,6 @@ def take_in(
         intake.release()
         raise
     return intake
-
-
-def _read_in_format(values: pa.Array, value_format: ValueFormat) -> Parsed:
-    return value_format.read(values)
 
 
 def _settled(

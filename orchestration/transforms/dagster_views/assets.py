@@ -70,7 +70,7 @@ def commit_events(
                 days.add(result.statistics.days, run.now())
         told = selected(context, topic_events(context, table, result))
         shown = told if number == 0 else events.plain_events(context.instance, told)
-        yield from with_verdicts(context, run, table.name, [table.topic.name], shown)
+        yield from with_verdicts(context, run, table.name, [table.topic], shown)
         yield from rejection_events(table.name, result.letters)
 
 

@@ -104,9 +104,16 @@ def check_results(
 
 
 def topic_materialization(
-    key: dg.AssetKey, result: TopicRunResult, now: datetime, fields: types.StructType | None = None
+    key: dg.AssetKey,
+    result: TopicRunResult,
+    now: datetime,
+    fields: types.StructType | None = None,
+    schema: Mapping[str, Any] | None = None,
 ) -> dg.MaterializeResult[None]:
-    """Return the event of a committed batch or replay. ``fields`` are those of the topic."""
+    """Return the event of a committed batch or replay.
+
+    ``fields`` are those of the topic, and ``schema`` the metadata of its schema in a registry.
+    """
     assert result.batch is not None
     assert result.statistics is not None
     watermarks = result.state.high_watermarks
@@ -127,6 +134,7 @@ def topic_materialization(
         "high_watermark": sum(watermarks.values()),
         VERSION_METADATA: result.version,
         "kind": result.kind,
+        **(schema or {}),
         "offsets": dg.MetadataValue.table(
             [dg.TableRecord(dict(row)) for row in rows], schema=_OFFSETS_SCHEMA
         ),

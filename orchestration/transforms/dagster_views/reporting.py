@@ -18,6 +18,8 @@ from orchestration.retained.lag import measure_lag
 from orchestration.retained.lag_objective import declared_objective, evaluation, judge
 from orchestration.settings import load_settings
 from orchestration.spark.session import shared_scratch
+from orchestration.topics.registry_check import recent_evaluation
+from orchestration.topics.spec import TopicSpec, schema_metadata
 from orchestration.transforms.dagster_views import events
 from orchestration.transforms.declarations import TopicTable, mirror_group, table_key
 from orchestration.transforms.run.context import Reporter, RunContext, TopicRunResult
@@ -120,27 +122,38 @@ def topic_events(context: Context, table: TopicTable, result: TopicRunResult) ->
         raise_failures(
             table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}"
         )
-    yield events.topic_materialization(key, result, datetime.now(UTC), table.topic.fields)
+    topic = table.topic
+    schema = schema_metadata(topic)
+    yield events.topic_materialization(key, result, datetime.now(UTC), topic.fields, schema)
     yield from checks
 
 
 def with_verdicts(
-    context: Context, run: RunContext, name: str, topics: Sequence[str], told: Iterable[Shown]
+    context: Context,
+    run: RunContext,
+    name: str,
+    topics: Sequence[TopicSpec],
+    told: Iterable[Shown],
 ) -> Iterator[Shown | dg.AssetCheckEvaluation]:
-    """Yield ``told``, and after each materialization the verdict on the table's objective, if any.
+    """Yield ``told``, and after each materialization the verdicts on the table.
 
-    A verdict follows each one, because Dagster treats a check that is older than the newest
+    They are those on its objective, and on the schemas of its ``topics`` in a registry, if any. A
+    verdict follows each one, because Dagster treats a check that is older than the newest
     materialization as not evaluated.
     """
     within_s = declared_objective(table_key(name))
     for event in told:
         yield event
-        if within_s is None or not isinstance(
-            event, dg.MaterializeResult | dg.AssetMaterialization
-        ):
+        if not isinstance(event, dg.MaterializeResult | dg.AssetMaterialization):
             continue
+        compatible = recent_evaluation(table_key(name), topics)
+        if compatible is not None:
+            yield compatible
+        if within_s is None:
+            continue
+        first, *others = (one.name for one in topics)
         try:
-            lag = measure_lag(run.log, run.lake, topic=topics[0], table=name, also=topics[1:])
+            lag = measure_lag(run.log, run.lake, topic=first, table=name, also=others)
             if lag is not None:
                 yield evaluation(
                     table_key(name),

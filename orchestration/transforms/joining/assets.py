@@ -101,9 +101,7 @@ def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefi
                         )
                 told = selected(context, join_events(context, table, result))
                 shown = told if number == 0 else events.plain_events(context.instance, told)
-                yield from with_verdicts(
-                    context, run, table.name, [table.left.name, table.right.name], shown
-                )
+                yield from with_verdicts(context, run, table.name, [table.left, table.right], shown)
                 yield from rejection_events(table.name, result.letters)
 
     return follow_topics

@@ -119,9 +119,7 @@ def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.
                     reporter.committed(result.ranges)
                 told = selected(context, topic_events(context, table, result))
                 shown = told if number == 0 else events.plain_events(context.instance, told)
-                yield from with_verdicts(
-                    context, run, transform.name, [transform.source.name], shown
-                )
+                yield from with_verdicts(context, run, transform.name, [transform.source], shown)
                 if result.version is not None:
                     yield grown(transform, log)
                 yield from rejection_events(transform.name, result.letters)

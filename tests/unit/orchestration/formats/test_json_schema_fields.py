@@ -39,7 +39,10 @@ def test_properties_are_columns() -> None:
     [
         ({"type": "string"}, "the schema is no object with properties"),
         ({"type": "object"}, "the schema is an object without properties"),
-        (of(a={"$ref": "#/definitions/A"}), "property a is made of other schemas"),
+        (
+            of(a={"$ref": "#/definitions/A"}),
+            "property a refers to #/definitions/A, which is neither in the schema",
+        ),
         (of(a={"type": ["string", "integer"]}), "property a is of 2 types"),
         (of(a={}), "property a is of 0 types"),
         (of(a=True), "property a is true, and nothing tells its type"),

@@ -14,6 +14,7 @@ from orchestration.formats.prefixes import (
     schema_ids,
     without_prefix,
 )
+from orchestration.log_client.protocol import HEADERS
 
 
 def framed(schema_id: int, payload: bytes = b"x") -> bytes:
@@ -59,12 +60,32 @@ def test_a_payload_is_all_behind_the_prefix(payloads: list[bytes]) -> None:
 
 def test_every_value_is_in_one_group() -> None:
     """Places within a group keep their order."""
-    groups = {
-        schema_id: places.tolist()
-        for schema_id, places in by_schema(np.array([5, NO_ID, 2, 5, 2, 5]))
+    values = [framed(5), None, framed(2), framed(5), framed(2), framed(5)]
+    groups = {named: places.tolist() for named, places in by_schema(pa.array(values, pa.binary()))}
+    assert groups == {None: [1], 2: [2, 4], 5: [0, 3, 5]}
+    assert list(by_schema(pa.array([], pa.binary()))) == []
+
+
+def test_a_header_goes_before_a_prefix() -> None:
+    """The last header of the name counts, if it has content. A null value names no schema."""
+    headers = [
+        [("id", b"A"), ("other", b"X"), ("id", b"B")],
+        None,
+        [("id", None)],
+        [("id", b"A")],
+        [("id", b"A"), ("id", None)],
+        [("id", b"B")],
+    ]
+    values = [framed(5), framed(5), b"{}", b"{}", b"{}", None]
+    found = {
+        named: places.tolist()
+        for named, places in by_schema(
+            pa.array([b"", *values, b""], pa.binary()).slice(1, 6),
+            pa.array([[("id", b"C")], *headers, None], HEADERS).slice(1, 6),
+            "id",
+        )
     }
-    assert groups == {NO_ID: [1], 2: [2, 4], 5: [0, 3, 5]}
-    assert list(by_schema(np.array([], np.int64))) == []
+    assert found == {5: [1], None: [2, 5], b"A": [3, 4], b"B": [0]}
 
 
 def test_rows_and_faults_of_groups_are_in_the_order_of_their_values() -> None:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pyarrow as pa
@@ -20,17 +21,20 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
 )
 
-from log_service.client import BlockingSchemaRegistryClient, Schema
+from log_service.client import BlockingSchemaRegistryClient, Schema, SchemaReference
+from log_service.client.schemas.wire_format import SchemaIdentity
 from orchestration import (
     RegistryAwayError,
     RegistrySchemaError,
     TopicSpec,
+    avro_schema,
     from_registry,
     topic_asset,
 )
 from orchestration.formats.keys import read_keys
-from orchestration.formats.registered import IncompatibleSchemaError
-from orchestration.formats.registry import written_schema
+from orchestration.formats.registered import IncompatibleSchemaError, RegistrySchema
+from orchestration.formats.registry import MOST_UNKNOWN, UnknownSchemas, written_schema
+from orchestration.log_client.protocol import HEADERS
 from orchestration.settings import SettingsError
 from orchestration.topics.spec import topic_specs
 from tests.helpers.ports import free_port
@@ -236,11 +240,11 @@ def test_a_registry_that_is_away_is_told_or_replaced_by_what_was_kept(
 def test_another_registry_has_ids_of_its_own(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was kept of one is not used for the other."""
     register(url, FIRST)
-    assert written_schema(url, SUBJECT, 1).text == json.dumps(FIRST)
+    assert written_schema(url, SUBJECT, SchemaIdentity(id=1)).content == json.dumps(FIRST)
     with served(RegistryDouble()) as other:
         register(other, SECOND)
         monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", other)
-        assert written_schema(other, SUBJECT, 1).text == json.dumps(SECOND)
+        assert written_schema(other, SUBJECT, SchemaIdentity(id=1)).content == json.dumps(SECOND)
 
 
 def test_settings_log_in_and_no_refusal_shows_them(
@@ -367,3 +371,248 @@ def test_a_protobuf_message_is_found_at_its_place_in_each_file(url: str) -> None
     )
     assert rows == [{"id": 5, "paid": 7}, {"id": 6, "paid": 0}]
     assert faults == [None, None, "the value is message [0] of its file, and not [1]"]
+
+
+def in_headers(*named: str | bytes | None) -> pa.Array:
+    """Return the headers of records whose value has a schema with this guid, or this content."""
+    contents = [b"\x01" + UUID(one).bytes if isinstance(one, str) else one for one in named]
+    return pa.array([[("__value_schema_id", one)] for one in contents], HEADERS)
+
+
+def guid_of(url: str, subject: str = SUBJECT) -> str:
+    with BlockingSchemaRegistryClient(url) as client:
+        return client.get_latest_version(subject).guid or ""
+
+
+def test_a_header_may_name_the_schema_by_its_guid(url: str) -> None:
+    """Such a value is bare. An unknown guid and a damaged header are faults of their values."""
+    first = register(url, FIRST)
+    old = guid_of(url)
+    register(url, SECOND)
+    new, unknown = guid_of(url), "00000000-0000-4000-8000-000000000000"
+    schema, one = from_registry(SUBJECT), {"id": 1, "note": "x"}
+    framed_one = avro(first, FIRST, one)
+    bare, other = framed_one[5:], avro(2, SECOND, {"id": 2, "channel": "shop"})[5:]
+    values = [bare, other, framed_one, bare, bare, None]
+    headers = in_headers(old, new, None, unknown, b"\x07", new)
+    table, faults = schema.read(pa.array(values, pa.binary()), headers)
+    web, shop = {"id": 1, "channel": "web"}, {"id": 2, "channel": "shop"}
+    assert table.to_pylist() == [web, shop, web]
+    assert faults.to_pylist() == [
+        None,
+        None,
+        None,
+        f"its schema guid {unknown} is not known to the registry {url}",
+        "its header __value_schema_id names no schema: 07",
+        "the value is null",
+    ]
+
+
+def test_an_incompatible_version_in_a_header_stops_and_names_both(url: str) -> None:
+    """As one in a prefix does."""
+    register(url, FIRST)
+    schema = from_registry(SUBJECT)
+    register(url, BROKEN)
+    guid = guid_of(url)
+    value = avro(2, BROKEN, {"id": "x", "note": "x"})[5:]
+    with pytest.raises(
+        IncompatibleSchemaError, match=rf"version 2 of orders-value \(schema guid {guid}\)"
+    ):
+        schema.read(pa.array([value], pa.binary()), in_headers(guid))
+
+
+def test_a_header_of_protobuf_names_the_message_too(url: str) -> None:
+    """Its place in the file is behind the guid."""
+    register(url, proto("Payment", "Order"), kind="PROTOBUF")
+    schema = from_registry(SUBJECT, message="shop.Order")
+    content = b"\x01" + UUID(guid_of(url)).bytes
+    headers = in_headers(content + b"\x02\x02", content + b"\x00")
+    table, faults = schema.read(pa.array([b"\x08\x05", b"\x08\x05"], pa.binary()), headers)
+    assert table.to_pylist() == [{"id": 5}]
+    assert faults.to_pylist() == [None, "the value is message [0] of its file, and not [1]"]
+
+
+def test_keys_have_a_header_of_their_own(url: str) -> None:
+    """The header of the value says nothing about the key."""
+    register(url, FIRST, "orders-key")
+    content = b"\x01" + UUID(guid_of(url, "orders-key")).bytes
+    key = avro(1, FIRST, {"id": 5, "note": "x"})[5:]
+    headers = [[("__key_schema_id", content), ("__value_schema_id", b"")]]
+    columns = pa.schema([("id", pa.int64())])
+    ((named, fault),) = read_keys(
+        pa.array([key], pa.binary()),
+        columns,
+        from_registry("orders-key"),
+        pa.array(headers, HEADERS),
+    )
+    assert named is not None
+    assert ([one.as_py() for one in named], fault) == ([5], None)
+
+
+def test_a_flood_of_unknown_schemas_asks_the_registry_for_few(
+    url: str, double: RegistryDouble
+) -> None:
+    """Each is asked for once, and known ones are read beside a flood."""
+    first = register(url, FIRST)
+    schema, known = from_registry(SUBJECT), avro(first, FIRST, {"id": 1, "note": "x"})
+    read(schema, known)
+    double.requests.clear()
+    flood = [framed(number, b"\x02") for number in range(1_000, 1_000 + 3 * MOST_UNKNOWN)]
+    for _ in range(2):
+        rows, faults = read(schema, *flood, known)
+        assert rows == [{"id": 1, "note": "x"}]
+        assert faults[0] == f"its schema id 1000 is not known to the registry {url}"
+        assert faults[-2] == (
+            f"its schema id {999 + len(flood)} was not asked for, because {MOST_UNKNOWN} others"
+            f" within 30 s are not known to the registry {url}"
+        )
+    assert len(double.asked("GET")) == MOST_UNKNOWN
+
+
+def test_an_unknown_schema_is_asked_for_again_after_a_while() -> None:
+    """A producer may have registered it."""
+    now = [0.0]
+    unknown = UnknownSchemas(lambda: now[0], seconds=10, most=2)
+    for number in (1, 2):
+        assert unknown.why_not_asked(SchemaIdentity(id=number)) is None
+        unknown.add(SchemaIdentity(id=number))
+        now[0] += 5
+    assert unknown.why_not_asked(SchemaIdentity(id=1)) is None
+    assert unknown.why_not_asked(SchemaIdentity(id=2)) == "is not known"
+    assert unknown.why_not_asked(SchemaIdentity(id=3)) is None
+
+
+MONEY = {"type": "record", "name": "shop.Money", "fields": [{"name": "cents", "type": "long"}]}
+INVOICE = {
+    "type": "record",
+    "name": "shop.Invoice",
+    "fields": [
+        {"name": "total", "type": "Money"},
+        {"name": "paid", "type": ["null", "shop.Money"]},
+    ],
+}
+
+
+def register_with(url: str, schema: Any, kind: str, **references: str) -> None:
+    """Register a schema that refers to the first version of subjects, each by a name."""
+    named = tuple(
+        SchemaReference(name=name.replace("_", "."), subject=subject, version=1)
+        for name, subject in references.items()
+    )
+    with BlockingSchemaRegistryClient(url) as client:
+        client.register_schema(
+            SUBJECT, Schema(text=json.dumps(schema), schema_type=kind, references=named)
+        )
+
+
+def test_avro_may_refer_to_other_subjects(url: str) -> None:
+    """Their types are a part of the declared schema and of the written one."""
+    register(url, MONEY, "money")
+    register_with(url, INVOICE, "AVRO", shop_Money="money")
+    schema = from_registry(SUBJECT)
+    whole = {**INVOICE, "fields": [{"name": "total", "type": MONEY}, INVOICE["fields"][1]]}  # type: ignore[index]
+    value = avro(2, whole, {"total": {"cents": 7}, "paid": None})
+    assert read(schema, value) == ([{"total": {"cents": 7}, "paid": None}], [None])
+    assert RegistrySchema.of(schema.declared()["registry"]) == schema
+
+
+def test_json_may_refer_to_other_subjects(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project that was loaded before is loaded without the registry, with the references."""
+    money = {"type": "object", "properties": {"cents": {"type": "integer"}}}
+    order = {"type": "object", "properties": {"total": {"$ref": "money.json"}}}
+    register(url, money, "money", "JSON")
+    register_with(url, order, "JSON", money_json="money")
+    schema = from_registry(SUBJECT)
+    value = framed(2, b'{"total": {"cents": 7}}')
+    assert read(schema, value) == ([{"total": {"cents": 7}}], [None])
+    assert RegistrySchema.of(json.loads(json.dumps(schema.declared()["registry"]))) == schema
+    monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_MAX_RETRIES", "0")
+    assert from_registry(SUBJECT).fields == schema.fields
+
+
+TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "left", "type": ["null", "Tree"], "default": None},
+        {"name": "all", "type": {"type": "array", "items": "Tree"}, "default": []},
+    ],
+}
+
+
+def test_a_record_within_itself_is_read_to_the_declared_depth(url: str) -> None:
+    """What is nested deeper is a fault. A newer version is passed at any depth."""
+    first = register(url, TREE)
+    with pytest.raises(RegistrySchemaError, match=r"no depth is declared. Declare .*\(depth=3\)"):
+        from_registry(SUBJECT)
+    schema = from_registry(SUBJECT, depth=1)
+    leaf = {"id": 3, "left": None, "all": []}
+    inner = {"id": 2, "left": None, "all": []}
+    fits = avro(first, TREE, {"id": 1, "left": inner, "all": [leaf]})
+    deep = avro(first, TREE, {"id": 1, "left": {**inner, "left": leaf}, "all": []})
+    rows, faults = read(schema, fits, deep)
+    assert rows == [{"id": 1, "left": {"id": 2}, "all": [{"id": 3}]}]
+    assert faults == [None, "field left.left is nested deeper than the declared depth"]
+    flat = {**TREE, "fields": TREE["fields"][:1]}  # type: ignore[index]
+    register(url, flat)
+    assert read(from_registry(SUBJECT), deep) == ([{"id": 1}], [None])
+    left_out = from_registry(SUBJECT, version=1, leave_out=("left", "all"))
+    assert read(left_out, deep, avro(2, flat, {"id": 4})) == ([{"id": 1}, {"id": 4}], [None] * 2)
+
+
+def test_json_within_itself_has_columns_to_the_declared_depth(url: str) -> None:
+    """What is deeper is not read, as what is not declared."""
+    tree = {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "left": {"$ref": "#"}},
+    }
+    first = register(url, tree, kind="JSON")
+    with pytest.raises(RegistrySchemaError, match="field left is of the type # that it is part of"):
+        from_registry(SUBJECT)
+    schema = from_registry(SUBJECT, depth=1)
+    value = framed(first, b'{"id": 1, "left": {"id": 2, "left": {"id": 3}}}')
+    assert read(schema, value) == ([{"id": 1, "left": {"id": 2}}], [None])
+
+
+def test_own_columns_are_read_by_the_schemas_of_a_subject(url: str, tmp_path: Path) -> None:
+    """Of Avro and JSON. The registry is asked for the records' schemas alone."""
+    file = tmp_path / "orders.avsc"
+    file.write_text(json.dumps(SECOND))
+    spec = TopicSpec(name="orders", schema=avro_schema(file), registered=SUBJECT)
+    assert topic_specs([topic_asset(spec)]) == (spec,)
+    first = register(url, FIRST)
+    value = avro(first, FIRST, {"id": 1, "note": "x"})
+    assert read(spec.value_format, value) == ([{"id": 1, "channel": "web"}], [None])
+    register(url, BROKEN)
+    with pytest.raises(
+        IncompatibleSchemaError,
+        match=r"version 2 .* cannot be read as the declared columns of orders-value, as the project",
+    ):
+        read(spec.value_format, avro(2, BROKEN, {"id": "x", "note": "x"}))
+    third = register(url, {"type": "object"}, "texts-value", "JSON")
+    texts = TopicSpec(name="texts", schema="id BIGINT NOT NULL", registered="texts-value")
+    rows, faults = read(texts.value_format, framed(third, b'{"id": 7}'), b'{"id": 8}')
+    assert (rows, faults[0]) == ([{"id": 7}], None)
+    assert "does not begin with a zero" in (faults[1] or "")
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (None, "declare its columns by schema="),
+        ("id VARIANT", "it has a VARIANT"),
+    ],
+)
+def test_a_subject_without_columns_to_read_is_refused(schema: str | None, text: str) -> None:
+    """With the topic and the subject."""
+    with pytest.raises(ValueError, match=f"topic orders .*registered='orders-value'.*{text}"):
+        TopicSpec(name="orders", schema=schema, registered=SUBJECT)
+
+
+def test_a_subject_is_named_once(url: str) -> None:
+    """from_registry has one already."""
+    register(url, FIRST)
+    with pytest.raises(ValueError, match="from_registry names its subject already"):
+        TopicSpec(name="orders", schema=from_registry(SUBJECT), registered=SUBJECT)

@@ -1,0 +1,129 @@
+"""Notices new versions of the subjects of topics, and those that cannot be read.
+
+A version that can be read is told once, as an observation on the topic. One that cannot is an alert,
+too. Decides what is told, from the verdicts and from the memory of the last tick. A registry that
+does not respond is one that could not be read, and nothing is forgotten.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from orchestration.formats.compatibility import UNTOLD, Compatibility, newest_compatibility
+from orchestration.formats.registry import RegistryAwayError, UnknownSchemaError
+from orchestration.sensing.run_failures import Alert
+from orchestration.topics.registry_check import evaluation, registry_schema
+from orchestration.topics.spec import TopicSpec
+from orchestration.transforms import TopicFeed
+
+REGISTRY = "the schema registry"
+SUBJECT = "topic "
+"""The prefix of a topic's name in alerts."""
+LOOKS_WITHIN_S = 20.0
+"""The time after which a tick asks about no further topic. Dagster cuts off a tick after 60 s."""
+UNREADABLE = ", unreadable"
+"""The mark of a version that cannot be read, in the memory of a topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryLook:
+    """The verdicts of a tick by topic, and why a topic, or the registry, has none."""
+
+    verdicts: Mapping[str, Compatibility] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryDrift:
+    """The outcome for all topics: alerts, the topics whose verdict is told, and the memory."""
+
+    alerts: tuple[Alert, ...] = ()
+    told: tuple[str, ...] = ()
+    remembered: Mapping[str, str] = field(default_factory=dict)
+
+
+def look_at_registry(specs: Iterable[TopicSpec], now_s: Callable[[], float]) -> RegistryLook:
+    """Ask for the newest version of the subject of each topic that has one.
+
+    After the first request without a response, or ``LOOKS_WITHIN_S``, no other is made, so that a
+    tick ends in time.
+    """
+    began_s = now_s()
+    verdicts: dict[str, Compatibility] = {}
+    unread: dict[str, str] = {}
+    for spec in specs:
+        schema = registry_schema(spec)
+        if schema is None:
+            continue
+        if now_s() - began_s >= LOOKS_WITHIN_S:
+            unread[REGISTRY] = f"it took {LOOKS_WITHIN_S:.0f} s to answer about some topics"
+            break
+        try:
+            verdicts[spec.name] = newest_compatibility(schema)
+        except UnknownSchemaError as error:
+            if schema.declared_version.version:  # else no producer has registered one yet
+                unread[SUBJECT + spec.name] = str(error)
+        except RegistryAwayError as error:
+            unread[REGISTRY] = str(error)
+            break
+        except UNTOLD as error:
+            unread[SUBJECT + spec.name] = str(error)
+    return RegistryLook(verdicts=verdicts, unread=unread)
+
+
+def decide_registry_drift(
+    before: Mapping[str, str], look: RegistryLook, topics: Collection[str]
+) -> RegistryDrift:
+    """Return what to tell. ``before`` is the memory of the last tick, by topic.
+
+    ``topics`` are all that are declared. Those that are not any more are forgotten. The declared
+    version is no news of a topic that is seen for the first time.
+    """
+    alerts: list[Alert] = []
+    told: list[str] = []
+    remembered = {topic: one for topic, one in before.items() if topic in topics}
+    for topic, verdict in look.verdicts.items():
+        now = _memory(verdict)
+        remembered[topic] = now
+        if now == before.get(topic, _first_memory(verdict)):
+            continue
+        told.append(topic)
+        if not verdict.is_compatible:
+            alerts.append(
+                Alert(
+                    subject=SUBJECT + topic,
+                    run_id="",
+                    failures=1,
+                    why=verdict.text,
+                    what="has a schema that its columns cannot hold",
+                )
+            )
+    return RegistryDrift(alerts=tuple(alerts), told=tuple(told), remembered=remembered)
+
+
+def _first_memory(verdict: Compatibility) -> str:
+    """Return the memory of a topic that is seen for the first time: its declared version.
+
+    Columns that a project declares itself have none. There every version that can be read is known.
+    """
+    declared = verdict.declared.version
+    return str(declared or verdict.newest.version)
+
+
+def _memory(verdict: Compatibility) -> str:
+    version = str(verdict.newest.version)
+    return version if verdict.is_compatible else version + UNREADABLE
+
+
+def registry_events(
+    spec: TopicSpec, feeds: Sequence[TopicFeed], verdict: Compatibility
+) -> list[dg.AssetObservation | dg.AssetCheckEvaluation]:
+    """Return the events of a verdict: on the topic, and on the tables that follow it alone."""
+    observed = dg.AssetObservation(
+        asset_key=spec.asset_key,
+        description=f"Schema drift: {verdict.text}",
+        metadata={"drift": verdict.text},
+    )
+    keys = [spec.asset_key, *(feed.asset_key for feed in feeds if feed.topics == (spec.name,))]
+    return [observed, *(evaluation(key, [verdict]) for key in keys)]
