@@ -1,5 +1,6 @@
 """Finds free ports of the loopback address for servers of tests."""
 
+import atexit
 import socket
 from collections import deque
 
@@ -10,6 +11,13 @@ _kept: deque[socket.socket] = deque(maxlen=MAX_KEPT)
 
 A server that sets SO_REUSEADDR can listen there.
 """
+
+
+@atexit.register
+def _close_kept() -> None:
+    """Close the sockets at the end, or Python would warn of each."""
+    while _kept:
+        _kept.popleft().close()
 
 
 def free_port() -> int:

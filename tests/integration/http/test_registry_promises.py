@@ -390,7 +390,9 @@ def test_references_and_texts_come_in_the_form_that_is_asked_for(
     context = f":.{subject}:"
     register(api, f"{context}part", PROTO_PART, schemaType="PROTOBUF")
     reference = {"name": "part.proto", "subject": "part", "version": -1}
-    made = register(api, f"{context}whole", PROTO, schemaType="PROTOBUF", references=[reference])
+    # A guid is of the text, and other tests register ``PROTO`` in other contexts.
+    text = PROTO.replace("Part part", "Part of_this_test")
+    made = register(api, f"{context}whole", text, schemaType="PROTOBUF", references=[reference])
     paths = [
         f"/subjects/{context}whole/versions/1?x=1",
         f"/schemas/ids/{made['id']}?subject={context}whole",
@@ -519,6 +521,7 @@ def test_settings_of_a_subject_come_over_those_of_its_context_and_of_all(
 ) -> None:
     """Each field by itself."""
     context, everywhere = f":.{subject}:", ":.__GLOBAL:"
+    api.delete("/config")  # another test may have set it
     assert api.get(f"/config/{context}x?defaultToGlobal=true").json() == {
         "compatibilityLevel": "BACKWARD"
     }
