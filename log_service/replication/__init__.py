@@ -1,6 +1,7 @@
 """Partitions of a broker: leadership, in-sync replicas, high watermark, waiting requests.
 
 - ``partition_state``: leadership, in-sync replicas and high watermark of one replica, without I/O.
+  ``follower_state``: one follower, as the leader knows it.
 - ``partition``: one partition with its log and its state. It appends, reads and finds offsets, as
   leader and as follower.
 - ``replica_manager``: all partitions of a node, kept in line with the metadata. It notifies

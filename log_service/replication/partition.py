@@ -33,13 +33,9 @@ from log_service.records.validator import (
     validate_for_append,
     validate_in_steps,
 )
+from log_service.replication.follower_state import UNKNOWN_OFFSET
 from log_service.replication.listeners import Listeners
-from log_service.replication.partition_state import (
-    UNKNOWN_OFFSET,
-    Change,
-    Isolation,
-    PartitionState,
-)
+from log_service.replication.partition_state import Change, Isolation, PartitionState
 from log_service.storage.append_result import AppendResult
 from log_service.storage.log import CheckBatch, Log
 from log_service.storage.log_reader import LogSlice

@@ -13,8 +13,9 @@ from log_service.broker.share.group_settings import GroupShareSettings, OffsetRe
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import KafkaError
 from log_service.common.types import NO_LEADER_EPOCH
+from log_service.replication.follower_state import UNKNOWN_OFFSET
 from log_service.replication.partition import OffsetSpec, Partition
-from log_service.replication.partition_state import UNKNOWN_OFFSET, Isolation
+from log_service.replication.partition_state import Isolation
 
 OnFound = Callable[[int | KafkaError], None]
 _SPECS = {OffsetReset.EARLIEST: OffsetSpec.EARLIEST, OffsetReset.LATEST: OffsetSpec.LATEST}

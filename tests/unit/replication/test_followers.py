@@ -19,8 +19,8 @@ from log_service.protocol.messages.delete_records import (
 )
 from log_service.protocol.messages.fetch import FetchResponse
 from log_service.replication.fetcher import Fetcher
+from log_service.replication.follower_state import UNKNOWN_OFFSET
 from log_service.replication.isr_changes import RESEND_MS
-from log_service.replication.partition_state import UNKNOWN_OFFSET
 from log_service.rpc.connection import RpcConnection
 from tests.helpers.replica_cluster import ReplicaCluster, tell_cluster, until
 from tests.unit.broker.context import batch

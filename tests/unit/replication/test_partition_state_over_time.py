@@ -6,7 +6,8 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch
 from log_service.metadata.observers import Observers
 from log_service.metadata.partition import PartitionRegistration
-from log_service.replication.partition_state import UNKNOWN_OFFSET, Change, PartitionState
+from log_service.replication.follower_state import UNKNOWN_OFFSET
+from log_service.replication.partition_state import Change, PartitionState
 from tests.unit.replication.partition_group import (
     BROKER_EPOCHS,
     LAG_MS,

@@ -14,8 +14,8 @@ from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
 from log_service.protocol.messages.fetch import FetchRequest
+from log_service.replication.follower_state import NO_BROKER_EPOCH
 from log_service.replication.partition import Partition
-from log_service.replication.partition_state import NO_BROKER_EPOCH
 from log_service.storage.log_reader import NOTHING, LogSlice
 
 
