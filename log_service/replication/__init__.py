@@ -16,8 +16,8 @@ such a replica:
 
 - ``remote_replicas``: creates the other parts and passes metadata changes on to them.
 - ``links``: the connections to the other nodes.
-- ``fetchers``, ``fetcher``: the connections to leaders. ``following`` has the decisions of a
-  follower, without I/O.
+- ``fetchers``, ``fetcher``: the connections to leaders. ``followed_partition``: one partition that
+  is fetched. ``following`` has the decisions of a follower, without I/O.
 - ``isr_changes``: the changes of the in-sync replicas that leaders propose to the controller.
 - ``throttles``: rate limits for replicas that are being moved.
 """

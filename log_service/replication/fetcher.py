@@ -39,6 +39,12 @@ from log_service.protocol.messages.fetch import (
     ReplicaState,
 )
 from log_service.replication import following
+from log_service.replication.followed_partition import (
+    Followed,
+    is_as_requested,
+    restart_if_incomparable,
+    truncate_to_divergence,
+)
 from log_service.replication.following import (
     FollowerSession,
     PartitionKey,
@@ -78,26 +84,6 @@ that this node gets no metadata.
 """
 APPENDED_PER_TURN_BYTES = 1 << 20
 """The number of bytes of a response to append before other tasks get a turn."""
-
-
-class Followed:
-    """One partition that is fetched.
-
-    ``wish`` holds the fetch parameters of the request in flight, or of the last one. ``is_lagging``
-    is true until the replica has all records below the leader's high watermark. ``lag`` is the
-    number of these records that were missing when the leader responded. ``is_compared`` is true
-    after the leader has confirmed that its log equals this log up to this log's end.
-    """
-
-    __slots__ = ("failure_count", "is_compared", "is_lagging", "lag", "partition", "wish")
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.is_lagging = True
-        self.is_compared = False
-        self.lag = 0
-        self.wish: Wish | None = None
-        self.failure_count = 0
 
 
 class Fetcher:
@@ -489,9 +475,9 @@ class Fetcher:
         for topic in response.responses:
             for result in topic.partitions:
                 followed = self._active.get((topic.topic_id, result.partition_index))
-                is_as_asked = followed is not None and _is_as_asked(followed)
-                is_all_taken = is_all_taken and is_as_asked and result.diverging_epoch is None
-                if followed is None or not is_as_asked:
+                is_current = followed is not None and is_as_requested(followed)
+                is_all_taken = is_all_taken and is_current and result.diverging_epoch is None
+                if followed is None or not is_current:
                     continue
                 taken_bytes += len(result.records or b"")
                 self._take_one(followed, result, unsynced, lost)
@@ -519,7 +505,7 @@ class Fetcher:
         self._changed[_key(followed.partition)] = None
         try:
             if result.diverging_epoch is not None:
-                truncate_where_parted(
+                truncate_to_divergence(
                     followed.partition,
                     (result.diverging_epoch.epoch, result.diverging_epoch.end_offset),
                 )
@@ -540,7 +526,7 @@ class Fetcher:
         throttle = self._throttle()
         if throttle is not None and records and throttle.covers(partition.topic_partition):
             throttle.note(len(records), self._clock.monotonic_ms())
-        if drop_what_may_have_parted(followed, result.log_start_offset):
+        if restart_if_incomparable(followed, result.log_start_offset):
             self._on_safe(partition)
         must_sync = bool(records) and partition.append_as_follower(records).must_sync
         if partition.follow_leader(result.high_watermark, result.log_start_offset):
@@ -606,14 +592,14 @@ class Fetcher:
         ask = partial(self._ask_offset, followed.partition, connection)
         try:
             leader_end = await ask(OffsetSpec.LATEST)
-            if not _is_as_asked(followed):
+            if not is_as_requested(followed):
                 return
             partition = followed.partition
             if following.has_more_than_leader(partition.state.log_end_offset, leader_end):
                 partition.truncate_to(leader_end)
             else:
                 leader_start = await ask(OffsetSpec.EARLIEST)
-                if not _is_as_asked(followed):
+                if not is_as_requested(followed):
                     return
                 if following.must_restart(partition.state.log_end_offset, leader_start):
                     partition.restart_at(leader_start)
@@ -651,64 +637,6 @@ class Fetcher:
                 code, f"broker {self.leader_id} does not return its offsets: {code.name}"
             )
         return result.offset
-
-
-def truncate_where_parted(partition: Partition, leader_epoch_end: tuple[int, int]) -> None:
-    """Truncate a follower's log at the latest offset where it may have diverged.
-
-    ``leader_epoch_end`` is a leader epoch, and its end offset in the leader's log.
-
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
-    """
-    log = partition.log
-    assert log is not None, "a partition without a log is not fetched"
-    own_epoch_end = log.end_offset_for_epoch(leader_epoch_end[0])
-    partition.truncate_to(
-        following.truncation_offset(leader_epoch_end, own_epoch_end, log.log_end_offset)
-    )
-
-
-def drop_what_may_have_parted(followed: Followed, leader_start_offset: int) -> bool:
-    """Restart a follower's log at its end if it can no longer be compared with the leader's log.
-
-    This happens if the leader has deleted all offsets of the follower's log before the two logs
-    were compared. Return whether the log was restarted.
-
-    A follower that led before may have records that were never committed. After a kill, its log
-    start is the one of the last checkpoint, so that consumers could read these records. Such a log
-    also could not take the batch in which the leader's log starts.
-
-    Raises:
-        KafkaError: KAFKA_STORAGE_ERROR.
-    """
-    partition, log = followed.partition, followed.partition.log
-    assert log is not None, "a partition without a log is not fetched"
-    own_offsets = log.log_start_offset, log.log_end_offset
-    if not following.is_beyond_comparison(
-        own_offsets, log.latest_leader_epoch, leader_start_offset, partition.leader_epoch
-    ):
-        followed.is_compared = True
-        return False
-    if followed.is_compared:
-        return False
-    partition.restart_at(log.log_end_offset)
-    return True
-
-
-def _is_as_asked(followed: Followed) -> bool:
-    """Return whether a partition is unchanged since it was requested.
-
-    After a later leader epoch or a truncation, the response does not apply.
-    """
-    state, wish = followed.partition.state, followed.wish
-    return (
-        wish is not None
-        and not state.is_leader
-        and state.leader_epoch == wish.leader_epoch
-        and state.log_end_offset == wish.fetch_offset
-        and not followed.partition.is_offline
-    )
 
 
 def _key(partition: Partition) -> PartitionKey:

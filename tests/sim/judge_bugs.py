@@ -29,7 +29,8 @@ from log_service.protocol.stored.metadata_records import (
     PartitionChangeRecord,
 )
 from log_service.replication import fetcher
-from log_service.replication.fetcher import Fetcher, Followed
+from log_service.replication.fetcher import Fetcher
+from log_service.replication.followed_partition import Followed
 from log_service.replication.partition import Partition
 from log_service.replication.partition_state import Change, PartitionState
 from tests.sim import cluster_aims as aims
@@ -160,7 +161,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="cut by a whole epoch",
-        replacements=((fetcher, "truncate_where_parted", _cut_the_whole_epoch),),
+        replacements=((fetcher, "truncate_to_divergence", _cut_the_whole_epoch),),
         fits=has_isolation,
         shown_by=(1,),
     ),

@@ -14,7 +14,8 @@ from log_service.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from log_service.replication.fetcher import Fetcher, Followed
+from log_service.replication.fetcher import Fetcher
+from log_service.replication.followed_partition import Followed
 from log_service.replication.partition import Partition
 from log_service.replication.throttles import Throttle, ThrottledSide
 from tests.unit.replication.context import NODE, ReplicaContext, batch

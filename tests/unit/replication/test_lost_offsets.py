@@ -16,7 +16,8 @@ from log_service.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord
-from log_service.replication.fetcher import Fetcher, Followed
+from log_service.replication.fetcher import Fetcher
+from log_service.replication.followed_partition import Followed
 from log_service.replication.partition import OffsetSpec, Partition
 from tests.unit.replication.context import NODE, ReplicaContext
 from tests.unit.replication.fetching import BACKOFF_MS, active, fetcher_of, pair_of, tell

@@ -8,8 +8,8 @@ from log_service.common.types import NodeId
 from log_service.config.views import LogConfig
 from log_service.records.builder import BatchBuilder, build_batch
 from log_service.records.validator import accept_own_batches
-from log_service.replication.fetcher import Fetcher, Followed
-from log_service.replication.fetcher import _is_as_asked as is_as_asked
+from log_service.replication.fetcher import Fetcher
+from log_service.replication.followed_partition import Followed, is_as_requested
 from log_service.replication.partition import OffsetSpec
 from log_service.replication.partition_state import Isolation
 from log_service.storage.unstable_transactions import UnstableTransactions
@@ -498,13 +498,13 @@ def test_a_response_counts_for_the_leader_epoch_and_the_log_end_that_it_was_aske
             context.elect(2)
             followed = Followed(context.partition())
             Fetcher._wish(followed)
-            assert is_as_asked(followed)
+            assert is_as_requested(followed)
             context.elect(3)
-            assert not is_as_asked(followed), (
+            assert not is_as_requested(followed), (
                 "another leader: what the one before sent may be no part of its log"
             )
             Fetcher._wish(followed)
             followed.partition.append_as_follower(led_elsewhere(0, 2))
-            assert not is_as_asked(followed), "what comes next was asked for already"
+            assert not is_as_requested(followed), "what comes next was asked for already"
 
     run_story(main)
