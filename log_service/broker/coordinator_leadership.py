@@ -12,7 +12,8 @@ from log_service.common.types import TopicPartition
 from log_service.coordinator.shards import CoordinatorLog
 from log_service.records.compression import Codec
 from log_service.replication.partition import Partition
-from log_service.replication.replica_manager import ReplicaListener, ReplicaManager
+from log_service.replication.replica_listener import ReplicaListener
+from log_service.replication.replica_manager import ReplicaManager
 
 
 class Coordinator(Protocol):

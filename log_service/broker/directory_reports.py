@@ -25,7 +25,7 @@ from log_service.controller.channel import ControllerChannel
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
 from log_service.replication.partition import Partition
-from log_service.replication.replica_manager import ReplicaListener
+from log_service.replication.replica_listener import ReplicaListener
 from log_service.rpc.retry import Backoff
 from log_service.storage.log_manager import LogManager
 

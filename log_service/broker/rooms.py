@@ -65,7 +65,7 @@ from log_service.raft.transport import RpcTransport
 from log_service.raft.voters import Voter, VoterEndpoint, VoterSet
 from log_service.records.compression import Codec
 from log_service.replication.links import ClusterLinks
-from log_service.replication.replica_manager import ReplicaManager, assigned_directory
+from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.last_run import LostLog
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
@@ -167,7 +167,7 @@ class NodeFoundation:
     def assigned_directory(self, log: FoundLog) -> UUID | None:
         """Return the log directory that the metadata assigns to a log, or None if there is none."""
         registration = self._registration_of(log)
-        return None if registration is None else assigned_directory(registration, self.node_id)
+        return None if registration is None else registration.assigned_directory_of(self.node_id)
 
     def _registration_of(self, log: FoundLog | LostLog) -> PartitionRegistration | None:
         name, index = log.topic_partition

@@ -68,6 +68,14 @@ class PartitionRegistration(NamedTuple):
             self.directories[position] if position < len(self.directories) else MIGRATING_DIRECTORY
         )
 
+    def assigned_directory_of(self, node_id: NodeId) -> UUID | None:
+        """Return the log directory that the controller assigned to a broker's replica (KIP-858).
+
+        Return None if the broker may choose the directory.
+        """
+        directory_id = self.directory_of(node_id)
+        return None if directory_id in UNPLACED_DIRECTORIES else directory_id
+
 
 def _ids(numbers: "list[int] | None") -> tuple[NodeId, ...]:
     return cast("tuple[NodeId, ...]", tuple(numbers)) if numbers else ()

@@ -5,7 +5,8 @@
 - ``partition``: one partition with its log and its state. It appends, reads and finds offsets, as
   leader and as follower.
 - ``replica_manager``: all partitions of a node, kept in line with the metadata. It notifies
-  listeners and waiting requests of changes.
+  listeners and waiting requests of changes. ``replica_listener``: the callbacks of such a listener.
+  ``image_changes``: which partitions a metadata image changes here, and in which order.
 - ``listeners``: functions that are called on a change until their registration is cancelled.
 - ``purgatory``: delayed operations. Each is finished once, by a key or by its deadline.
 - ``syncs``, ``log_deletions``, ``moves``: background work on logs, beside the requests.

@@ -38,8 +38,9 @@ from log_service.config.views import LogConfig
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage, ResourceType, TopicImage
 from log_service.metadata.observers import NO_OBSERVERS, observers_of
-from log_service.metadata.partition import UNPLACED_DIRECTORIES, PartitionRegistration
+from log_service.metadata.partition import PartitionRegistration
 from log_service.records.validator import TurnRoom, ValidatedBatches
+from log_service.replication.image_changes import is_new_replica, leaders_first
 from log_service.replication.listeners import Listeners, Registration
 from log_service.replication.log_deletions import LogDeletions
 from log_service.replication.moves import ReplicaMoves
@@ -47,6 +48,7 @@ from log_service.replication.partition import Batch, Partition
 from log_service.replication.partition_state import Change
 from log_service.replication.purgatory import Purgatory
 from log_service.replication.remote_replicas import RemoteReplicas
+from log_service.replication.replica_listener import ReplicaListener
 from log_service.replication.syncs import PartitionSyncs
 from log_service.replication.traffic import Traffic
 from log_service.storage.append_result import AppendResult
@@ -67,40 +69,6 @@ OPENED_AT_ONCE = 64
 
 The rest are opened in later turns, or when a request needs them.
 """
-
-
-class ReplicaListener:
-    """Callbacks for the partitions of this node.
-
-    A callback does nothing unless it is overridden. No callback may wait.
-    """
-
-    def on_led(self, partition: Partition) -> None:
-        """This node leads the partition, in ``partition.leader_epoch``.
-
-        If only the epoch changes, this is called again without ``on_lost`` in between.
-        """
-
-    def on_lost(self, partition: Partition) -> None:
-        """This node no longer leads the partition.
-
-        Either another broker leads, or the log is offline, or the partition is gone.
-        """
-
-    def on_opened(self, partition: Partition) -> None:
-        """This node now has a replica of the partition.
-
-        Its log is None if no directory could open it.
-        """
-
-    def on_moved(self, partition: Partition) -> None:
-        """The partition's log is now in another log directory of this node."""
-
-    def on_deleted(self, partition: Partition) -> None:
-        """The partition was deleted, or this node is no longer a replica.
-
-        If this node led the partition, ``on_lost`` was called before.
-        """
 
 
 class ReplicaManager:
@@ -486,8 +454,8 @@ class ReplicaManager:
         if is_default_changed or delta.changed_features or self._observers.node_ids:
             self._update_observers(image)
         limit = len(self.partitions) + OPENED_AT_ONCE
-        for topic, index, registration in self._leaders_first(delta):
-            is_new = self._is_new(before, topic, index)
+        for topic, index, registration in leaders_first(delta, self._node_id):
+            is_new = is_new_replica(before, topic, index, self._node_id)
             self._apply_or_leave(topic, index, registration, limit, is_new=is_new)
         if self._unopened:
             self._nursery.start_soon(self._open_rest)
@@ -502,31 +470,6 @@ class ReplicaManager:
             image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()
         ):
             self._reconfigure(image.topics.by_name[name])
-
-    def _leaders_first(
-        self, delta: MetadataDelta
-    ) -> list[tuple[TopicImage, int, PartitionRegistration]]:
-        """Return the changed partitions. Those that this node follows come last."""
-        changed = [
-            (topic.topic, index, registration)
-            for topic in delta.changed_topics.values()
-            for index, registration in sorted(topic.changed_partitions.items())
-        ]
-        changed.sort(
-            key=lambda one: one[2].leader != self._node_id and self._node_id in one[2].replicas
-        )
-        return changed
-
-    def _is_new(self, before: MetadataImage, topic: TopicImage, index: int) -> bool:
-        """Return whether a partition, or this node's replica of it, is new since the last image.
-
-        Nothing is new in the first image, because there is no earlier image to compare it with.
-        """
-        if before is EMPTY_IMAGE:
-            return False
-        known = before.topics.by_id.get(topic.topic_id)
-        replica = None if known is None else known.partitions.get(index)
-        return replica is None or self._node_id not in replica.replicas
 
     def _apply_or_leave(
         self,
@@ -659,7 +602,7 @@ class ReplicaManager:
                 self._log_config(topic.name),
                 is_new=is_new,
                 is_alone=len(registration.replicas) == 1,
-                directory_id=assigned_directory(registration, self._node_id),
+                directory_id=registration.assigned_directory_of(self._node_id),
             )
         except TidelogError as error:
             logger.error("%s is offline: %s", topic_partition, error)
@@ -738,12 +681,3 @@ class ReplicaManager:
     def _moved(self, partition: Partition) -> None:
         self._settle(partition)
         self._notify(lambda listener: listener.on_moved(partition))
-
-
-def assigned_directory(registration: PartitionRegistration, node_id: NodeId) -> UUID | None:
-    """Return the log directory that the controller assigned to a node's replica (KIP-858).
-
-    Return None if the node may choose the directory.
-    """
-    directory_id = registration.directory_of(node_id)
-    return None if directory_id in UNPLACED_DIRECTORIES else directory_id

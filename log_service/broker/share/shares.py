@@ -38,7 +38,7 @@ from log_service.metadata.image import MetadataImage
 from log_service.replication.listeners import Registration
 from log_service.replication.partition import Partition
 from log_service.replication.purgatory import Purgatory
-from log_service.replication.replica_manager import ReplicaListener
+from log_service.replication.replica_listener import ReplicaListener
 
 N = TypeVar("N", bound=Hashable)
 ENDED_PAUSE_MS = 50

@@ -25,7 +25,8 @@ from log_service.protocol.stored.metadata_records import (
 )
 from log_service.records.builder import BatchBuilder
 from log_service.replication.partition import Partition
-from log_service.replication.replica_manager import ReplicaListener, ReplicaManager
+from log_service.replication.replica_listener import ReplicaListener
+from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log_manager import LogManager
 from tests.sim import MemoryFiles, MemoryNetwork, VirtualClock
 

@@ -10,7 +10,7 @@ import trio
 from log_service.common.env import Files
 from log_service.common.errors import ErrorCode
 from log_service.replication.partition import Partition
-from log_service.replication.replica_manager import ReplicaListener
+from log_service.replication.replica_listener import ReplicaListener
 from tests.helpers.replica_cluster import ReplicaCluster, ReplicaNode, tell_cluster, until
 from tests.unit.broker.context import batch, fetch_request
 

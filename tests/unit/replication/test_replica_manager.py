@@ -17,7 +17,8 @@ from log_service.protocol.stored.metadata_records import (
     TopicRecord,
 )
 from log_service.replication.partition import Partition
-from log_service.replication.replica_manager import OPENED_AT_ONCE, ReplicaListener
+from log_service.replication.replica_listener import ReplicaListener
+from log_service.replication.replica_manager import OPENED_AT_ONCE
 from log_service.storage.checkpoints import write_offsets
 from tests.sim import MemoryFiles, VirtualClock
 from tests.unit.replication.context import (
