@@ -2,8 +2,9 @@
 
 - ``partition_state``: leadership, in-sync replicas and high watermark of one replica, without I/O.
   ``follower_state``: one follower, as the leader knows it.
-- ``partition``: one partition with its log and its state. It appends, reads and finds offsets, as
-  leader and as follower.
+- ``replica``: one replica with its log and its state, which applies metadata and the records of a
+  leader. ``partition``: the same replica as clients and followers use it. It appends, reads and
+  finds offsets.
 - ``replica_manager``: all partitions of a node, kept in line with the metadata. It notifies
   listeners and waiting requests of changes. ``replica_listener``: the callbacks of such a listener.
   ``image_changes``: which partitions a metadata image changes here, and in which order.

@@ -1,16 +1,13 @@
-"""One partition of a broker: its log, and its state of leadership and high watermark.
+"""One partition of a broker, as clients and other replicas use it.
 
 This file decides whether a request may be served here (leadership, leader epoch), what is appended
-and what a read returns. ``PartitionState`` decides the high watermark. This module knows neither
-requests nor waiting. After an append or a sync, the caller notifies the replica manager, which
-notifies the waiting requests. Only a sync waits for the disk. Appends and reads never yield to
-other tasks.
+and what a read returns. ``replica`` is its log and its state. This module knows neither requests
+nor waiting. After an append or a sync, the caller notifies the replica manager, which notifies the
+waiting requests. Only a sync waits for the disk. Appends and reads never yield to other tasks.
 
-Invariants: with ``flush.messages=1`` the high watermark never passes the synced end, so that an
-acknowledged record survives a loss of power. One sync covers every append before it. A leader
-returns no log end until its high watermark has reached the start of its epoch, because an earlier
-leader may have exposed more (KIP-207). A failed sync is final. From then on the log directory is
-offline, and every request for a partition in it gets KAFKA_STORAGE_ERROR.
+Invariants: A leader returns no log end until its high watermark has reached the start of its epoch,
+because an earlier leader may have exposed more (KIP-207). A failed sync is final. From then on the
+log directory is offline, and every request for a partition in it gets KAFKA_STORAGE_ERROR.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +17,8 @@ from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps
-from log_service.common.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Buffer, TopicId, TopicPartition
-from log_service.config.views import LogConfig
-from log_service.metadata.partition import PartitionRegistration
-from log_service.records.batch import HEADER_SIZE, TRANSACTIONAL_FLAG
+from log_service.common.types import NO_LEADER_EPOCH, NO_TIMESTAMP, TopicId, TopicPartition
+from log_service.records.batch import TRANSACTIONAL_FLAG
 from log_service.records.control import EndOfTransaction
 from log_service.records.validator import (
     Allowance,
@@ -35,11 +30,11 @@ from log_service.records.validator import (
 )
 from log_service.replication.follower_state import UNKNOWN_OFFSET
 from log_service.replication.listeners import Listeners
-from log_service.replication.partition_state import Change, Isolation, PartitionState
+from log_service.replication.partition_state import Isolation
+from log_service.replication.replica import Replica
 from log_service.storage.append_result import AppendResult
 from log_service.storage.log import CheckBatch, Log
 from log_service.storage.log_reader import LogSlice
-from log_service.storage.retention import RetentionOutcome
 from log_service.storage.segment import Segment
 from log_service.storage.transaction_checks import (
     begin_verification,
@@ -81,31 +76,25 @@ class ReadPlace(NamedTuple):
     position: int
 
 
-class Partition:
-    """One replica on this node. It has no log if the log could not be opened.
+class Partition(Replica):
+    """One replica on this node, as clients and other replicas use it.
 
-    ``state`` holds leadership and the high watermark. ``high_watermark_listeners`` are called with
-    the partition when its high watermark may have moved. The counters of requests and bytes start
-    at 0 when the node starts, and never decrease.
+    ``high_watermark_listeners`` are called with the partition when its high watermark may have
+    moved. The counters of requests and bytes start at 0 when the node starts, and never decrease.
     """
 
     __slots__ = (
         "_first_end_offset",
         "append_count",
-        "appended_bytes",
         "failed_append_count",
         "failed_read_count",
         "failed_share_acknowledge_count",
         "failed_share_fetch_count",
         "high_watermark_listeners",
-        "log",
         "read_count",
         "sent_bytes",
         "share_acknowledge_count",
         "share_fetch_count",
-        "state",
-        "topic_id",
-        "topic_partition",
     )
 
     def __init__(
@@ -118,14 +107,14 @@ class Partition:
         checkpointed_offset: int = 0,
     ) -> None:
         """Create a replica. ``checkpointed_offset`` is the last checkpointed high watermark."""
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.log = log
-        self.state = (
-            PartitionState(node_id) if log is None else _state_of(log, node_id, checkpointed_offset)
+        super().__init__(
+            topic_partition,
+            topic_id,
+            log,
+            node_id=node_id,
+            checkpointed_offset=checkpointed_offset,
         )
         self.high_watermark_listeners: Listeners[Callable[[Partition], None]] = Listeners()
-        self.appended_bytes = 0
         self.sent_bytes = 0
         self.append_count = 0
         self.read_count = 0
@@ -134,7 +123,6 @@ class Partition:
         self.share_fetch_count = self.failed_share_fetch_count = 0
         self.share_acknowledge_count = self.failed_share_acknowledge_count = 0
         self._first_end_offset = self.state.log_end_offset
-        self._note_transactions()
 
     def __repr__(self) -> str:
         return (
@@ -143,93 +131,11 @@ class Partition:
         )
 
     @property
-    def is_offline(self) -> bool:
-        """Whether the log cannot be used because its directory failed."""
-        return self.log is None or self.log.home.is_offline
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this node leads the partition."""
-        return self.state.is_leader
-
-    @property
-    def leader(self) -> int:
-        """The id of the leader, or -1 if there is none."""
-        return self.state.leader
-
-    @property
-    def leader_epoch(self) -> int:
-        """The leader epoch, or -1 before any metadata has arrived."""
-        return self.state.leader_epoch
-
-    @property
-    def isr(self) -> tuple[int, ...]:
-        """The in-sync replicas that the controller committed."""
-        return self.state.isr
-
-    @property
-    def replica_count(self) -> int:
-        """The number of replicas of the partition."""
-        return len(self.state.replicas)
-
-    @property
-    def high_watermark(self) -> int:
-        """The high watermark. Records below this offset are committed."""
-        return self.state.high_watermark
-
-    @property
     def appended_record_count(self) -> int:
         """The number of offsets appended since the node started."""
         return 0 if self.log is None else max(0, self.log.log_end_offset - self._first_end_offset)
 
     # Leadership
-
-    def apply(self, registration: PartitionRegistration, now_ms: int) -> Change:
-        """Lead or follow as the metadata says. An offline replica never leads.
-
-        ``now_ms`` is monotonic. A leader with followers stores the start of its epoch at once,
-        because followers may request it before the first append.
-        """
-        change = self.state.apply(registration, is_online=not self.is_offline, now_ms=now_ms)
-        if self.state.followers and self.log is not None and Change.LED in change:
-            self.log.leader_epochs.assign(self.state.leader_epoch, self.log.log_end_offset)
-        return change
-
-    def note_offline(self, now_ms: int) -> Change:
-        """Give up leadership if the log directory has failed."""
-        registration = self.state.registration
-        return (
-            Change.NOTHING
-            if registration is None
-            else self.state.apply(registration, is_online=False, now_ms=now_ms)
-        )
-
-    def reconfigure(self, config: LogConfig, now_ms: int) -> Change:
-        """Use ``config`` from now on. It also applies to records that were appended before."""
-        if self.log is None:
-            return Change.NOTHING
-        self.log.reconfigure(config)
-        return self.state.reconfigure(
-            min_insync_replicas=config.min_insync_replicas,
-            is_synced_first=config.flush_messages == 1,
-            now_ms=now_ms,
-        )
-
-    def use_log(self, log: Log) -> None:
-        """Serve another log from now on. It is a moved copy that replaced the old log."""
-        self.log = log
-        self._note_transactions()
-
-    def _note_transactions(self) -> None:
-        """Bound the last stable offset by the log's open transactions, if it ever had any."""
-        unstable = None if self.log is None else self.log.producer_state.unstable
-        if unstable is not self.state.unstable:
-            self.state.hold_stable_by(unstable)
-
-    def _note_log_start(self) -> None:
-        """Recompute the last stable offset, as a transaction may begin below the log start."""
-        if self.state.unstable is not None:
-            self.state.hold_stable_by(self.state.unstable)
 
     def served_log(
         self, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True
@@ -254,18 +160,6 @@ class Partition:
         if is_leader_needed and not state.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
-
-    def _online_log(self) -> Log:
-        if self.log is None or self.log.home.is_offline:
-            raise self._offline()
-        return self.log
-
-    def _offline(self) -> KafkaError:
-        text = (
-            f"the log directory of {self.topic_partition} is offline: look at the disk, then"
-            " restart the node"
-        )
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     # Appending and syncing
 
@@ -429,88 +323,6 @@ class Partition:
         code = self.state.acknowledgement(leader_epoch, required_offset, needs_all=needs_all)
         return ErrorCode.KAFKA_STORAGE_ERROR if code is None and self.is_offline else code
 
-    @property
-    def is_sync_due(self) -> bool:
-        """Whether ``flush.messages`` requires a sync now, and the log can be synced."""
-        log = self.log
-        return log is not None and not log.home.is_offline and not log.is_closed and log.is_sync_due
-
-    async def sync(self) -> bool:
-        """Sync the log. Return whether its synced records now count or the high watermark moved.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the disk failed and the directory is offline.
-        """
-        await self._online_log().sync()
-        return self.note_synced()
-
-    def note_synced(self) -> bool:
-        """Apply the log's synced end, which any task may move. Return the same as ``sync``."""
-        return self.log is not None and self.state.note_sync(self.log.syncs.recovery_point)
-
-    # Following
-
-    def append_as_follower(self, records: Buffer) -> AppendResult:
-        """Append the leader's records as received.
-
-        ``records`` are whole batches, and none has a later epoch than the leader's. A truncated
-        last batch is ignored. The first batch for an empty log may begin before the log's end,
-        because the leader's log may start inside this batch.
-
-        Raises:
-            KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; see
-                ``Log.append_as_follower``.
-        """
-        log, state = self._online_log(), self.state
-        if log.log_end_offset == log.log_start_offset:
-            base_offset = _first_base_offset(records)
-            if base_offset is not None and base_offset < log.log_end_offset:
-                log.restart_at(base_offset)
-        result = log.append_as_follower(records, leader_epoch=state.leader_epoch)
-        self.appended_bytes += len(records)
-        state.note_follower_append(log.log_end_offset)
-        self._note_transactions()
-        return result
-
-    def follow_leader(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Apply the leader's high watermark and log start. Return whether the watermark moved.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the leader's log starts above this replica's high
-                watermark.
-        """
-        log, state = self._online_log(), self.state
-        is_moved = state.follow_high_watermark(high_watermark)
-        if log_start_offset > log.log_start_offset:
-            if log_start_offset > state.high_watermark:
-                text = (
-                    f"the leader's log of {self.topic_partition} starts at {log_start_offset},"
-                    " above the high watermark here"
-                )
-                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-            log.advance_log_start_offset(log_start_offset)
-            self._note_log_start()
-        return is_moved
-
-    def truncate_to(self, offset: int) -> None:
-        """Truncate this follower's log to ``offset``.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        log = self._online_log()
-        if log.truncate_to(offset):
-            self.state.note_truncation(log.log_end_offset)
-
-    def restart_at(self, offset: int) -> None:
-        """Drop this follower's log and restart it at ``offset``. The leader has no older records.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        self._online_log().restart_at(offset)
-        self.state.note_restart(offset)
-
     # Serving followers
 
     def read_for_follower(
@@ -553,11 +365,6 @@ class Partition:
         return log
 
     # Reading
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that may be read, or -1 if the log is offline."""
-        return UNKNOWN_OFFSET if self.log is None else self.log.log_start_offset
 
     def read(
         self,
@@ -784,33 +591,3 @@ class Partition:
             log.advance_log_start_offset(target)
             self._note_log_start()
         return log.log_start_offset
-
-    def apply_retention(self, now_ms: int) -> RetentionOutcome:
-        """Delete segments below the high watermark by age, by size or by the log start offset.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        outcome = self._online_log().apply_retention(now_ms, self.high_watermark)
-        self._note_log_start()
-        return outcome
-
-
-def _first_base_offset(records: Buffer) -> int | None:
-    """Return the base offset of the first batch, or None if there is none."""
-    return int.from_bytes(records[:8], "big") if len(records) >= HEADER_SIZE else None
-
-
-def _state_of(log: Log, node_id: int, checkpointed_offset: int) -> PartitionState:
-    """Return the state of a replica whose log was just opened.
-
-    The high watermark is not below the log start, because only records below it are ever deleted.
-    """
-    return PartitionState(
-        node_id,
-        log_end_offset=log.log_end_offset,
-        synced_end_offset=log.recovery_point,
-        high_watermark=max(checkpointed_offset, log.log_start_offset),
-        min_insync_replicas=log.config.min_insync_replicas,
-        is_synced_first=log.config.flush_messages == 1,
-    )
