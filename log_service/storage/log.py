@@ -1,17 +1,15 @@
-"""One partition's log, which is appended to, read, truncated and closed.
+"""One partition's log, which is appended to, truncated and closed. ``readable_log`` reads it.
 
-The log assigns offsets, begins segments, refuses reads and reacts to disk errors. It does not know
-high watermarks, replicas and requests. Callers supply the bounds of reads, retention and
-truncation. ``segments`` changes the files, ``log_syncs`` makes them durable, ``log_reader`` reads,
-``recovery`` opens logs, ``retention`` chooses segments to delete, and the cleaner compacts.
+The log assigns offsets, begins segments and reacts to disk errors. It does not know high
+watermarks, replicas and requests. Callers supply the bounds of retention and truncation.
+``segments`` changes the files, ``log_syncs`` makes them durable, ``recovery`` opens logs,
+``retention`` chooses segments to delete, and the cleaner compacts.
 
 Invariants: ``log_start_offset <= log_end_offset``. An append is atomic in memory and on disk. An
-offset is reused only after a truncation. The caller releases the lease of a read. Only ``sync`` and
-``close`` wait. Other methods run on one thread, but old ranges may be read in the pool.
+offset is reused only after a truncation. Only ``sync`` and ``close`` wait. Others run on one thread.
 """
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,11 +30,11 @@ from log_service.storage.aborted_transactions import (
 from log_service.storage.append_result import AppendResult
 from log_service.storage.leader_epochs import LeaderEpochs
 from log_service.storage.log_directory import LogDirectory
-from log_service.storage.log_reader import LogSlice, TimestampOffset
-from log_service.storage.log_syncs import LogSyncs, closed
+from log_service.storage.log_syncs import LogSyncs
 from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState, RememberedBatch
+from log_service.storage.readable_log import ReadableLog
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.replicated_batches import check_replicated
 from log_service.storage.retention import RetentionOutcome, count_deletable
@@ -45,14 +43,13 @@ from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from log_service.storage.segments import Segments
 from log_service.storage.transaction_checks import check_marker
 
-logger = logging.getLogger(__name__)
 _new = tuple.__new__  # a named tuple's own is a function of Python's
 
 CheckBatch = Callable[[BatchHeader], RememberedBatch | None]
 """Returns the batch that a producer's batch repeats. Raises KafkaError to refuse the append."""
 
 
-class Log:
+class Log(ReadableLog):
     """An open log, created by ``recovery.open_log``."""
 
     def __init__(
@@ -77,22 +74,23 @@ class Log:
         cleaned_offset: int | None = None,
         aborted_transactions: AbortedTransactions = NO_TRANSACTIONS,
     ) -> None:
+        super().__init__(
+            home=home,
+            directory=directory,
+            topic_partition=topic_partition,
+            config=config,
+            segments=segments,
+            leader_epochs=leader_epochs,
+            log_end_offset=log_end_offset,
+            cleaned_offset=cleaned_offset,
+            aborted_transactions=aborted_transactions,
+        )
         self.files = files
         self.clock = clock
-        self.home = home
         self.removals = removals
-        self.directory = directory
-        self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.config = config
-        self.segments = segments
-        self.leader_epochs = leader_epochs
         self.producer_state = producer_state
         self.producer_snapshots = producer_snapshots
-        self.log_end_offset = log_end_offset
-        self.cleaned_offset = cleaned_offset
-        """The offset below which the log is compacted, or None if no pass has run."""
-        self.aborted_transactions = aborted_transactions
         self.syncs = LogSyncs(
             clock=clock,
             home=home,
@@ -103,23 +101,16 @@ class Log:
             recovery_point=recovery_point,
             is_directory_dirty=clean_end_offset in {None, 0},
         )
-        self.is_closed = False
         self._start_at(log_start_offset)
         self._clean_end_offset = clean_end_offset
         self._sure_end_offset = log_end_offset
         """A lower bound of the end that recovery finds. A cut may leave no batch up to the end."""
-        self._logged_hole = -1
 
     def __repr__(self) -> str:
         return (
             f"<Log {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})"
             f" recovery_point={self.recovery_point} segments={len(self.segments)}>"
         )
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of all segments in bytes."""
-        return self.segments.size_bytes
 
     @property
     def recovery_point(self) -> int:
@@ -130,155 +121,6 @@ class Log:
     def is_sync_due(self) -> bool:
         """Whether ``flush.messages`` requires a sync now."""
         return self.log_end_offset - self.syncs.recovery_point >= self.config.flush_messages
-
-    @property
-    def latest_leader_epoch(self) -> int:
-        """The epoch of the last batch, or -1 if there is none."""
-        return self.leader_epochs.latest
-
-    # Reading
-
-    def read(
-        self, start_offset: int, *, max_bytes: int, upper_offset: int, is_one_batch_guaranteed: bool
-    ) -> LogSlice:
-        """Lease whole batches from the one that holds ``start_offset``, below ``upper_offset``.
-
-        ``max_bytes`` may exclude the last bytes. A larger first batch is returned whole if
-        ``is_one_batch_guaranteed``, else not at all. Nothing is returned while indexes are rebuilt.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
-        """
-        log_end_offset = self.log_end_offset
-        if (
-            not self.log_start_offset <= start_offset <= log_end_offset
-            or self.home.is_offline
-            or self.is_closed
-        ):
-            self._check_readable()
-            text = (
-                f"{self.topic_partition} holds offsets {self.log_start_offset} to {log_end_offset},"
-                f" {start_offset} was asked for"
-            )
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-        if start_offset >= upper_offset or start_offset == log_end_offset:
-            return log_reader.NOTHING
-        try:
-            if start_offset < self.segments.active.base_offset and self.is_waiting_for(
-                next(self.segments.from_offset(start_offset))
-            ):
-                return log_reader.NOTHING
-            found = log_reader.read(
-                self.segments,
-                start_offset,
-                max_bytes=max_bytes,
-                upper_offset=upper_offset if upper_offset < log_end_offset else None,
-                is_one_batch_guaranteed=is_one_batch_guaranteed,
-            )
-            if found.segment_base_offset > start_offset:
-                self._check_hole(start_offset, found)
-        except OSError as error:
-            raise self.home.note_error(error) from error
-        else:
-            return found
-
-    def is_waiting_for(self, segment: Segment) -> bool:
-        """Return whether a segment's indexes must be rebuilt first, and start this in the pool."""
-        if not segment.is_rebuild_due:
-            return False
-        self.home.on_doubt(segment)
-        return True
-
-    def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of aborted transactions that may overlap a read.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        if not self.aborted_transactions:
-            return []
-        try:
-            return self.aborted_transactions.within(
-                start_offset, log_reader.end_offset(self.segments, found)
-            )
-        except OSError as error:
-            raise self.home.note_error(error) from error
-
-    def read_batches(
-        self, start_offset: int, end_offset: int | None = None, *, chunk_bytes: int = 1 << 20
-    ) -> Iterator[bytes]:
-        """Yield [start_offset, end_offset) in chunks of whole batches. May run in the pool.
-
-        Raises:
-            KafkaError: as ``read``.
-        """
-        self._check_readable()
-        upper_offset = self.log_end_offset
-        end_offset = upper_offset if end_offset is None else min(end_offset, upper_offset)
-        start_offset = max(start_offset, self.log_start_offset)
-        try:
-            yield from log_reader.read_batches(
-                self.segments, start_offset, end_offset, chunk_bytes, upper_offset=upper_offset
-            )
-        except OSError as error:
-            raise self.home.note_error(error) from error
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return the first record at or after ``timestamp`` (ms). Reads a batch: use the pool.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, or the error of a damaged batch.
-        """
-        self._check_readable()
-        try:
-            return log_reader.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
-        except OSError as error:
-            raise self.home.note_error(error) from error
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """Return the first record with the largest timestamp, even below the start. Use the pool.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, or the error of a damaged batch.
-        """
-        self._check_readable()
-        try:
-            return log_reader.offset_of_max_timestamp(self.segments)
-        except OSError as error:
-            raise self.home.note_error(error) from error
-
-    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Return the largest epoch at or below ``leader_epoch`` and its end offset, or (-1, -1)."""
-        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
-
-    def _check_hole(self, offset: int, found: LogSlice) -> None:
-        """Refuse to skip a missing segment's offsets. Only compaction may leave such holes."""
-        if (
-            self.config.is_compacted
-            or self.cleaned_offset is not None
-            or not log_reader.is_segment_missing(self.segments, offset)
-        ):
-            return
-        if found.file_slice is not None:
-            found.file_slice.release()
-        last_offset = found.segment_base_offset - 1
-        text = (
-            f"{self.directory} has no segment for offsets {offset} to {last_offset}: restore it, or"
-            " continue to read after them"
-        )
-        if self._logged_hole != offset:
-            self._logged_hole = offset
-            logger.error("%s", text)
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
-
-    def _check_readable(self) -> None:
-        if self.home.is_offline or self.is_closed:
-            raise self._refused()
-
-    def _refused(self) -> KafkaError:
-        if self.is_closed:
-            return closed(self.topic_partition)
-        return self.home.refused()
 
     # Appending
 
