@@ -6,8 +6,9 @@ Only this package knows every subsystem.
   ``env``: the real world that it runs on.
 - ``broker``: ``Broker``, which starts and stops the rooms in order. ``rooms`` makes them. Its steps
   are ``lifecycle``, ``warm_up`` and ``timer_task``. ``one_error`` reports why a start failed.
-- ``registry``: THE table of APIs, one row each. ``requests``: the path of a request: find its
-  quota, decode, authorize, handle, respond. ``node``: the parts of a node that handlers may use.
+- ``registry``: THE table of APIs, one row each. ``api_rows``: the parts of a row.
+- ``requests``: the path of a request: find its quota, decode, authorize, handle, respond. ``node``:
+  the parts of a node that handlers may use.
 - ``metrics``: the metrics page, its families and the endpoint that serves it.
 - ``handlers``: one module per API, or per family of APIs.
 - ``listeners``: the sockets of one side of the node. ``peers``: its connections to other nodes.

@@ -14,7 +14,7 @@ from functools import partial
 import trio
 import trio.lowlevel
 
-from log_service.broker.registry import OnDemand
+from log_service.broker.api_rows import OnDemand
 from log_service.broker.requests.call import Api, Authorizer, Side
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import decoder, encoder

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.registry import PERMISSIONS, REGISTRY, OnDemand
+from log_service.broker.api_rows import PERMISSIONS, OnDemand
+from log_service.broker.registry import REGISTRY
 from log_service.broker.requests.call import Side
 from log_service.common.access import AclOperation, AclResource
 from log_service.protocol.api_versions import ApiKey

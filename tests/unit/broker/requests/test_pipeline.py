@@ -16,10 +16,11 @@ import pytest
 import trio
 import trio.lowlevel
 
+from log_service.broker.api_rows import OnDemand
 from log_service.broker.handlers.fetch.reads import DelayedFetch
 from log_service.broker.handlers.produce.produce import DelayedProduce
 from log_service.broker.node import Node
-from log_service.broker.registry import REGISTRY, OnDemand
+from log_service.broker.registry import REGISTRY
 from log_service.broker.requests.call import Api, Call, Deferred, Handler, Nothing, Reply, Side
 from log_service.broker.warm_up import warm_up
 from log_service.common.errors import ErrorCode, KafkaError
