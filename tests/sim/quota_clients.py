@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from log_service.broker.handlers.fetch.reads import HEAD_BYTES, PARTITION_BYTES, TOPIC_BYTES
+from log_service.broker.handlers.fetch.response import HEAD_BYTES, PARTITION_BYTES, TOPIC_BYTES
 from log_service.client import Admin, NewTopic
 from log_service.client.admin.values import QuotaEntity
 from log_service.common.env import Connection

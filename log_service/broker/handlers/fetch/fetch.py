@@ -25,10 +25,10 @@ from log_service.broker.handlers.fetch.in_turns import fetch_in_turns, respond_i
 from log_service.broker.handlers.fetch.reads import (
     DelayedFetch,
     PartitionReads,
-    build_response,
     must_respond_now,
     replica_of_request,
 )
+from log_service.broker.handlers.fetch.response import build_response
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
 from log_service.common.access import AclOperation

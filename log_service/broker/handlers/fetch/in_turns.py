@@ -14,13 +14,8 @@ from typing import TypeVar
 
 import trio
 
-from log_service.broker.handlers.fetch.reads import (
-    DelayedFetch,
-    PartitionReads,
-    add_results,
-    must_respond_now,
-    paused_response,
-)
+from log_service.broker.handlers.fetch.reads import DelayedFetch, PartitionReads, must_respond_now
+from log_service.broker.handlers.fetch.response import add_results, paused_response
 from log_service.broker.requests.call import Deferred
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.fetch import FetchResponse

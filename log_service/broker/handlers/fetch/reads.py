@@ -1,30 +1,26 @@
-"""Reading of the partitions of a fetch, its wait for records and its response.
+"""Reading of the partitions of a fetch, and its wait for records.
 
 Decides what a fetch returns of each partition, and when it has waited for long enough. ``fetch``
 has the behaviour and the versions of the API, and handles requests.
-
-Invariant: a ``Reading`` holds leases on records until it becomes a response or is released.
 """
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from log_service.broker.cluster_view import STALE_LEADER, hinted_brokers, leader_hint
+from log_service.broker.cluster_view import STALE_LEADER, leader_hint
 from log_service.broker.fetch_session import FetchContext, FetchTarget
+from log_service.broker.handlers.fetch.reading import NOT_THERE, Reading
+from log_service.broker.handlers.fetch.response import build_response
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, QuotaAccount
 from log_service.common.access import Access, AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_LEADER_EPOCH, NO_NODE, TopicId, TopicPartition
+from log_service.common.types import NO_LEADER_EPOCH, TopicId, TopicPartition
 from log_service.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
-    FetchableTopicResponse,
     FetchRequest,
-    FetchResponse,
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from log_service.replication.partition import Partition, ReadPlace
@@ -36,8 +32,6 @@ if TYPE_CHECKING:
     from log_service.broker.handlers.nearest_replica import Nearest
 
 FIRST_VERSION_WITH_RACK = 11
-FIRST_VERSION_WITH_LEADER = 16
-NO_RECORDS = b""
 READ, TOPIC = AclOperation.READ, AclResource.TOPIC
 
 _EXPECTED = frozenset(
@@ -51,94 +45,11 @@ _EXPECTED = frozenset(
     }
 )
 """Refusals that Kafka's meter of failed requests leaves out."""
-_NOT_THERE = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-
+NO_RECORDS = b""
 WORK_PER_TURN = 4_000
 """Work of one turn of the event loop in microseconds. A fetch that takes more goes in turns."""
 WORK_OF_QUIET = 1
 WORK_OF_READ = 8
-
-Release = Callable[[], None]
-Result = tuple[FetchTarget, PartitionData, int]
-"""A partition, its part of the response, and the size of its records in bytes.
-
-# (HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES)= Sizes without records: of a response, of each topic in
-it, and of each partition.
-"""
-
-
-class Reading:
-    """The results of one pass over the partitions of a fetch.
-
-    Holds leases until it becomes a response or is released. ``present`` are the partitions that
-    exist on this node. ``replica`` is the follower that fetches, or None for a consumer.
-    ``is_leader_needed`` is set for followers and old consumers, because they read from the leader
-    only. ``nearest`` finds replicas nearer to the consumer, if enabled.
-    """
-
-    __slots__ = (
-        "_found",
-        "_releases",
-        "held_back",
-        "is_leader_needed",
-        "max_bytes",
-        "must_respond",
-        "nearest",
-        "present",
-        "record_bytes",
-        "replica",
-        "results",
-    )
-
-    def __init__(
-        self,
-        replica: "FetchingReplica | None",
-        nearest: "Nearest | None",
-        *,
-        is_leader_needed: bool,
-    ) -> None:
-        self.replica = replica
-        self.nearest = nearest
-        self.is_leader_needed = is_leader_needed
-        self.held_back: tuple[TopicPartition, ...] = ()
-        """Partitions that a throttle withholds from this follower.
-
-        Their appends do not end its wait.
-        """
-        self.results: list[Result] = []
-        self.present: list[tuple[Partition, FetchTarget]] = []
-        self.max_bytes = 0
-        """Of records in all partitions together."""
-        self.record_bytes = 0
-        self.must_respond = False
-        """Whether to respond at once, with an error of a partition or with another replica."""
-        self._releases: list[Release] = []
-        self._found: list[tuple[Partition, int]] = []
-
-    def add(self, target: FetchTarget, found: PartitionData, size_bytes: int) -> None:
-        """Add the result of a partition."""
-        self.results.append((target, found, size_bytes))
-        self.record_bytes += size_bytes
-        is_wrong = (
-            found.error_code and found.error_code not in _NOT_THERE
-        ) or found.diverging_epoch is not None
-        if is_wrong or found.preferred_read_replica != NO_NODE:
-            self.must_respond = True
-
-    def hold(self, release: Release, partition: Partition, size_bytes: int) -> None:
-        """Remember a lease on records of a partition."""
-        self._releases.append(release)
-        self._found.append((partition, size_bytes))
-
-    def count_sent(self) -> None:
-        """Count the records as sent, because this reading becomes the response."""
-        for partition, size_bytes in self._found:
-            partition.sent_bytes += size_bytes
-
-    def release(self) -> None:
-        """Release all leases, because the records of the response are read again."""
-        for release in self._releases:
-            release()
 
 
 class _Awaited:
@@ -447,7 +358,7 @@ class PartitionReads:
             return self.node.replicas.find(target.topic, target.topic_id, target.partition)
         except KafkaError as error:
             found = _not_there(self.node, target, error.code, is_by_id=self.context.is_by_id)
-            if found.error_code in _NOT_THERE:
+            if found.error_code in NOT_THERE:
                 self._absent.append((target, found))
             else:
                 self.reading.add(target, found, 0)
@@ -634,7 +545,7 @@ def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -
     found = PartitionData(
         partition_index=target.partition, error_code=code, high_watermark=-1, records=NO_RECORDS
     )
-    if code not in _NOT_THERE:
+    if code not in NOT_THERE:
         found.aborted_transactions = None
     if code in STALE_LEADER and partition is not None:
         found.current_leader = LeaderIdAndEpoch(
@@ -643,131 +554,10 @@ def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -
     return found
 
 
-def build_response(
-    node: Node, call: Call, context: FetchContext, reading: Reading
-) -> FetchResponse:
-    """Return all partitions, or those that changed since the session's last response.
-
-    Consecutive partitions of one topic share one topic entry.
-    """
-    paused = paused_response(node, call, context, reading)
-    if paused is not None:
-        return paused
-    response = FetchResponse(session_id=context.session_id)
-    reading.count_sent()
-    add_results(node, call, context, reading, response, results=reading.results)
-    return response
-
-
-def add_results(
-    node: Node,
-    call: Call,
-    context: FetchContext,
-    reading: Reading,
-    response: FetchResponse,
-    *,
-    results: Iterable[Result],
-) -> None:
-    """Add results to a response, and remember them as sent in the session."""
-    session, last = context.session, response.responses[-1] if response.responses else None
-    key: str | UUID | None = (
-        None if last is None else last.topic_id if context.is_by_id else last.topic
-    )
-    for target, found, size_bytes in results:
-        if session is not None:
-            is_told = target.is_changed(
-                found.error_code, size_bytes, found.high_watermark, found.log_start_offset
-            )
-            is_told = (
-                is_told
-                or found.diverging_epoch is not None
-                or found.preferred_read_replica != NO_NODE
-            )
-            if context.is_incremental and not is_told:
-                continue
-            if size_bytes and context.is_incremental:
-                session.move_to_end(target)
-        if found.current_leader is not None:
-            _tell_leader(node, call, response, found, is_client=reading.replica is None)
-        last_key, key = key, target.topic_id if context.is_by_id else target.topic
-        if key != last_key:
-            response.responses.append(
-                FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id)
-            )
-        response.responses[-1].partitions.append(found)
-
-
-def _tell_leader(
-    node: Node, call: Call, response: FetchResponse, found: PartitionData, *, is_client: bool
-) -> None:
-    """Add the endpoint of the leader that a partition names (KIP-951).
-
-    Older versions have no field for the leader. Brokers know the endpoints of others.
-    """
-    if call.version < FIRST_VERSION_WITH_LEADER or found.current_leader is None:
-        found.current_leader = None
-        return
-    if is_client and all(
-        known.node_id != found.current_leader.leader_id for known in response.node_endpoints
-    ):
-        response.node_endpoints += [
-            NodeEndpoint(
-                node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
-            )
-            for broker in hinted_brokers(
-                node.image(), call.connection.listener_name, (found.current_leader.leader_id,)
-            )
-        ]
-
-
 # Quotas
-
-
-def paused_response(
-    node: Node, call: Call, context: FetchContext, reading: Reading
-) -> FetchResponse | None:
-    """Return the response without records if the consumer has to pause, or None."""
-    if call.account is None or not call.account.must_pause(_response_bytes(context, reading)):
-        return None
-    return _without_records(node, context, reading)
 
 
 def _quota_bytes(account: QuotaAccount, max_bytes: int) -> int:
     """Return the most bytes of records in a response, also within the client's quota."""
     own_bytes = account.max_fetch_bytes
     return max_bytes if own_bytes is None else min(max_bytes, own_bytes)
-
-
-HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES = 16, 18, 44
-"""Of a response, of each topic in it and of each partition, beside the records."""
-
-
-def _response_bytes(context: FetchContext, reading: Reading) -> int:
-    """Estimate the size of a response, for the client's quota.
-
-    The response does not exist yet, because building it advances the session.
-    """
-    told = [
-        target
-        for target, found, size_bytes in reading.results
-        if not context.is_incremental
-        or target.differs(
-            found.error_code, size_bytes, found.high_watermark, found.log_start_offset
-        )
-    ]
-    topic_count = len({(target.topic, target.topic_id) for target in told})
-    return (
-        HEAD_BYTES + TOPIC_BYTES * topic_count + PARTITION_BYTES * len(told) + reading.record_bytes
-    )
-
-
-def _without_records(node: Node, context: FetchContext, reading: Reading) -> FetchResponse:
-    """Return the response to a consumer that has to pause, without partitions.
-
-    A session that the consumer does not know yet is withdrawn.
-    """
-    reading.release()
-    if context.session is None or context.is_incremental:
-        return FetchResponse(session_id=context.session_id)
-    node.fetch_sessions.withdraw(context.session)
-    return FetchResponse()
