@@ -17,7 +17,7 @@ from log_service.client.consumer.aborted import AbortedFilter
 from log_service.common.errors import ErrorCode
 from log_service.coordinator import shards
 from log_service.coordinator.group.classic.group import ClassicGroup
-from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
+from log_service.coordinator.group.offsets.commit_checks import CommitChecks
 from log_service.coordinator.group.offsets.committed import OffsetStore
 from log_service.coordinator.shards import Shards
 from log_service.coordinator.transaction import markers, rules
@@ -158,7 +158,7 @@ def _begin_without_markers(self: TransactionCoordinatorShard, decision: Any) -> 
     _on_loaded(self, decision)
 
 
-def _let_commit(self: GroupCoordinatorShard, _request: Any) -> ErrorCode:
+def _let_commit(self: CommitChecks, _request: Any) -> ErrorCode:
     """A producer knows what it has copied."""
     return ErrorCode.NONE
 
@@ -264,7 +264,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="positions of any member count",
-        replacements=((GroupCoordinatorShard, "_validate_commit_in_transaction", _let_commit),),
+        replacements=((CommitChecks, "validate_in_transaction", _let_commit),),
         aim=aims.ZOMBIES,
         shown_by=(17,),
     ),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from log_service.common.errors import ErrorCode
-from log_service.coordinator.group import group_coordinator
+from log_service.coordinator.group.offsets import commit_checks
 from log_service.coordinator.group.records import codec
 from log_service.coordinator.group.records import streams as streams_records
 from log_service.coordinator.group.records.streams import (
@@ -95,7 +95,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="stale commits count",
-        replacements=((group_coordinator, "validate_streams_commit", _let_commit),),
+        replacements=((commit_checks, "validate_streams_commit", _let_commit),),
         aim=aims.STREAMS_GROUPS,
         shown_by=(5,),
     ),

@@ -13,5 +13,6 @@ It performs no I/O. Its modules, from the ground up:
 - ``offsets``: committed offsets.
 - ``migration``: groups whose members use the classic and the consumer protocol at once.
 - ``listing``: the responses of ListGroups and DescribeGroups.
+- ``stored_groups``: the effect of each record on the groups of a shard.
 - ``group_coordinator``: one shard with all its groups.
 """

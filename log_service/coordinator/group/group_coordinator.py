@@ -1,8 +1,7 @@
 """One shard of the group coordinator: all groups of one partition of ``__consumer_offsets``.
 
 Every ``handle_...`` method and ``on_timer`` is a plain function of the shard's state and a
-``Decision``. Stored state changes only in ``replay``, both after an append and while loading. State
-that is not in the log (members between two generations, sessions) changes in the decision, which
+``Decision``. Stored state changes only in ``stored_groups``. State that is not in the log (members between two generations, sessions) changes in the decision, which
 can revert these changes. The shard does not know which connections wait, nor how records reach the
 disk.
 
@@ -30,21 +29,17 @@ from log_service.coordinator.group import listing
 from log_service.coordinator.group.classic.group import ClassicGroup, GroupState
 from log_service.coordinator.group.classic.joining import GroupDecision, Joining, refused
 from log_service.coordinator.group.classic.membership import Membership
-from log_service.coordinator.group.classic.stored_group import restore_group, store_group
+from log_service.coordinator.group.classic.stored_group import store_group
 from log_service.coordinator.group.consumer.group import ConsumerGroup
 from log_service.coordinator.group.consumer.heartbeats import ConsumerHeartbeats
-from log_service.coordinator.group.consumer.listing import (
-    describe_consumer_group,
-    validate_commit,
-    validate_commit_in_transaction,
-    validate_fetch,
-)
+from log_service.coordinator.group.consumer.listing import describe_consumer_group, validate_fetch
 from log_service.coordinator.group.consumer.removals import ConsumerRemovals
 from log_service.coordinator.group.consumer.sessions import ConsumerSessions
 from log_service.coordinator.group.consumer.steps import ConsumerSteps
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.migration.classic_members import ClassicMembers
 from log_service.coordinator.group.migration.group_migration import GroupMigration
+from log_service.coordinator.group.offsets.commit_checks import CommitChecks
 from log_service.coordinator.group.offsets.committed import OffsetStore
 from log_service.coordinator.group.offsets.removals import (
     Group,
@@ -53,28 +48,16 @@ from log_service.coordinator.group.offsets.removals import (
     is_empty,
     subscription_test,
 )
-from log_service.coordinator.group.records.classic import GenerationRecord, StoredGeneration
+from log_service.coordinator.group.records.classic import GenerationRecord
 from log_service.coordinator.group.records.codec import GroupRecord
-from log_service.coordinator.group.records.consumer import (
-    ConsumerGroupRecord,
-    GroupEpochRecord,
-    is_tombstone,
-)
-from log_service.coordinator.group.records.offset import CommittedOffset, OffsetRecord
-from log_service.coordinator.group.records.share import SHARE_GROUP_RECORDS
-from log_service.coordinator.group.records.streams import (
-    STREAMS_GROUP_RECORDS,
-    StreamsEpochRecord,
-    StreamsGroupRecord,
-)
+from log_service.coordinator.group.records.offset import CommittedOffset
 from log_service.coordinator.group.share.group import ShareGroup
 from log_service.coordinator.group.share.groups import ShareGroups
+from log_service.coordinator.group.stored_groups import StoredGroups
 from log_service.coordinator.group.streams.group import StreamsGroup
 from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeats
 from log_service.coordinator.group.streams.listing import (
     describe_streams_group,
-    validate_streams_commit,
-    validate_streams_commit_in_transaction,
     validate_streams_fetch,
 )
 from log_service.coordinator.group.streams.requests import validate_streams_heartbeat
@@ -107,7 +90,6 @@ from log_service.state_machine.decision import InTransaction, ReplayContext
 
 IsThere = Callable[[TopicPartition, UUID], bool]
 
-FIRST_COMMIT_VERSION_WITH_NOT_FOUND = 9
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 
 
@@ -139,12 +121,12 @@ class GroupCoordinatorShard:
         self._config = config
         self._image = image
         self._groups: dict[str, Group] = {}
-        self._is_serving = False
         self._is_there = is_there
         self._offsets = OffsetStore(config)
         self._offset_removals = OffsetRemovals(config, self._offsets, self._groups)
         self._joining = Joining(config, new_member_id)
         self._membership = Membership(config, self._joining)
+        self._commit_checks = CommitChecks(self._groups, self._membership, image)
         settings = GroupSettings(config, image)
         sessions = ConsumerSessions(settings)
         self._steps = ConsumerSteps(settings, sessions, image)
@@ -172,73 +154,30 @@ class GroupCoordinatorShard:
 
         self._streams = StreamsHeartbeats(config, image)
         self.share_groups = ShareGroups(config, image, self._groups.__contains__)
+        self._stored = StoredGroups(
+            self._groups,
+            offsets=self._offsets,
+            steps=self._steps,
+            migration=self._migration,
+            streams=self._streams,
+            share_groups=self.share_groups,
+        )
 
     # Stored state
 
     def replay(self, record: GroupRecord, context: ReplayContext) -> None:
         """Apply one record of the log."""
-        group_id = record.group_id
-        match record:
-            case record if isinstance(record, SHARE_GROUP_RECORDS):
-                self.share_groups.replay(record)
-            case record if isinstance(record, STREAMS_GROUP_RECORDS):
-                self._replay_streams_record(group_id, record)
-            case OffsetRecord():
-                self._offsets.replay(record, context)
-                if record.committed is not None and group_id not in self._groups:
-                    # an empty group stays until the next expiry check after its last offset
-                    self._groups[group_id] = ClassicGroup(group_id)
-            case GenerationRecord(generation=None):
-                if isinstance(self._groups.get(group_id), ClassicGroup):
-                    self._replay_removal(group_id)
-            case GenerationRecord(generation=generation):
-                assert generation is not None
-                self._replay_generation(group_id, generation)
-            case _:
-                self._replay_consumer_record(group_id, record)
+        self._stored.replay(record, context)
 
-    def _replay_removal(self, group_id: str) -> None:
-        """Remove a group. If it has committed offsets, an empty classic group takes its place."""
-        del self._groups[group_id]
-        if self._offsets.partitions_of(group_id):
-            self._groups[group_id] = ClassicGroup(group_id)
-
-    def _replay_consumer_record(self, group_id: str, record: ConsumerGroupRecord) -> None:
-        """Apply a record to a consumer group. The first record of a group creates it."""
-        group = self._groups.get(group_id)
-        if isinstance(record, GroupEpochRecord) and record.content is None:
-            self._steps.forget(group_id)
-            if isinstance(group, ConsumerGroup):
-                self._replay_removal(group_id)
-            return
-        if not isinstance(group, ConsumerGroup):
-            if is_tombstone(record) or group_id in self._migration.ahead_of_log:
-                return
-            group = self._groups[group_id] = ConsumerGroup(group_id)
-        group.replay(record)
-
-    def _replay_streams_record(self, group_id: str, record: StreamsGroupRecord) -> None:
-        """Apply a record to a streams group. The first record of a group creates it."""
-        group = self._groups.get(group_id)
-        if isinstance(record, StreamsEpochRecord) and record.content is None:
-            self._streams.forget(group_id)
-            if isinstance(group, StreamsGroup):
-                self._replay_removal(group_id)
-            return
-        if not isinstance(group, StreamsGroup):
-            if record.content is None:
-                return
-            group = self._groups[group_id] = StreamsGroup(group_id)
-        group.replay(record)
-
-    def _replay_generation(self, group_id: str, stored: StoredGeneration) -> None:
-        """Apply a stored generation while the shard is loading.
-
-        Once the shard serves requests, the group in memory is newer than the record.
-        """
-        self._migration.ahead_of_log.discard(group_id)
-        if not self._is_serving or not isinstance(self._groups.get(group_id), ClassicGroup):
-            self._groups[group_id] = restore_group(group_id, stored)
+    def replay_end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,  # noqa: ARG002 - see ``Shard``
+        *,
+        is_committed: bool,
+    ) -> None:
+        """Apply the offsets of a producer's transaction, or discard them."""
+        self._stored.replay_end_transaction(producer_id, is_committed=is_committed)
 
     def on_loaded(self, decision: GroupDecision) -> None:
         """Begin to serve requests.
@@ -246,7 +185,7 @@ class GroupCoordinatorShard:
         Members get a full session. Offsets of topics that were deleted meanwhile are removed.
         Checks for expired offsets begin.
         """
-        self._is_serving = True
+        self._stored.is_serving = True
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 self._consumers.resume(group, decision)
@@ -260,19 +199,6 @@ class GroupCoordinatorShard:
     def _is_gone(self, where: TopicPartition, committed: CommittedOffset | None) -> bool:
         """Whether an offset belongs to a deleted partition or to an earlier topic of that name."""
         return not self._is_there(where, NO_TOPIC_ID if committed is None else committed.topic_id)
-
-    def replay_end_transaction(
-        self,
-        producer_id: int,
-        producer_epoch: int,  # noqa: ARG002 - see ``Shard``
-        *,
-        is_committed: bool,
-    ) -> None:
-        """Apply the offsets of a producer's transaction, or discard them."""
-        for group_id in self._offsets.replay_end_transaction(
-            producer_id, is_committed=is_committed
-        ):
-            self._groups.setdefault(group_id, ClassicGroup(group_id))
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
         """Return a classic group, or None for any other kind of group."""
@@ -541,46 +467,12 @@ class GroupCoordinatorShard:
         error = (
             ErrorCode.GROUP_ID_NOT_FOUND
             if is_shared
-            else self._validate_commit(request, context, decision)
+            else self._commit_checks.validate(request, context, decision)
         )
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, listing.refused_commit(request, error))
             return
         decision.reply(context.reply_to, self._offsets.commit(request, decision))
-
-    def _validate_commit(
-        self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision
-    ) -> ErrorCode:
-        group = self._groups.get(request.group_id)
-        if group is not None and not isinstance(group, ClassicGroup):
-            return self._validate_epoch_commit(group, request, context)
-        is_outsider = request.generation_id_or_member_epoch < 0
-        if group is None or group.is_in(GroupState.DEAD):
-            return ErrorCode.NONE if is_outsider else _commit_without_group(context)
-        if is_outsider and group.is_in(GroupState.EMPTY):
-            return ErrorCode.NONE
-        error = self._membership.validate_request(
-            group,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-        )
-        if error is not ErrorCode.NONE:
-            return error
-        if group.is_in(GroupState.COMPLETING_REBALANCE):
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        self._membership.keep_alive(group, group.members[request.member_id], decision)
-        return ErrorCode.NONE
-
-    def _validate_epoch_commit(
-        self,
-        group: ConsumerGroup | StreamsGroup,
-        request: OffsetCommitRequest,
-        context: RequestContext,
-    ) -> ErrorCode:
-        if isinstance(group, StreamsGroup):
-            return validate_streams_commit(group, request, context)
-        return validate_commit(group, request, context, self._image())
 
     def handle_txn_offset_commit(
         self,
@@ -598,38 +490,13 @@ class GroupCoordinatorShard:
         error = (
             ErrorCode.GROUP_ID_NOT_FOUND
             if is_shared
-            else self._validate_commit_in_transaction(request)
+            else self._commit_checks.validate_in_transaction(request)
         )
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, listing.refused_txn_commit(request, error))
             return
         decision.transaction = InTransaction(request.producer_id, request.producer_epoch, shown)
         decision.reply(context.reply_to, self._offsets.commit_in_transaction(request, decision))
-
-    def _validate_commit_in_transaction(self, request: TxnOffsetCommitRequest) -> ErrorCode:
-        """Validate a transactional commit. It needs fewer checks than other commits.
-
-        Older producers send neither a member nor a generation. A rebalance in progress does not
-        matter.
-        """
-        if request.group_id == "":
-            return ErrorCode.INVALID_GROUP_ID
-        group = self._groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
-            return validate_commit_in_transaction(group, request, self._image())
-        if isinstance(group, StreamsGroup):
-            return validate_streams_commit_in_transaction(group, request)
-        is_outsider = request.generation_id < 0
-        if group is None or group.is_in(GroupState.DEAD):
-            return ErrorCode.NONE if is_outsider else ErrorCode.ILLEGAL_GENERATION
-        if is_outsider and (
-            group.is_in(GroupState.EMPTY)
-            or (request.member_id == "" and request.group_instance_id is None)
-        ):
-            return ErrorCode.NONE
-        return self._membership.validate_request(
-            group, request.member_id, request.group_instance_id, request.generation_id
-        )
 
     def handle_offset_fetch(
         self,
@@ -792,12 +659,3 @@ class GroupCoordinatorShard:
 def _member_without_group(group_id: str) -> ErrorCode:
     """Return the error for a member's request to a group that does not exist."""
     return ErrorCode.INVALID_GROUP_ID if group_id == "" else ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def _commit_without_group(context: RequestContext) -> ErrorCode:
-    """Return the error for a member's commit to a group that does not exist."""
-    return (
-        ErrorCode.GROUP_ID_NOT_FOUND
-        if context.api_version >= FIRST_COMMIT_VERSION_WITH_NOT_FOUND
-        else ErrorCode.ILLEGAL_GENERATION
-    )

@@ -1,6 +1,7 @@
 """Offsets that groups of all kinds commit.
 
 - ``committed``: offsets by group and partition.
+- ``commit_checks``: who may commit offsets to a group.
 - ``pending``: offsets of open transactions.
 - ``removals``: offsets that expire or whose partition is deleted.
 """
