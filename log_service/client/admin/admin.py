@@ -6,32 +6,14 @@ retries.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Any, Self
 from uuid import UUID
 
-import trio
-
 from log_service.client import arguments
-from log_service.client.admin import (
-    access,
-    cluster,
-    groups,
-    maintenance,
-    offsets,
-    quotas,
-    share_groups,
-)
+from log_service.client.admin import cluster, maintenance, offsets, quotas
 from log_service.client.admin import topics as topics_and_configs
 from log_service.client.admin import transactions as open_transactions
-from log_service.client.admin.access import (
-    AclBinding,
-    AclFilter,
-    DelegationTokenDescription,
-    ScramUser,
-)
-from log_service.client.admin.share_groups import ShareGroupDescription, ShareGroupOffset
+from log_service.client.admin.access_admin import AccessAdmin
+from log_service.client.admin.group_admin import GroupAdmin
 from log_service.client.admin.values import (
     BrokerDescription,
     ClusterDescription,
@@ -44,12 +26,9 @@ from log_service.client.admin.values import (
     FeatureDescription,
     FeatureUpdate,
     FoundOffset,
-    GroupDescription,
-    GroupListing,
     HangingTransaction,
     LogDirDescription,
     NewTopic,
-    OffsetAndMetadata,
     OffsetSpec,
     PartitionOffsets,
     ProducerDescription,
@@ -65,17 +44,10 @@ from log_service.client.admin.values import (
     TransactionDescription,
     TransactionListing,
 )
-from log_service.client.connections.cluster_metadata import ClusterMetadata
-from log_service.client.connections.env import real_env
-from log_service.common.env import Env
-from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.secrets import SecretBytes
 from log_service.common.types import TopicId, TopicPartition
-from log_service.config.client import AdminConfig
-from log_service.security.outgoing import outgoing_security
 
 
-class Admin:
+class Admin(GroupAdmin, AccessAdmin):
     """Administers a cluster. ``async with`` opens and closes it.
 
     The keywords are the settings of ``AdminConfig``. A method that takes several items raises
@@ -83,45 +55,6 @@ class Admin:
     and the results of the other items. If the cluster cannot be reached, a method raises
     ``KafkaError`` NETWORK_EXCEPTION or REQUEST_TIMED_OUT.
     """
-
-    def __init__(
-        self, bootstrap_servers: str | Iterable[str], *, env: Env | None = None, **settings: Any
-    ) -> None:
-        self.config = AdminConfig.of(bootstrap_servers, settings)
-        self._env = env or real_env()
-        self._security = outgoing_security(self.config.security(), self._env.rng)
-        self._stack = AsyncExitStack()
-        self._cluster: ClusterMetadata | None = None
-
-    async def __aenter__(self) -> Self:
-        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._cluster = ClusterMetadata(
-            self._env, self.config, self._nursery, security=self._security
-        )
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._cluster = None
-        self._nursery.cancel_scope.cancel()
-        await self._stack.aclose()  # without the exception, which the nursery would wrap
-
-    @property
-    def cluster(self) -> ClusterMetadata:
-        """The client's view of its cluster.
-
-        Raises:
-            KafkaError: INVALID_REQUEST, the admin is closed.
-        """
-        if self._cluster is None:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, "the admin is closed: use it inside 'async with'"
-            )
-        return self._cluster
 
     # Topics and cluster
 
@@ -498,139 +431,6 @@ class Admin:
         arguments.partitions(before)
         return await offsets.delete_records(self.cluster, before, self._limit(timeout_ms))
 
-    # Groups
-
-    async def list_groups(
-        self,
-        *,
-        states: Collection[str] = (),
-        types: Collection[str] = (),
-        timeout_ms: int | None = None,
-    ) -> list[GroupListing]:
-        """Return the groups of all brokers, sorted by id.
-
-        ``states`` and ``types`` select groups. Types are classic, consumer, share and streams
-        (KIP-848, KIP-932). The error is UNSUPPORTED_VERSION if the brokers are too old for a
-        filter.
-        """
-        return await groups.list_groups(
-            self.cluster, self._limit(timeout_ms), list(states), list(types)
-        )
-
-    async def describe_groups(
-        self, group_ids: Sequence[str], *, timeout_ms: int | None = None
-    ) -> dict[str, GroupDescription]:
-        """Return groups of every type but share, with their members and assignments.
-
-        A group that does not exist has state ``Dead``.
-        """
-        return await groups.describe_groups(
-            self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms)
-        )
-
-    async def delete_groups(
-        self, group_ids: Sequence[str], *, timeout_ms: int | None = None
-    ) -> None:
-        """Delete groups with their offsets.
-
-        The error is NON_EMPTY_GROUP if a group has members, and GROUP_ID_NOT_FOUND if it does not
-        exist.
-        """
-        await groups.delete_groups(
-            self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms)
-        )
-
-    async def list_group_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        is_stable_required: bool = False,
-        timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets. ``partitions`` None means all of them.
-
-        Partitions without a committed offset are left out.
-        """
-        limit_ms = self._limit(timeout_ms)
-        return await groups.list_group_offsets(
-            self.cluster, group_id, partitions, limit_ms, is_stable_required=is_stable_required
-        )
-
-    async def alter_group_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        *,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Set a group's committed offsets.
-
-        The error is UNKNOWN_MEMBER_ID while the group has members.
-        """
-        await groups.alter_group_offsets(self.cluster, group_id, offsets, self._limit(timeout_ms))
-
-    async def delete_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
-    ) -> None:
-        """Delete a group's committed offsets (KIP-496).
-
-        The error is GROUP_SUBSCRIBED_TO_TOPIC if members of the group read the topic.
-        """
-        await groups.delete_group_offsets(
-            self.cluster, group_id, partitions, self._limit(timeout_ms)
-        )
-
-    # Share groups
-
-    async def describe_share_groups(
-        self, group_ids: Sequence[str], *, timeout_ms: int | None = None
-    ) -> dict[str, ShareGroupDescription]:
-        """Return share groups with their members and assignments (KIP-932).
-
-        A group that does not exist has state ``Dead``.
-        """
-        return await share_groups.describe_share_groups(
-            self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms)
-        )
-
-    async def list_share_group_offsets(
-        self, group_id: str, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None
-    ) -> dict[TopicPartition, ShareGroupOffset]:
-        """Return the position and the lag of a queue by partition.
-
-        ``topics`` None means all topics that the group was ever subscribed to.
-        """
-        named = None if topics is None else arguments.names(topics, "topics")
-        return await share_groups.list_share_group_offsets(
-            self.cluster, group_id, named, self._limit(timeout_ms)
-        )
-
-    async def alter_share_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
-    ) -> None:
-        """Set the start offsets of a queue, which discards the states of its records.
-
-        The error is NON_EMPTY_GROUP while the group has members.
-        """
-        arguments.partitions(offsets)
-        wanted = {where: arguments.offset(offset) for where, offset in offsets.items()}
-        await share_groups.alter_share_group_offsets(
-            self.cluster, group_id, wanted, self._limit(timeout_ms)
-        )
-
-    async def delete_share_group_offsets(
-        self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None
-    ) -> None:
-        """Delete the start offsets of a queue in whole topics.
-
-        The error is NON_EMPTY_GROUP while the group has members.
-        """
-        named = arguments.names(topics, "topics")
-        await share_groups.delete_share_group_offsets(
-            self.cluster, group_id, named, self._limit(timeout_ms)
-        )
-
     # Transactions
 
     async def list_transactions(
@@ -705,121 +505,3 @@ class Admin:
         await open_transactions.abort_transaction(
             self.cluster, transaction, self._limit(timeout_ms)
         )
-
-    # Who gets in, and who may do what
-
-    async def set_scram_users(
-        self, users: Sequence[ScramUser], *, timeout_ms: int | None = None
-    ) -> None:
-        """Create users, or give them new passwords (KIP-554).
-
-        The password itself is not sent. Errors are UNACCEPTABLE_CREDENTIAL and others.
-        """
-        wanted = arguments.all_of(ScramUser, users, "users")
-        await access.set_scram_users(self.cluster, wanted, self._env.rng, self._limit(timeout_ms))
-
-    async def remove_scram_users(
-        self, users: Iterable[tuple[str, str]], *, timeout_ms: int | None = None
-    ) -> None:
-        """Remove passwords by user and mechanism, for example ``("alice", "SCRAM-SHA-512")``.
-
-        The error is RESOURCE_NOT_FOUND if a user has no password for the mechanism.
-        """
-        await access.remove_scram_users(self.cluster, users, self._limit(timeout_ms))
-
-    async def describe_scram_users(
-        self, names: Sequence[str] | None = None, *, timeout_ms: int | None = None
-    ) -> dict[str, dict[str, int]]:
-        """Return the iterations of users by mechanism. ``names`` None means all users.
-
-        The error is RESOURCE_NOT_FOUND if a user has no password.
-        """
-        named = None if names is None else arguments.names(names, "users")
-        return await access.describe_scram_users(self.cluster, named, self._limit(timeout_ms))
-
-    async def create_acls(
-        self, bindings: Sequence[AclBinding], *, timeout_ms: int | None = None
-    ) -> None:
-        """Create ACLs. ACLs that exist already stay.
-
-        The error is SECURITY_DISABLED if the cluster has no authorizer.
-        """
-        await access.create_acls(
-            self.cluster, arguments.all_of(AclBinding, bindings, "ACLs"), self._limit(timeout_ms)
-        )
-
-    async def describe_acls(
-        self, wanted: AclFilter | None = None, *, timeout_ms: int | None = None
-    ) -> list[AclBinding]:
-        """Return the ACLs that a filter selects. ``wanted`` None means all ACLs.
-
-        The error is SECURITY_DISABLED if the cluster has no authorizer.
-        """
-        return await access.describe_acls(
-            self.cluster, wanted or AclFilter(), self._limit(timeout_ms)
-        )
-
-    async def delete_acls(
-        self, filters: Sequence[AclFilter], *, timeout_ms: int | None = None
-    ) -> list[AclBinding]:
-        """Delete the ACLs that any of the filters selects, and return them.
-
-        The error is SECURITY_DISABLED if the cluster has no authorizer.
-        """
-        return await access.delete_acls(
-            self.cluster, arguments.all_of(AclFilter, filters, "filters"), self._limit(timeout_ms)
-        )
-
-    async def create_delegation_token(
-        self,
-        *,
-        owner: str | None = None,
-        renewers: Sequence[str] = (),
-        max_lifetime_ms: int = -1,
-        timeout_ms: int | None = None,
-    ) -> DelegationTokenDescription:
-        """Create a token that logs in as its owner until the token expires (KIP-48).
-
-        ``owner`` None means this client's user. The error is DELEGATION_TOKEN_AUTH_DISABLED if the
-        cluster has no secret for tokens. It is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED if the
-        connection has no login of its own.
-        """
-        named = arguments.names(renewers, "renewers")
-        return await access.create_delegation_token(
-            self.cluster, owner, named, max_lifetime_ms, self._limit(timeout_ms)
-        )
-
-    async def renew_delegation_token(
-        self, hmac: SecretBytes, *, period_ms: int = -1, timeout_ms: int | None = None
-    ) -> int:
-        """Extend the life of a token, and return its new expiry time in milliseconds since 1970.
-
-        Errors are DELEGATION_TOKEN_EXPIRED and others.
-        """
-        return await access.renew_delegation_token(
-            self.cluster, hmac, period_ms, self._limit(timeout_ms)
-        )
-
-    async def expire_delegation_token(
-        self, hmac: SecretBytes, *, period_ms: int = -1, timeout_ms: int | None = None
-    ) -> int:
-        """Make a token expire ``period_ms`` from now, and return the expiry time.
-
-        If ``period_ms`` is negative, the token expires at once.
-        """
-        return await access.expire_delegation_token(
-            self.cluster, hmac, period_ms, self._limit(timeout_ms)
-        )
-
-    async def describe_delegation_tokens(
-        self, owners: Sequence[str] | None = None, *, timeout_ms: int | None = None
-    ) -> list[DelegationTokenDescription]:
-        """Return the tokens that this client's user may see, with their secrets.
-
-        ``owners`` None means the tokens of all owners.
-        """
-        named = None if owners is None else arguments.names(owners, "owners")
-        return await access.describe_delegation_tokens(self.cluster, named, self._limit(timeout_ms))
-
-    def _limit(self, timeout_ms: int | None) -> int:
-        return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
