@@ -67,7 +67,8 @@ from .blocking.range_arrow import (
 from .blocking.share_consumer import BlockingShareConsumer as BlockingShareConsumer
 from .connections.env import real_env as real_env
 from .consumer.commits import CommitCallback as CommitCallback
-from .consumer.consumer import Consumer as Consumer, ConsumerInterceptor as ConsumerInterceptor
+from .consumer.consumer import Consumer as Consumer
+from .consumer.interceptors import ConsumerInterceptor as ConsumerInterceptor
 from .consumer.range_reader import RawBatches as RawBatches, read_range as read_range
 from .consumer.rebalance import RebalanceCallback as RebalanceCallback
 from .consumer.records import (

@@ -1,7 +1,8 @@
 """Consumers, with and without a group.
 
-- ``consumer``: the public class. ``subscriptions``: assigned partitions and their positions.
-  ``positions``: finds and moves positions. ``commits``: commits offsets to the group.
+- ``consumer``: the public class. ``subscribed_topics``: topics by name or by a pattern.
+  ``subscriptions``: assigned partitions and their positions. ``positions``: finds and moves
+  positions. ``commits``: commits offsets to the group. ``interceptors``: see the records of a poll.
 - ``fetcher``: reads ahead within limits. ``fetch_exchange`` and ``fetch_session``: one request to
   one leader (KIP-227).
 - ``record_reader``: turns fetched bytes into records. ``record_rows``: makes many records at once

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from log_service.client.consumer.sticky_assignment import StickyAssignment
 from log_service.client.group_protocol import Subscription
+from log_service.common.errors import ConfigError
 from log_service.common.types import TopicPartition
 
 
@@ -286,3 +287,13 @@ ASSIGNORS = {
         Assignor(name="cooperative-sticky", assign=assign_cooperative_sticky, is_cooperative=True),
     )
 }
+
+
+def validate_assignors(names: Iterable[str]) -> None:
+    """Raise ConfigError if ``partition.assignment.strategy`` names an unknown assignor."""
+    unknown = [name for name in names if name not in ASSIGNORS]
+    if unknown:
+        raise ConfigError(
+            f"partition_assignment_strategy: there is no assignor {unknown[0]!r}; there are"
+            f" {', '.join(ASSIGNORS)}"
+        )

@@ -62,6 +62,14 @@ GROUP_WENT_ON = {
 TOPIC_IS_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
+def validate_callback(on_commit: CommitCallback | None) -> None:
+    """Raise TypeError if a callback of a commit cannot be called."""
+    if on_commit is not None and not callable(on_commit):
+        raise TypeError(
+            f"on_commit is called with the offsets and the error: {on_commit!r} cannot be called"
+        )
+
+
 class _Batch:
     """Offsets for one request, the ids of their topics, and the callbacks that wait for them.
 
@@ -98,6 +106,7 @@ class Committer:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed_ms = cluster.env.clock.monotonic_ms()
         self._membership: CommittingMember | None = None
+        self._is_transaction_logged = False
 
     def commit_as(self, membership: CommittingMember | None) -> None:
         """Commit as this member of the group from now on.
@@ -110,6 +119,16 @@ class Committer:
     def is_automatic(self) -> bool:
         """Whether positions are committed automatically."""
         return self._config.enable_auto_commit and self._config.group_id is not None
+
+    def warn_of_transactions(self) -> None:
+        """Log once if commits are automatic beside the transactions of a producer."""
+        if self._config.enable_auto_commit and not self._is_transaction_logged:
+            self._is_transaction_logged = True
+            logger.warning(
+                "group %s: enable_auto_commit is on beside transactions: what an aborted one read"
+                " is lost. Set it to False",
+                self._config.group_id,
+            )
 
     @property
     def due_ms(self) -> int:

@@ -12,8 +12,7 @@ Invariants: the position of a partition is behind the last record of it that ``p
 Automatic commits contain only records that an earlier ``poll`` returned.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from operator import index
 from re import Pattern
@@ -30,18 +29,20 @@ from log_service.client.admin.values import (
     OffsetAndMetadata,
     OffsetSpec,
 )
-from log_service.client.connections.cluster_metadata import REFUSED_TOPICS, ClusterMetadata
+from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.env import real_env
-from log_service.client.consumer.assignors import ASSIGNORS
-from log_service.client.consumer.commits import CommitCallback, Committer
+from log_service.client.consumer.assignors import validate_assignors
+from log_service.client.consumer.commits import CommitCallback, Committer, validate_callback
 from log_service.client.consumer.consumer_membership import ConsumerMembership
 from log_service.client.consumer.fetcher import Fetcher
+from log_service.client.consumer.interceptors import ConsumerInterceptor, intercepted
 from log_service.client.consumer.membership import Membership
 from log_service.client.consumer.memberships import GroupSteps
 from log_service.client.consumer.positions import Positions
 from log_service.client.consumer.rebalance import RebalanceCallback, RebalanceCallbacks, Rebalancer
 from log_service.client.consumer.reconciler import Reconciler
 from log_service.client.consumer.records import ConsumerRecord, Deserializer
+from log_service.client.consumer.subscribed_topics import SubscribedTopics
 from log_service.client.consumer.subscriptions import Start, SubscriptionPattern, Subscriptions
 from log_service.client.metrics import ConsumerMeter, ConsumerMetrics
 from log_service.common.env import Env
@@ -49,14 +50,6 @@ from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
 from log_service.config.client import ConsumerConfig
 from log_service.security.outgoing import outgoing_security
-
-logger = logging.getLogger(__name__)
-
-ConsumerInterceptor = Callable[[list[ConsumerRecord]], list[ConsumerRecord]]
-"""Sees the records of a poll and may change them or leave some out.
-
-An exception is raised by the poll, and those records are read again.
-"""
 
 
 class Consumer:
@@ -80,20 +73,12 @@ class Consumer:
         **settings: Any,
     ) -> None:
         self.config = ConsumerConfig.of(bootstrap_servers, settings)
-        unknown = [
-            name for name in self.config.partition_assignment_strategy if name not in ASSIGNORS
-        ]
-        if unknown:
-            raise ConfigError(
-                f"partition_assignment_strategy: there is no assignor {unknown[0]!r}; there are"
-                f" {', '.join(ASSIGNORS)}"
-            )
+        validate_assignors(self.config.partition_assignment_strategy)
         self._env = env or real_env()
         self._security = outgoing_security(self.config.security(), self._env.rng)
         self._deserializers = (key_deserializer, value_deserializer)
         self._interceptors = tuple(interceptors)
         self._meter = ConsumerMeter(self._now_ms, self.config.enable_metrics)
-        self._pattern: Pattern[str] | None = None
         self._is_woken = self._is_polling = self._is_error_due = False
         self._subscriptions = Subscriptions()
         self._rebalancer: GroupSteps | None = None
@@ -102,12 +87,9 @@ class Consumer:
         self._next: tuple[RebalanceCallbacks, str] | None = (
             None  # the subscription made while the earlier membership leaves
         )
-        self._is_auto_commit_told = False
         self._stack = AsyncExitStack()
         self._changed = trio.Event()
         self._view_version = 0
-        self._refusals: Mapping[str, ErrorCode] | None = None
-        self._missing: frozenset[str] = frozenset()
         self._is_open = False
 
     def __repr__(self) -> str:
@@ -126,6 +108,7 @@ class Consumer:
             is_auto_create_allowed=self.config.allow_auto_create_topics,
             on_refreshed=self._note_change,
         )
+        self._topics = SubscribedTopics(self._cluster, self.config, self._subscriptions)
         self._fetcher = Fetcher(
             self._cluster,
             self.config,
@@ -213,13 +196,7 @@ class Consumer:
             if isinstance(topics, Pattern | SubscriptionPattern)
             else arguments.names(topics, "topics")
         )
-        if isinstance(topics, Pattern):
-            await self._list_topics()
-            self._pattern, self._subscriptions.topics = topics, self._matching(topics)
-        else:
-            self._cluster.watch_only(named)
-            self._cluster.watch_all(is_on=False)
-            self._pattern, self._subscriptions.topics = None, frozenset(named)
+        await self._topics.choose(topics if isinstance(topics, Pattern) else named)
         callbacks = RebalanceCallbacks(
             on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
         )
@@ -264,7 +241,7 @@ class Consumer:
             membership,
             self._committer,
             callbacks,
-            is_creating_topics=self._pattern is None,
+            is_creating_topics=self._topics.pattern is None,
         )
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -307,8 +284,7 @@ class Consumer:
         self._rebalancer = self._membership = None
         self._committer.commit_as(None)
         if self._next is None:
-            self._subscriptions.topics, self._pattern = frozenset(), None
-            self._cluster.watch_all(is_on=False)
+            self._topics.clear()
         elif self._is_open:
             self._take_part(*self._next)
 
@@ -390,7 +366,7 @@ class Consumer:
                 if not records:
                     self._raise_errors()
                 if records and self._interceptors:
-                    records = self._intercepted(records)
+                    records = intercepted(records, self._interceptors, self._subscriptions)
                 if records or self._is_woken:
                     self._is_woken = False
                     return records
@@ -602,11 +578,7 @@ class Consumer:
                 called.
         """
         self._require_open()
-        if on_commit is not None and not callable(on_commit):
-            raise TypeError(
-                f"on_commit is called with the offsets and the error: {on_commit!r} cannot be"
-                " called"
-            )
+        validate_callback(on_commit)
         self._committer.commit_soon(self._to_commit(positions), on_commit)
 
     async def committed(
@@ -639,13 +611,7 @@ class Consumer:
             raise KafkaError(
                 ErrorCode.INVALID_GROUP_ID, "a consumer without group_id is in no group"
             )
-        if self.config.enable_auto_commit and not self._is_auto_commit_told:
-            self._is_auto_commit_told = True
-            logger.warning(
-                "group %s: enable_auto_commit is on beside transactions: what an aborted one read"
-                " is lost. Set it to False",
-                self.config.group_id,
-            )
+        self._committer.warn_of_transactions()
         member = self._membership
         member_id, generation_id = ("", -1) if member is None else member.taken_as
         return ConsumerGroupMetadata(
@@ -672,7 +638,8 @@ class Consumer:
         if self._rebalancer is not None and not self._is_leaving:
             if self._cluster.view.version != self._view_version:
                 self._view_version = self._cluster.view.version
-                self._match_again()
+                if self._topics.match_again():
+                    self._rebalancer.subscribed("the topics that match the pattern changed")
                 self._rebalancer.look_at(self._cluster.view)
             await self._rebalancer.advance()
         if self._committer.is_automatic and self._now_ms() >= self._committer.due_ms:
@@ -686,49 +653,9 @@ class Consumer:
 
     def _raise_errors(self) -> None:
         """Raise permanent errors of topics and partitions, one at a time."""
-        self._raise_refusal()
+        self._topics.raise_refusal()
         self._positions.raise_error()
         self._fetcher.raise_error()
-
-    def _raise_refusal(self) -> None:
-        """Raise if the cluster refuses topics that are read, once per refusal.
-
-        Subscribed topics that do not exist are not raised, because they may be created later.
-        """
-        view = self._cluster.view
-        if (
-            view.errors is self._refusals or self._pattern is not None
-        ):  # a view that changed without a response keeps its errors
-            return
-        self._refusals = view.errors
-        self._warn_of_missing()
-        read = self._subscriptions.topics.union(each.topic for each in self._subscriptions.assigned)
-        refused = {
-            topic: view.errors[topic]
-            for topic in sorted(read & view.errors.keys())
-            if view.errors[topic] in REFUSED_TOPICS
-        }
-        if refused:
-            named = ", ".join(f"{topic!r} ({code.name})" for topic, code in refused.items())
-            raise KafkaError(next(iter(refused.values())), f"topics cannot be read: {named}")
-
-    def _warn_of_missing(self) -> None:
-        """Log each topic once that is subscribed by name and does not exist."""
-        view, subscribed = self._cluster.view, self._subscriptions.topics
-        missing = frozenset(
-            topic
-            for topic in subscribed
-            if view.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
-        for topic in sorted(missing - self._missing):
-            text = (
-                "group %s: the topic %s is subscribed and not there: nothing comes of it until it"
-                " is created"
-            )
-            logger.warning(text, self.config.group_id, topic)
-        self._missing = missing | (self._missing & subscribed).difference(
-            view.topics
-        )  # a response may name other topics only
 
     async def _wait_for_change(self, deadline: float) -> None:
         if self._committer.is_automatic and self._committer.consumed():
@@ -736,54 +663,6 @@ class Consumer:
             deadline = min(deadline, trio.current_time() + max(until_due_s, 0.001))
         with trio.move_on_at(deadline):
             await self._changed.wait()
-
-    async def _list_topics(self) -> None:
-        """Watch all topics of the cluster from now on. Nothing changes if they cannot be listed."""
-        self._cluster.watch_all(is_on=True)
-        try:
-            await self._cluster.retry(
-                self._cluster.refresh, self.config.default_api_timeout_ms, is_refreshing=False
-            )
-        except BaseException:
-            self._cluster.watch_all(is_on=self._pattern is not None)
-            raise
-
-    def _matching(self, pattern: Pattern[str]) -> frozenset[str]:
-        """Return the topics that match a pattern now."""
-        topics = self._cluster.view.topics.values()
-        is_internal_wanted = not self.config.exclude_internal_topics
-        return frozenset(
-            topic.name
-            for topic in topics
-            if (is_internal_wanted or not topic.is_internal) and pattern.fullmatch(topic.name)
-        )
-
-    def _match_again(self) -> None:
-        """Match the pattern again after the cluster changed."""
-        if self._pattern is None or self._rebalancer is None:
-            return
-        matching = self._matching(self._pattern)
-        if matching != self._subscriptions.topics:
-            logger.info(
-                "group %s: %d topics match %r now",
-                self.config.group_id,
-                len(matching),
-                self._pattern.pattern,
-            )
-            self._subscriptions.topics = matching
-            self._rebalancer.subscribed("the topics that match the pattern changed")
-
-    def _intercepted(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Pass the records through the interceptors. If one raises, the records are read again."""
-        seen = records
-        try:
-            for interceptor in self._interceptors:
-                seen = _listed(interceptor(seen))
-        except BaseException:
-            for record in reversed(records):
-                self._subscriptions.of(record.topic_partition).seek(record.offset)
-            raise
-        return seen
 
     def _to_commit(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None
@@ -814,10 +693,3 @@ class Consumer:
 
     def _now_ms(self) -> int:
         return self._env.clock.monotonic_ms()
-
-
-def _listed(records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-    """Return an interceptor's list, or raise TypeError, because None would skip all records."""
-    if not isinstance(records, list):
-        raise TypeError(f"an interceptor returns a list of records, not {type(records).__name__}")
-    return records
