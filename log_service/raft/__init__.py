@@ -14,8 +14,8 @@ A quorum of one node is the same code with one voter. The rules, without input o
 
 The shell:
 
-- ``driver``: performs effects, appends, syncs in groups, and hands out committed records.
-  ``peer_requests``: the requests that it sends.
+- ``driver``: performs effects, appends and syncs in groups. ``metadata_listeners`` hands out
+  committed records. ``peer_requests``: the requests that it sends.
 - ``metadata_log``: the log's directory. ``response_bytes``: bytes of the log in responses.
 - ``batches``: converts metadata records and control records to batches and back.
 - ``snapshots``: ``<offset>-<epoch>.checkpoint`` files. ``quorum_store``: the file ``quorum-state``.

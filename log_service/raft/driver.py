@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
-from uuid import UUID
 
 import trio
 
@@ -60,7 +58,14 @@ from log_service.raft.messages import (
     WireMessage,
     sender_of,
 )
-from log_service.raft.metadata_log import MetadataLog, read_history, snapshot_voters
+from log_service.raft.metadata_listeners import MetadataListener, MetadataListeners
+from log_service.raft.metadata_log import (
+    MetadataLog,
+    failing,
+    lock_log_directory,
+    read_history,
+    snapshot_voters,
+)
 from log_service.raft.peer_requests import PeerRequests, Transport
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
 from log_service.raft.response_bytes import needs_bytes, with_bytes
@@ -68,10 +73,8 @@ from log_service.raft.rivals import RivalWatch
 from log_service.raft.roles import NOT_VOTED, remembered
 from log_service.raft.snapshots import Snapshot
 from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterEndpoint, VoterSet
-from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.log_directory import is_full_disk
 from log_service.storage.meta_properties import read_meta_properties
-from log_service.storage.partition_metadata import format_uuid
 
 SnapshotSource = Callable[[], Iterable[MetadataRecord] | None]
 """Returns all metadata up to the high watermark as records.
@@ -80,23 +83,6 @@ Returns None during a metadata transaction.
 """
 
 logger = logging.getLogger(__name__)
-
-
-class MetadataListener(Protocol):
-    """A reader of the metadata log. Its methods are called on the event loop and must not wait."""
-
-    def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Drop all state and begin with a snapshot."""
-
-    def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
-        """Apply the next committed batches."""
-
-    def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """Handle a new leader or epoch. ``leader_id`` is -1 while no leader is known.
-
-        This node is reported as the leader only after it has got all committed records of earlier
-        epochs.
-        """
 
 
 class _Reply:
@@ -151,8 +137,7 @@ class RaftDriver:
         self._log_changes = trio.Semaphore(1)
         self._core: RaftCore | None = None
         self._cluster_id: str | None = None
-        self._listeners: list[MetadataListener] = []
-        self._uncommitted: deque[MetadataBatch] = deque()
+        self._listeners = MetadataListeners()
         self._inbox: deque[Event] = deque()
         self._is_draining = False
         self._has_event = trio.Event()
@@ -242,7 +227,7 @@ class RaftDriver:
         assert not self._log.is_open, (
             "a listener that comes after open would miss what is committed"
         )
-        self._listeners.append(listener)
+        self._listeners.subscribe(listener)
 
     # Starting and ending
 
@@ -256,33 +241,28 @@ class RaftDriver:
         Raises:
             StorageError: the directory is damaged, its disk failed, or this node alone cannot lead.
         """
-        try:
+        with failing(f"the metadata log in {self._log.path} cannot be used"):
             snapshot, effects = await self._env.files.run_in_pool(self._load)
-            for listener in self._listeners:
-                if snapshot is not None and snapshot.id.end_offset > 0:
-                    listener.on_snapshot(snapshot)
+            if snapshot is not None and snapshot.id.end_offset > 0:
+                self._listeners.on_snapshot(snapshot)
             await self._perform(effects)
             await self._drain()
             self._appended.set()  # writes of the last process may not be durable yet
             if not self._requests.has_transport or self._opened().is_only_voter:
                 await self._lead_alone()
-        except (OSError, KafkaError) as error:
-            raise StorageError(
-                f"the metadata log in {self._log.path} cannot be used: {error}"
-            ) from error
 
     def _load(self) -> tuple[Snapshot | None, Effects]:
         """Read the directory and start the rules. Blocks."""
         files = self._env.files
         if self._config.is_directory_apart:
-            self._take_lock()
+            self._lock = lock_log_directory(files, self._directory)
         properties = read_meta_properties(files, self._directory)
         self._cluster_id = properties.cluster_id if properties else None
         snapshot = self._log.open()
         batches = self._log.read_batches(
             snapshot.id.end_offset if snapshot else self._log.start_offset
         )
-        self._uncommitted += batches
+        self._listeners.add(batches)
         self.high_watermark = snapshot.id.end_offset if snapshot else self._log.start_offset
         self._last_snapshot_ms = self._env.clock.monotonic_ms()
         self._core = RaftCore(
@@ -320,16 +300,6 @@ class RaftDriver:
         await self._drain()
         await self._env.files.run_in_pool(self._log.note_synced)
 
-    def _take_lock(self) -> None:
-        make_durable_directory(self._env.files, self._directory)
-        try:
-            self._lock = self._env.files.lock_directory(self._directory)
-        except BlockingIOError as error:
-            raise StorageError(
-                f"{self._directory} is in use by another process; stop it, or set another"
-                " metadata.log.dir"
-            ) from error
-
     async def hand_over(self, deadline_ms: int) -> None:
         """Resign if this node leads other voters, and wait at most ``deadline_ms`` for another
         leader.
@@ -357,12 +327,9 @@ class RaftDriver:
         if not self._log.is_open:
             return
         try:
-            await self._log.log.close()
-            await self._env.files.run_in_pool(self._log.note_synced)
-        except (OSError, KafkaError) as error:
-            raise StorageError(
-                f"the metadata log in {self._log.path} could not be closed in order: {error}"
-            ) from error
+            with failing(f"the metadata log in {self._log.path} could not be closed in order"):
+                await self._log.log.close()
+                await self._env.files.run_in_pool(self._log.note_synced)
         finally:
             self.release()
 
@@ -415,7 +382,7 @@ class RaftDriver:
             size_bytes=len(buffer),
             records=tuple(records),
         )
-        self._uncommitted.append(batch)
+        self._listeners.add([batch])
         if self._opened().is_fetch_parked:
             self._post(LogChanged())
         self._appended.set()
@@ -498,7 +465,7 @@ class RaftDriver:
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = self._env.clock.monotonic_ms()
         run_in_pool = self._env.files.run_in_pool
-        try:
+        with failing(f"the snapshot of offset {end_offset} could not be written to {log.path}"):
             async with self._log_changes:
                 snapshot_id = await run_in_pool(
                     lambda: log.write_snapshot(end_offset, records, entry)
@@ -506,10 +473,6 @@ class RaftDriver:
                 await run_in_pool(log.remove_old_snapshots)
                 log.trim(end_offset)
                 await run_in_pool(log.note_synced)
-        except (OSError, KafkaError) as error:
-            raise StorageError(
-                f"the snapshot of offset {end_offset} could not be written to {log.path}: {error}"
-            ) from error
         return snapshot_id
 
     # Running
@@ -550,12 +513,8 @@ class RaftDriver:
             self._has_event = trio.Event()
             if waiting.cancelled_caught:
                 self._inbox.append(Ticked())
-            try:
+            with failing(f"the metadata log in {self._log.path} failed"):
                 await self._drain()
-            except (OSError, KafkaError) as error:
-                raise StorageError(
-                    f"the metadata log in {self._log.path} failed: {error}"
-                ) from error
 
     def _seconds_to_deadline(self) -> float:
         if self._deadline_ms is None:
@@ -573,12 +532,8 @@ class RaftDriver:
                     f"the metadata log in {log.path} could not be appended to:"
                     f" {log.log.home.refused()}"
                 )
-            try:
+            with failing(f"the metadata log in {log.path} could not be made durable"):
                 await self._sync()
-            except (OSError, KafkaError) as error:
-                raise StorageError(
-                    f"the metadata log in {log.path} could not be made durable: {error}"
-                ) from error
 
     async def _sync(self) -> None:
         try:
@@ -642,7 +597,11 @@ class RaftDriver:
         if effects.twins is not None:
             self._rivals.note_twins(effects.twins)
         if effects.voting_directory is not None:
-            self._warn_of_no_vote(effects.voting_directory)
+            self._rivals.warn_of_no_vote(
+                effects.voting_directory,
+                (self._directory, self._opened().own.directory_id),
+                is_auto_join_enabled=self._quorum.is_auto_join_enabled,
+            )
         if effects.deadline_ms != self._deadline_ms:
             self._deadline_ms = effects.deadline_ms
             self._has_event.set()
@@ -663,34 +622,13 @@ class RaftDriver:
         for send in effects.sends:
             self._requests.start(send, self._cluster_id, self._nursery)
         if effects.high_watermark is not None:
-            self._hand_out(effects.high_watermark)
+            self.high_watermark = max(self.high_watermark, effects.high_watermark)
+            committed_bytes = self._listeners.hand_out(self.high_watermark)
+            self._bytes_since_snapshot += committed_bytes
+            if committed_bytes and self._is_snapshot_due():
+                self._snapshot_due.set()
         if effects.leader is not None and effects.leader[0] == self._node_id:
             self._change_leader(*effects.leader)
-
-    def _warn_of_no_vote(self, voting_directory: UUID) -> None:
-        """Warn that this process has no vote, because the node votes from another directory."""
-        text = (
-            "Node %d votes in the metadata quorum from directory %s, and %s is directory %s: this"
-            " process follows the log and has no vote. Start it over the directory that votes; %s"
-        )
-        lost = (
-            "where that one is lost, this one takes its place by itself within seconds"
-            if self._quorum.is_auto_join_enabled
-            else (
-                f"where that one is lost, tidelog cluster voters remove {self._node_id} --execute"
-                " takes it out, and tidelog cluster voters add FILE --execute gives this one the"
-                " vote"
-            )
-        )
-        own = self._opened().own.directory_id
-        logger.warning(
-            text,
-            self._node_id,
-            format_uuid(voting_directory),
-            self._directory,
-            format_uuid(own),
-            lost,
-        )
 
     async def _change_log(self, effects: Effects) -> None:
         """Append to, truncate or replace the log.
@@ -706,8 +644,7 @@ class RaftDriver:
             case TruncateTo():
                 async with self._log_changes:
                     self._log.truncate_to(change.offset)
-                while self._uncommitted and self._uncommitted[-1].last_offset >= change.offset:
-                    self._uncommitted.pop()
+                self._listeners.truncate_to(change.offset)
                 self._inbox.appendleft(LogChanged())
             case StoreSlice():
                 await self._store_slice(change)
@@ -715,7 +652,7 @@ class RaftDriver:
                 pass
 
     def _note_appended(self, batches: list[MetadataBatch]) -> None:
-        self._uncommitted += batches
+        self._listeners.add(batches)
         self._inbox.appendleft(LogChanged(changes=voter_changes(batches), is_refused=not batches))
         self._has_event.set()
         self._appended.set()
@@ -726,27 +663,12 @@ class RaftDriver:
         if snapshot is None:
             self._inbox.appendleft(LogChanged())
             return
-        self._uncommitted.clear()
+        self._listeners.clear()
         self.high_watermark = snapshot.id.end_offset
-        for listener in self._listeners:
-            listener.on_snapshot(snapshot)
+        self._listeners.on_snapshot(snapshot)
         self._inbox.appendleft(
             SnapshotInstalled(snapshot_id=snapshot.id, change=snapshot_voters(snapshot))
         )
-
-    def _hand_out(self, high_watermark: int) -> None:
-        """Pass the committed batches to the listeners."""
-        self.high_watermark = max(self.high_watermark, high_watermark)
-        committed: list[MetadataBatch] = []
-        while self._uncommitted and self._uncommitted[0].last_offset < self.high_watermark:
-            committed.append(self._uncommitted.popleft())
-        if not committed:
-            return
-        self._bytes_since_snapshot += sum(batch.size_bytes for batch in committed)
-        for listener in self._listeners:
-            listener.on_batches(committed)
-        if self._is_snapshot_due():
-            self._snapshot_due.set()
 
     def _change_leader(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
         """Store the leader and epoch, and notify the listeners."""
@@ -762,8 +684,7 @@ class RaftDriver:
                 ", this one," * self.is_leader,
                 epoch,
             )
-        for listener in self._listeners:
-            listener.on_leader_change(leader_id, epoch)
+        self._listeners.on_leader_change(leader_id, epoch)
 
     def _is_snapshot_due(self) -> bool:
         interval_ms = self._config.max_snapshot_interval_ms

@@ -10,11 +10,13 @@ its newest snapshot begins again after it. A batch is appended whole or not at a
 durable end is lowered before the log is truncated.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from log_service.common.env import Clock, File, Files
+from log_service.common.env import Clock, DirectoryLock, File, Files
+from log_service.common.errors import KafkaError, StorageError
 from log_service.common.features import DYNAMIC_QUORUM
 from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicId, TopicPartition
 from log_service.config.views import LogConfig, MetadataLogConfig
@@ -442,3 +444,27 @@ def _usable_bytes(buffer: memoryview, next_offset: int, max_epoch: int) -> int:
     except CorruptBatch:
         pass
     return end
+
+
+def lock_log_directory(files: Files, directory: Path) -> DirectoryLock:
+    """Make and lock the log directory of the metadata, which no other process may use.
+
+    Raises:
+        StorageError: another process uses the directory.
+    """
+    make_durable_directory(files, directory)
+    try:
+        return files.lock_directory(directory)
+    except BlockingIOError as error:
+        raise StorageError(
+            f"{directory} is in use by another process; stop it, or set another metadata.log.dir"
+        ) from error
+
+
+@contextmanager
+def failing(text: str) -> Iterator[None]:
+    """Raise errors of the disk as StorageError with ``text``, which says what could not be done."""
+    try:
+        yield
+    except (OSError, KafkaError) as error:
+        raise StorageError(f"{text}: {error}") from error

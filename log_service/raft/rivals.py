@@ -9,10 +9,13 @@ processes follow it with the id of one voter.
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
 
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft.twins import Twins
+from log_service.storage.partition_metadata import format_uuid
 
 logger = logging.getLogger(__name__)
 
@@ -48,3 +51,33 @@ class RivalWatch:
     def note_twins(self, twins: Twins) -> None:
         """Log that two processes follow this leader as one voter."""
         self._quiet.error(twins.node_id, "%s", twins.text[0].upper() + twins.text[1:])
+
+    def warn_of_no_vote(
+        self, voting_directory: UUID, own: tuple[Path, UUID], *, is_auto_join_enabled: bool
+    ) -> None:
+        """Warn that this process has no vote, because the node votes from another directory.
+
+        ``own`` is this process's directory and its id.
+        """
+        text = (
+            "Node %d votes in the metadata quorum from directory %s, and %s is directory %s: this"
+            " process follows the log and has no vote. Start it over the directory that votes; %s"
+        )
+        lost = (
+            "where that one is lost, this one takes its place by itself within seconds"
+            if is_auto_join_enabled
+            else (
+                f"where that one is lost, tidelog cluster voters remove {self._node_id} --execute"
+                " takes it out, and tidelog cluster voters add FILE --execute gives this one the"
+                " vote"
+            )
+        )
+        path, directory_id = own
+        logger.warning(
+            text,
+            self._node_id,
+            format_uuid(voting_directory),
+            path,
+            format_uuid(directory_id),
+            lost,
+        )
