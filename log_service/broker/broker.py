@@ -472,8 +472,8 @@ class Broker:
             verifier=rooms.transaction_verifier,
         )
         self._loader.add_publisher(live)
-        logs.settle_rivals(foundation.is_known, foundation.assigned_directory)
-        logs.set_aside_strays(foundation.is_known)
+        logs.unserved.settle_rivals(foundation.is_known, foundation.assigned_directory)
+        logs.unserved.set_aside_strays(foundation.is_known)
         self._loader.add_publisher(rooms.replicas)
         if len(logs.directories) > 1:
             self._loader.add_publisher(rooms.directory_reports)

@@ -595,7 +595,7 @@ class ReplicaManager:
         self.deletions.finish(topic_partition)
         try:
             if self._may_fetch_anew(topic_partition, registration):
-                self._logs.begin_anew(topic_partition)
+                self._logs.unserved.begin_anew(topic_partition)
             log = self._logs.create_log(
                 topic_partition,
                 topic.topic_id,
@@ -675,7 +675,7 @@ class ReplicaManager:
         Raises:
             KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; as ``get_partition``.
         """
-        target = self._logs.find_directory(path)
+        target = self._logs.placement.find_directory(path)
         self.moves.request(self.get_partition(topic, index), target, self._nursery)
 
     def _moved(self, partition: Partition) -> None:

@@ -26,7 +26,9 @@ All logs of a node:
 
 - ``log_manager``: creates, deletes, opens and closes logs. ``held_logs``: owns the open logs.
 - ``directory_loader``: opens all logs at a start. ``closing``: closes them at a stop.
-- ``rivals``: chooses among several logs of one partition.
+- ``log_placement``: chooses the directory of a new log.
+- ``unserved_logs``: logs that are damaged, lost, or rivals of others. ``rivals``: chooses among
+  several logs of one partition.
 - ``future_logs``: copies logs to other log directories.
 - ``upkeep``: the background work. ``checkpoint_writer`` and ``removals``: parts of it.
 - ``vanished``: rewrites files that were removed while open.

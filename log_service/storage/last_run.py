@@ -13,11 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from log_service.common.types import TopicId, TopicPartition
+from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from log_service.storage.directory_loader import LoadedDirectory
 from log_service.storage.file_names import LOG_SUFFIX, file_name
 from log_service.storage.log import Log
 from log_service.storage.partition_metadata import format_uuid
 from log_service.storage.running_logs import RUNNING_LOGS_FILE, Extent
+
+_NAMED_FAULTS = 5
+"""Maximum number of faults that one log line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,3 +150,26 @@ def _gap(extent: Extent, log: Log) -> str | None:
 
 def _shown(topic_id: TopicId | None) -> str:
     return "none" if topic_id is None else format_uuid(topic_id)
+
+
+def epoch_of_all(epochs: Sequence[int | None]) -> int:
+    """Return the broker epoch of all directories, or -1 if they differ or one has none.
+
+    A replaced disk has no epoch, and the data of the old disk is lost.
+    """
+    first = epochs[0]
+    return (
+        UNKNOWN_BROKER_EPOCH if first is None or any(epoch != first for epoch in epochs) else first
+    )
+
+
+def faults_text(faults: Sequence[str]) -> str:
+    """Return one log line for all faults that a start found."""
+    more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
+    return (
+        f"what the last run left is missing or exchanged, in {len(faults)}"
+        f" place{'s' * (len(faults) > 1)}: {'; '.join(faults[:_NAMED_FAULTS])}{more}. This broker"
+        " counts as one that lost records: bring them back and start again, or let it copy from"
+        " other replicas. A lost log whose only replica was here begins behind its last known"
+        " offset"
+    )

@@ -1,9 +1,9 @@
 """The logs of a node, in all of its log directories.
 
-The manager decides where a new log is placed, whether a directory belongs to this node, and what
-happens to a log that is deleted or has another topic id. It does not know leaders. Replication
-supplies the high watermarks. ``held_logs`` owns the open logs, ``future_logs`` copies them,
-``upkeep`` does the periodic work, and ``closing`` closes the logs of a directory.
+The manager decides whether a directory belongs to this node, and what happens to a log that is
+deleted or has another topic id. It does not know leaders. Replication supplies the high watermarks.
+``held_logs`` owns the open logs, ``unserved_logs`` the others, ``log_placement`` places new logs,
+``future_logs`` copies logs, ``upkeep`` does the periodic work, and ``closing`` closes the logs.
 
 Invariants:
 
@@ -34,24 +34,23 @@ from log_service.storage.directory_loader import DamagedLog, DirectoryLoader, Lo
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX
 from log_service.storage.future_logs import FutureLogs
-from log_service.storage.held_logs import OF_NO_TOPIC, HeldLogs
-from log_service.storage.last_run import LostLog, file_faults, lost_logs
+from log_service.storage.held_logs import HeldLogs
+from log_service.storage.last_run import LostLog, epoch_of_all, faults_text, file_faults, lost_logs
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory, directory_named, is_failing_device
+from log_service.storage.log_placement import LogPlacement
 from log_service.storage.meta_properties import claim_directory
 from log_service.storage.recovery import OpenedFrom
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.retention import RetentionOutcome
-from log_service.storage.rivals import FoundLog, one_that_counts
 from log_service.storage.running_files import RunningFiles, remove_running_epoch
 from log_service.storage.running_logs import Extent
 from log_service.storage.segment_indexes import RebuiltIndexes
+from log_service.storage.unserved_logs import UnservedLogs
 from log_service.storage.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 _LOGS_PER_TURN = 64
-_NAMED_FAULTS = 5
-"""Maximum number of faults that one log line names."""
 
 
 class LogManager:
@@ -77,13 +76,6 @@ class LogManager:
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.reserve_bytes = reserve_bytes
-        self.damaged: dict[TopicPartition, DamagedLog] = {}
-        """Damaged logs of partitions that have no log in ``logs``."""
-        self.lost: dict[TopicPartition, LostLog] = {}
-        """Logs of the last run that are missing or incomplete, until they begin again."""
-        self._rivals: list[FoundLog] = []
-        """Other logs of the same partitions, until ``settle_rivals`` chooses one for each."""
-        self.directory_ids: dict[Path, UUID] = {}
         self._high_watermarks_in: dict[Path, dict[TopicPartition, int]] = {}
         """The content of ``replication-offset-checkpoint`` of each directory at the start."""
         self.had_clean_shutdown = False
@@ -100,6 +92,13 @@ class LogManager:
         )
         self.logs: Mapping[TopicPartition, Log] = self._held.logs
         self.directories: Sequence[LogDirectory] = self._held.directories
+        self.placement = LogPlacement(
+            self.directories, self.logs, cordoned=lambda: self.config.cordoned_log_dirs
+        )
+        self.directory_ids = self.placement.directory_ids
+        self.unserved = UnservedLogs(self._held, self.placement)
+        self.damaged: Mapping[TopicPartition, DamagedLog] = self.unserved.damaged
+        self.lost: Mapping[TopicPartition, LostLog] = self.unserved.lost
         self._running_files = RunningFiles(env.files, self.directories)
         self.checkpoint_writer = CheckpointWriter(
             env.files, self.logs, self._unserved_in, on_written=self._running_files.note_checkpoint
@@ -194,7 +193,9 @@ class LogManager:
             raise StorageError(text)
         await self.futures.look_for_unfinished()
         if len(self.directories) > 1 and not self._unread:
-            await self.futures.unmark_finished({rival.topic_partition for rival in self._rivals})
+            await self.futures.unmark_finished(
+                {rival.topic_partition for rival in self.unserved.rivals}
+            )
         epochs = [found.broker_epoch for found in loaded if found.logs or found.damaged]
         self.had_clean_shutdown = None not in epochs
         await self._look_back(loaded)
@@ -210,7 +211,7 @@ class LogManager:
             or any(directory.may_lack_records for directory in self.directories)
         )
         if not is_doubtful:
-            self.previous_broker_epoch = _epoch_of_all([found.kept_epoch for found in loaded])
+            self.previous_broker_epoch = epoch_of_all([found.kept_epoch for found in loaded])
         if self.previous_broker_epoch == UNKNOWN_BROKER_EPOCH:
             await self.env.files.run_in_pool(self._running_files.remove_durably)
             return
@@ -242,13 +243,13 @@ class LogManager:
         ]
         if self._unread:
             lost = [log for log in lost if log.topic_partition in found]
-        self.lost = {log.topic_partition: log for log in lost}
+        self.unserved.lost.update({log.topic_partition: log for log in lost})
         faults = [
             *(log.fault for log in lost),
             *(fault for each in loaded for fault in file_faults(each)),
         ]
         if faults:
-            logger.error("%s", _faults_text(faults))
+            logger.error("%s", faults_text(faults))
         return bool(faults)
 
     def _extents(self) -> dict[Path, dict[TopicPartition, Extent]]:
@@ -258,9 +259,7 @@ class LogManager:
         }
         for lost in self.lost.values():
             extents[lost.directory][lost.topic_partition] = lost.extent
-        for damaged in [
-            log for log in (*self.damaged.values(), *self._rivals) if isinstance(log, DamagedLog)
-        ]:
+        for damaged in self.unserved.unopened():
             end_offset = self._high_watermarks_in.get(damaged.directory.parent, {}).get(
                 damaged.topic_partition, 0
             )
@@ -341,16 +340,11 @@ class LogManager:
             known = self.logs.get(log.topic_partition)
             stays = log if known is None else self.futures.settle(log, known)
             if stays is None:
-                self._rivals.append(log)
+                self.unserved.add_rival(log)
             else:
                 self._held.put(stays)
-            if log.topic_partition in self.damaged:
-                self._rivals.append(self.damaged.pop(log.topic_partition))
-        for damaged in found.damaged:
-            if damaged.topic_partition in self.logs or damaged.topic_partition in self.damaged:
-                self._rivals.append(damaged)
-            else:
-                self.damaged[damaged.topic_partition] = damaged
+            self.unserved.note_served(log.topic_partition)
+        self.unserved.add_damaged(found.damaged)
         self._high_watermarks_in[directory.path] = found.high_watermarks
         return found
 
@@ -409,7 +403,7 @@ class LogManager:
                 may be in a failed directory. Or the log was lost, and other replicas would be
                 truncated to this replica's records.
         """
-        lost = self._lost_of(topic_partition, topic_id)
+        lost = self.unserved.lost_of(topic_partition, topic_id)
         if lost is not None and not is_alone:
             text = (
                 f"{lost.fault}. Another replica has to lead: this one would have it cut to what is"
@@ -424,11 +418,11 @@ class LogManager:
             if self._unread and not is_new:
                 raise self._unread[0].refused()
             log = self._begin_log(
-                topic_partition, topic_id, config, self._home_of_new(directory_id)
+                topic_partition, topic_id, config, self.placement.home_of_new(directory_id)
             )
             if lost is not None:
                 log.restart_at(lost.extent.end_offset)
-        elif not log.home.is_offline and self._may_be_offline(directory_id):
+        elif not log.home.is_offline and self.placement.may_be_offline(directory_id):
             text = (
                 f"the metadata has it in log directory {directory_id}, which is not online; the log"
                 f" in {log.directory} is left as it is"
@@ -437,53 +431,8 @@ class LogManager:
         elif log.topic_id is None:
             log.adopt_topic_id(topic_id)
         self._held.claim(log, config)
-        self.accept_lost(topic_partition)
+        self.unserved.accept_lost(topic_partition)
         return log
-
-    def _lost_of(self, topic_partition: TopicPartition, topic_id: TopicId) -> LostLog | None:
-        """Return the former extent of a partition's lost log.
-
-        Another topic of the same name has lost nothing.
-        """
-        lost = self.lost.get(topic_partition)
-        if lost is not None and lost.topic_id not in (None, topic_id):
-            self.accept_lost(topic_partition)
-            return None
-        return lost
-
-    def accept_lost(self, topic_partition: TopicPartition) -> None:
-        """Stop reporting a log as lost, because it begins again or has no replica here any more."""
-        lost = self.lost.pop(topic_partition, None)
-        log = self.logs.get(topic_partition)
-        if lost is not None and (log is None or log.directory.parent != lost.directory):
-            next(
-                directory for directory in self.directories if directory.path == lost.directory
-            ).on_going(topic_partition)
-
-    def _may_be_offline(self, directory_id: UUID | None) -> bool:
-        """Return whether a log's assigned directory may be one that has failed."""
-        is_named = directory_id is not None and self._online_directory(directory_id) is None
-        return is_named and any(directory.is_offline for directory in self.directories)
-
-    def _online_directory(self, directory_id: UUID) -> LogDirectory | None:
-        online = (directory for directory in self.directories if not directory.is_offline)
-        return next(
-            (
-                directory
-                for directory in online
-                if self.directory_ids.get(directory.path) == directory_id
-            ),
-            None,
-        )
-
-    def _home_of_new(self, directory_id: UUID | None) -> LogDirectory:
-        """Return the directory in which a new log begins."""
-        if self._may_be_offline(directory_id):
-            raise next(
-                directory for directory in self.directories if directory.is_offline
-            ).refused()
-        named = None if directory_id is None else self._online_directory(directory_id)
-        return named or self._emptiest_directory()
 
     def _begin_log(
         self,
@@ -516,51 +465,6 @@ class LogManager:
         self._held.put(log)
         return log
 
-    def _emptiest_directory(self) -> LogDirectory:
-        online = [directory for directory in self.directories if not directory.is_offline]
-        if not online:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                "no log directory is online; look at the disks and restart",
-            )
-        counts = dict.fromkeys(
-            [
-                directory
-                for directory in online
-                if directory.path not in self.config.cordoned_log_dirs
-            ]
-            or online,
-            0,
-        )
-        if len(counts) > 1:
-            for log in self.logs.values():
-                if log.home in counts:
-                    counts[log.home] += 1
-        return min(counts, key=lambda directory: counts[directory])
-
-    def find_directory(self, path: str) -> LogDirectory:
-        """Return the log directory with a path, as written in the configuration, for a move.
-
-        Raises:
-            KafkaError: LOG_DIR_NOT_FOUND; INVALID_REPLICA_ASSIGNMENT, it is cordoned;
-                KAFKA_STORAGE_ERROR, it is offline.
-        """
-        directory = next(
-            (directory for directory in self.directories if str(directory.path) == path), None
-        )
-        if directory is None:
-            raise KafkaError(
-                ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is not a log directory of this node"
-            )
-        if directory.path in self.config.cordoned_log_dirs:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{path} is cordoned: it takes no new replicas",
-            )
-        if directory.is_offline:
-            raise directory.refused()
-        return directory
-
     def delete_log(self, topic_partition: TopicPartition) -> bool:
         """Drop a partition's log, even a damaged one, and return whether there was one.
 
@@ -569,163 +473,21 @@ class LogManager:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        self.accept_lost(topic_partition)
+        self.unserved.accept_lost(topic_partition)
         log = self.logs.get(topic_partition)
         if log is not None:
             target = self._held.set_aside(log, DELETE_DIRECTORY_SUFFIX)
             delay_ms = log.config.file_delete_delay_ms
         elif topic_partition in self.damaged:
-            target = self._rename_damaged(self.damaged[topic_partition], DELETE_DIRECTORY_SUFFIX)
+            target = self.unserved.rename_damaged(
+                self.damaged[topic_partition], DELETE_DIRECTORY_SUFFIX
+            )
             delay_ms = self.default_log_config.file_delete_delay_ms
         else:
             return False
         self.removals.schedule([target], self.env.clock.monotonic_ms() + delay_ms)
         self._upkeep.wake()
         return True
-
-    def begin_anew(self, topic_partition: TopicPartition) -> None:
-        """Let the damaged or lost log of a partition begin again.
-
-        The directory of a damaged log, or of one with a gap, is renamed to ``-stray``. A lost log
-        that only ends too early continues from its end.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        lost, log = self.lost.get(topic_partition), self.logs.get(topic_partition)
-        if lost is not None and lost.has_gap and log is not None:
-            self._held.set_aside(
-                log, STRAY_DIRECTORY_SUFFIX, why=f"{lost.fault}; it is fetched anew"
-            )
-        self.accept_lost(topic_partition)
-        damaged = self.damaged.get(topic_partition)
-        if damaged is None:
-            return
-        target = self._rename_damaged(damaged, STRAY_DIRECTORY_SUFFIX)
-        logger.warning(
-            "%s: its log was damaged and is kept in %s; it is fetched anew: %s",
-            topic_partition,
-            target,
-            damaged.error,
-        )
-
-    def _rename_damaged(self, damaged: DamagedLog, suffix: str) -> Path:
-        target = self._held.rename(
-            damaged.topic_partition, damaged.directory, self._directory_of(damaged), suffix
-        )
-        if self.damaged.get(damaged.topic_partition) is damaged:
-            del self.damaged[damaged.topic_partition]
-        return target
-
-    def _online_of(self, logs: Sequence[FoundLog]) -> Sequence[FoundLog]:
-        """Return the logs that are not in a failed directory, or all logs if there are none."""
-        return [log for log in logs if not self._directory_of(log).is_offline] or logs
-
-    def _directory_of(self, log: FoundLog) -> LogDirectory:
-        return next(
-            directory for directory in self.directories if directory.path == log.directory.parent
-        )
-
-    def settle_rivals(
-        self, is_known: Callable[[FoundLog], bool], assigned: Callable[[FoundLog], UUID | None]
-    ) -> None:
-        """Serve one log of each partition with several logs. The metadata decides which one.
-
-        The others become stray logs. ``assigned`` returns the directory to which the controller
-        assigned a log's partition. If this directory may be offline, nothing changes.
-
-        Raises:
-            StorageError: the metadata does not decide. No log was changed.
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        found: dict[TopicPartition, list[FoundLog]] = {}
-        for rival in self._rivals:
-            if rival.topic_partition not in found:
-                log = self.logs.get(rival.topic_partition)
-                found[rival.topic_partition] = [
-                    self.damaged[rival.topic_partition] if log is None else log
-                ]
-            found[rival.topic_partition].append(rival)
-
-        def is_named(log: FoundLog) -> bool:
-            directory_id = assigned(log)
-            return (
-                directory_id is not None
-                and self.directory_ids.get(log.directory.parent) == directory_id
-            )
-
-        found = {
-            key: logs
-            for key, logs in found.items()
-            if not any(is_known(log) and self._may_be_offline(assigned(log)) for log in logs)
-        }
-        settled = [
-            (logs, one_that_counts(self._online_of(logs), is_known, is_named))
-            for logs in found.values()
-        ]
-        for logs, stays in settled:
-            why = (
-                f"another one, in {stays.directory}, counts by the metadata"
-                if is_known(stays)
-                else OF_NO_TOPIC
-            )
-            for goes in logs:
-                if goes is not stays:
-                    self._set_aside(goes, why)
-            if isinstance(stays, Log):
-                self._held.put(stays)
-            else:
-                self.damaged[stays.topic_partition] = stays
-        self._rivals = [rival for rival in self._rivals if rival.topic_partition not in found]
-
-    def set_aside_strays(self, is_known: Callable[[FoundLog | LostLog], bool]) -> list[Path]:
-        """Rename the directories of logs unknown to ``is_known`` to ``-stray``. Return their paths.
-
-        Nothing is removed.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        for lost in [lost for lost in self.lost.values() if not is_known(lost)]:
-            self.accept_lost(lost.topic_partition)
-        held: list[FoundLog] = [*self.logs.values(), *self.damaged.values()]
-        return [
-            target
-            for log in held
-            if not is_known(log) and (target := self._set_aside(log, OF_NO_TOPIC)) is not None
-        ]
-
-    def _set_aside(self, log: FoundLog, why: str) -> Path | None:
-        """Make a log a stray log and return its path.
-
-        Return None if its directory is offline. The log then stays in place and is no longer
-        served.
-        """
-        home = self._directory_of(log)
-        try:
-            if not home.is_offline:
-                return self._rename_stray(log, why)
-        except KafkaError:
-            if not home.is_offline:
-                raise
-        if isinstance(log, Log):
-            self._held.drop(log)
-        elif self.damaged.get(log.topic_partition) is log:
-            del self.damaged[log.topic_partition]
-        return None
-
-    def _rename_stray(self, log: FoundLog, why: str) -> Path:
-        if isinstance(log, Log):
-            return self._held.set_aside(log, STRAY_DIRECTORY_SUFFIX, why=why)
-        target = self._rename_damaged(log, STRAY_DIRECTORY_SUFFIX)
-        logger.warning(
-            "%s: the damaged log in %s was moved to %s: %s",
-            log.topic_partition,
-            log.directory,
-            target,
-            why,
-        )
-        return target
 
     def _unserved_in(self, path: Path) -> list[TopicPartition]:
         """Return the partitions of a directory whose logs are damaged or not served yet.
@@ -737,7 +499,7 @@ class LogManager:
         ]
         return [
             log.topic_partition
-            for log in (*self.damaged.values(), *self._rivals, *unclaimed)
+            for log in (*self.damaged.values(), *self.unserved.rivals, *unclaimed)
             if log.directory.parent == path
         ]
 
@@ -811,13 +573,8 @@ class LogManager:
 
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         try:
-            unopened = [
-                log
-                for log in (*self.damaged.values(), *self._rivals)
-                if isinstance(log, DamagedLog)
-            ]
             if directory in self.futures.kept_in or any(
-                log.directory.parent == directory.path for log in unopened
+                log.directory.parent == directory.path for log in self.unserved.unopened()
             ):
                 await self.env.files.run_in_pool(
                     partial(self.checkpoint_writer.write_all, directory)
@@ -833,7 +590,7 @@ class LogManager:
 
     def _opened(self) -> list[Log]:
         """Return the logs that are served and the rivals that wait to be settled."""
-        return [*self.logs.values(), *(log for log in self._rivals if isinstance(log, Log))]
+        return [*self.logs.values(), *self.unserved.opened_rivals()]
 
     def release(self) -> None:
         """Close every file and release the locks without writing. A failed start ends so too."""
@@ -844,26 +601,3 @@ class LogManager:
             log.close_files()
         while self._locks:
             self._locks.popitem()[1].release()
-
-
-def _epoch_of_all(epochs: Sequence[int | None]) -> int:
-    """Return the broker epoch of all directories, or -1 if they differ or one has none.
-
-    A replaced disk has no epoch, and the data of the old disk is lost.
-    """
-    first = epochs[0]
-    return (
-        UNKNOWN_BROKER_EPOCH if first is None or any(epoch != first for epoch in epochs) else first
-    )
-
-
-def _faults_text(faults: Sequence[str]) -> str:
-    """Return one log line for all faults that a start found."""
-    more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
-    return (
-        f"what the last run left is missing or exchanged, in {len(faults)}"
-        f" place{'s' * (len(faults) > 1)}: {'; '.join(faults[:_NAMED_FAULTS])}{more}. This broker"
-        " counts as one that lost records: bring them back and start again, or let it copy from"
-        " other replicas. A lost log whose only replica was here begins behind its last known"
-        " offset"
-    )

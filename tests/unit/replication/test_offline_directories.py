@@ -75,7 +75,7 @@ def settle(context: ReplicaContext, directory_id: UUID) -> None:
     def assigned(_log: FoundLog) -> UUID:
         return directory_id
 
-    context.logs.settle_rivals(lambda _log: True, assigned)
+    context.logs.unserved.settle_rivals(lambda _log: True, assigned)
 
 
 def content(files: MemoryFiles, path: Path) -> dict[str, bytes]:

@@ -26,7 +26,7 @@ def write(log: Log, sequence: int) -> None:
 
 
 def second(node: Node) -> LogDirectory:
-    return node.manager.find_directory(str(SECOND))
+    return node.manager.placement.find_directory(str(SECOND))
 
 
 def moved(node: Node) -> list[Log]:

@@ -154,7 +154,7 @@ def test_only_directories_of_the_configuration_are_targets() -> None:
     manager = filled().manager
     for path in ("/third", "second", "", "/second/"):
         with pytest.raises(KafkaError) as caught:
-            manager.find_directory(path)
+            manager.placement.find_directory(path)
         assert caught.value.code == ErrorCode.LOG_DIR_NOT_FOUND
 
 
@@ -190,7 +190,7 @@ def test_two_directories_that_no_move_explains_are_refused() -> None:
         StorageError,
         match="the metadata does not say which of them counts: move all but one of them away",
     ):
-        again.manager.settle_rivals(lambda _log: True, lambda _log: None)
+        again.manager.unserved.settle_rivals(lambda _log: True, lambda _log: None)
     again.manager.release()
     assert node.files.open_count == 0
     assert all("a-0" in node.files.list_directory(path) for path in BOTH)
@@ -216,7 +216,9 @@ def test_of_two_directories_of_one_topic_that_counts_which_the_metadata_names(
         run(node.manager.close)
     again = Node(files, dirs=BOTH)
     run(again.manager.load)
-    again.manager.settle_rivals(lambda _log: True, lambda _log: again.manager.directory_ids[named])
+    again.manager.unserved.settle_rivals(
+        lambda _log: True, lambda _log: again.manager.directory_ids[named]
+    )
     log = again.manager.create_log(A, ID_A, again.config)
     assert (log.home.path, log.log_end_offset, again.manager.checkpointed_high_watermark(log)) == (
         named,
@@ -247,7 +249,7 @@ def test_a_blank_directory_beside_a_log_gives_way_to_it_unless_its_topic_is_gone
     node.files.make_directory(blank / "a-0")
     again = Node(node.files, dirs=BOTH)
     run(again.manager.load)
-    again.manager.settle_rivals(
+    again.manager.unserved.settle_rivals(
         lambda log: is_known or log.topic_id is None,
         lambda _log: again.manager.directory_ids[blank],
     )
@@ -520,7 +522,7 @@ def test_a_topic_that_was_made_again_while_its_directory_was_offline_does_not_st
         run(node.manager.close)
     again = Node(files, dirs=BOTH)
     run(again.manager.load)
-    again.manager.settle_rivals(
+    again.manager.unserved.settle_rivals(
         lambda log: log.topic_id == ID_B, lambda _log: again.manager.directory_ids[of_old_topic]
     )
     log = again.manager.create_log(A, ID_B, again.config)
@@ -571,7 +573,7 @@ def moved_to(node: Node, path: Path) -> list[Log]:
 
     async def main() -> None:
         await node.manager.futures.move(
-            node.manager.logs[A], node.manager.find_directory(str(path)), replaced.append
+            node.manager.logs[A], node.manager.placement.find_directory(str(path)), replaced.append
         )
 
     run(main)

@@ -358,7 +358,7 @@ def test_a_replica_that_lost_its_log_does_not_lead_others_with_an_empty_one() ->
         match=r"a-0 is missing, it ended at offset 7 in /first\. Another replica has to lead",
     ):
         node.manager.create_log(A, ID_A, node.config, is_new=False)
-    node.manager.begin_anew(A)
+    node.manager.unserved.begin_anew(A)
     log = node.manager.create_log(A, ID_A, node.config, is_new=False)
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
 
@@ -373,7 +373,7 @@ def test_a_follower_fetches_a_log_anew_of_which_the_head_or_the_middle_is_missin
     files = killed(checkpointed(running()))
     remove_segment(base_offset)(files)
     node = started(files)
-    node.manager.begin_anew(A)
+    node.manager.unserved.begin_anew(A)
     log = node.manager.create_log(A, ID_A, node.config, is_new=False)
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
     assert any(name.endswith("-stray") for name in files.list_directory(FIRST)), (
@@ -385,7 +385,7 @@ def test_a_follower_goes_on_from_the_end_of_a_log_that_ends_too_early() -> None:
     files = killed(checkpointed(running()))
     remove_segment(6)(files)
     node = started(files)
-    node.manager.begin_anew(A)
+    node.manager.unserved.begin_anew(A)
     assert node.manager.create_log(A, ID_A, node.config, is_new=False).log_end_offset == 6
 
 
@@ -423,7 +423,7 @@ def test_a_lost_log_of_no_topic_is_missed_no_longer(end: str) -> None:
     if end == "deleted":
         node.manager.delete_log(A)
     elif end == "unknown":
-        node.manager.set_aside_strays(lambda log: log.topic_partition != A)
+        node.manager.unserved.set_aside_strays(lambda log: log.topic_partition != A)
     else:
         assert node.manager.create_log(A, ID_B, node.config, is_alone=True).log_end_offset == 0
     assert not node.manager.lost

@@ -177,7 +177,7 @@ def test_a_log_of_another_topic_id_is_set_aside_and_left_alone() -> None:
 
 def test_logs_of_no_known_topic_are_set_aside() -> None:
     node = started(A, B)
-    (path,) = node.manager.set_aside_strays(lambda log: log.topic_id == ID_A)
+    (path,) = node.manager.unserved.set_aside_strays(lambda log: log.topic_id == ID_A)
     assert path.name.startswith("b-1.")
     assert path.name.endswith("-stray")
     assert list(node.manager.logs) == [A]

@@ -46,8 +46,8 @@ def loaded(files: MemoryFiles, dirs: tuple[Path, ...]) -> Node:
 def settle(
     node: Node, named: Path, *, is_known: Callable[[FoundLog | LostLog], bool] = lambda _log: True
 ) -> None:
-    node.manager.settle_rivals(is_known, lambda _log: node.manager.directory_ids[named])
-    node.manager.set_aside_strays(is_known)
+    node.manager.unserved.settle_rivals(is_known, lambda _log: node.manager.directory_ids[named])
+    node.manager.unserved.set_aside_strays(is_known)
 
 
 def names_in(files: MemoryFiles, path: Path) -> list[str]:
