@@ -1,7 +1,7 @@
 """The lake: Delta tables whose own transaction log holds their progress.
 
-- ``tables``: snapshots and commits of rows together with offsets. ``schemas``: a result's columns
-  against the table's.
+- ``tables``: snapshots, and the parts of commits. ``range_commits``: rows together with offsets.
+  ``schemas``: a result's columns against the table's.
 - ``file_commits``: commits that write files anew. ``staging``: files that Spark writes before a
   commit.
 - ``durable``: files that outlast a power cut. ``abandoned_files``: files of killed processes.

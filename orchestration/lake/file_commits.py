@@ -8,8 +8,9 @@ does delta-rs by the application transactions that both carry. A lake is a local
 
 Decides which files are written anew, and their entries in the log. Knows no broker, no Spark, and
 not the meaning of a row.
-Invariants: rows that stay are written as they were. Tables have no partitions and no deletion
-vectors. A killed commit leaves files that no version names, and the table's vacuum removes them.
+Invariants: rows that stay are written as they were, or in a wider type. Tables have no partitions
+and no deletion vectors. A killed commit leaves files that no version names, and the table's vacuum
+removes them.
 """
 
 import json
@@ -17,6 +18,7 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
@@ -25,11 +27,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from orchestration.lake.quoting import quoted_name
 from orchestration.lake.staging import statistics_of
-from orchestration.lake.tables import METADATA_PREFIX, CommitConflictError, TableSnapshot
+from orchestration.lake.tables import (
+    METADATA_PREFIX,
+    CommitConflictError,
+    TableSnapshot,
+    after_commit,
+    commit_properties,
+    conflicts_translated,
+)
 
 TARGET_BYTES = 128 << 20
 CHECKPOINT_EVERY = 100
@@ -80,6 +89,38 @@ def replace_rows(
     if version % CHECKPOINT_EVERY == 0:
         committed.create_checkpoint()
     return TableSnapshot(name=snapshot.name, version=version, delta=committed)
+
+
+def widen(
+    snapshot: TableSnapshot,
+    gone: pa.Table | None,
+    rows: pa.Table,
+    transactions: Mapping[str, int],
+    notes: Mapping[str, str],
+) -> TableSnapshot:
+    """Write the table anew with the columns and types of ``rows``, and add these, in one commit.
+
+    Rows whose key columns are among ``gone`` are left out. Delta's feature typeWidening would spare
+    the files, but neither delta-rs nor DuckDB knows it. Rows are read and written a row group at a
+    time.
+
+    :raises CommitConflictError: another writer committed the next version, whatever it holds.
+    """
+    every = dict.fromkeys(_sizes(snapshot), np.array([], np.int64))
+    found = {} if gone is None else _touched(snapshot.folder, every, gone)
+    kept = _kept(snapshot.folder, every | found, rows.schema)
+    batches = chain.from_iterable(table.to_batches() for table in chain(kept, [rows]))
+    reader = pa.RecordBatchReader.from_batches(rows.schema, batches)
+    properties = commit_properties(notes, transactions, max_retries=0)
+    with conflicts_translated(snapshot.name):
+        write_deltalake(
+            snapshot.delta,
+            reader,
+            mode="overwrite",
+            schema_mode="overwrite",
+            commit_properties=properties,
+        )
+    return after_commit(snapshot)
 
 
 def _sizes(snapshot: TableSnapshot) -> dict[str, int]:
@@ -142,7 +183,7 @@ def _write(folder: Path, schema: pa.Schema, kept: Iterator[pa.Table], rows: pa.T
     writer: pq.ParquetWriter | None = None
     written = 0
     try:
-        for table in (*kept, rows) if rows.num_rows else kept:
+        for table in chain(kept, [rows]):
             if not table.num_rows:
                 continue
             if writer is None or written > TARGET_BYTES:

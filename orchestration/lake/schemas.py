@@ -1,17 +1,25 @@
 """Compares the columns of a result with the columns of a table.
 
-Decides whether rows may be appended as they are, with added columns, or not at all, and tells why.
-Knows Arrow types only.
-Invariant: rows that conform have exactly the table's columns, in its order and types, or those plus
-new ones where that is allowed.
+Decides whether rows may be appended as they are, with added columns, only with wider columns, or
+not at all, and tells why. Knows Arrow types only.
+Invariant: rows that conform have exactly the table's columns, in its order and types. Where it is
+allowed they have wider types, and new columns behind these.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import pyarrow as pa
 
 from orchestration.values.type_names import arrow_type_name
+
+SchemaMode = Literal["merge", "widen"]
+"""The change of a table's columns: new ones, or types that its files do not have."""
+INTEGER_DIGITS: Mapping[int, int] = {8: 3, 16: 5, 32: 10, 64: 19}
+"""The decimal digits of integers, by their bits."""
+DOUBLES_INTEGER_BITS = 32
+"""The widest integers each of which is a DOUBLE, too."""
+DAY, LOCAL_TIME = pa.date32(), pa.timestamp("us")
 
 
 class SchemaConflictError(Exception):
@@ -23,11 +31,14 @@ class SchemaConflictError(Exception):
 
 def conform(
     rows: pa.Table, name: str, schema: pa.Schema, *, is_evolving: bool = False
-) -> tuple[pa.Table, Literal["merge"] | None]:
-    """Return ``rows`` in the table's order and types, and the schema mode of the write.
+) -> tuple[pa.Table, SchemaMode | None]:
+    """Return ``rows`` in the table's order and types, and how the table's columns change.
 
-    The mode is "merge" where columns are new. With ``is_evolving`` structs may have new fields and
-    lack some, and numbers may be of a smaller type than the table's.
+    They do not where the mode is None. With "merge" columns, or fields of structs, are new. With
+    "widen" a type of the table becomes wider, so its files have to be written anew.
+
+    With ``is_evolving`` structs may have new fields and lack some. Numbers and days may be of a
+    smaller or a wider type than the table's, where every value of one is a value of the other.
 
     :raises SchemaConflictError: a column is missing, new or of another type, and that is not
         allowed.
@@ -38,8 +49,7 @@ def conform(
         for field in schema
         if is_evolving and field.name in rows.schema.names
     }
-    fitting = {name for name, one in joined.items() if one is not None}
-    problems = [*_changed_types(rows.schema, schema, fitting)]
+    problems = _changed_types(rows.schema, schema, is_evolving=is_evolving)
     missing = [field for field in schema if field.name not in rows.schema.names]
     added = [field for field in rows.schema if field.name not in schema.names]
     if not is_evolving:
@@ -68,20 +78,27 @@ def conform(
         for field in fields
     ]
     columns += [rows[field.name] for field in added]
-    is_wider = any(field.type != before.type for field, before in zip(fields, schema, strict=True))
-    return pa.table(columns, schema=pa.schema([*fields, *added])), (
-        "merge" if added or is_wider else None
-    )
+    changed = [
+        (before.type, field.type)
+        for field, before in zip(fields, schema, strict=True)
+        if field.type != before.type
+    ]
+    mode: SchemaMode | None = "merge" if added or changed else None
+    if any(_has_wider_values(*one) for one in changed):
+        mode = "widen"
+    return pa.table(columns, schema=pa.schema([*fields, *added])), mode
 
 
 def joined_type(table: pa.DataType, result: pa.DataType) -> pa.DataType | None:
     """Return the type of a table's column after rows of another type, or None if they do not fit.
 
-    A struct gets the new fields. A table's number keeps its type, because its existing files keep
-    it. A smaller number fits it.
+    A struct gets the new fields. A number or a day has the wider type of both, if one of them holds
+    every value of the other.
     """
     if _is_same(table, result) or _is_narrower(result, table):
         return table
+    if _is_narrower(table, result):
+        return result
     if pa.types.is_struct(table) and pa.types.is_struct(result):
         return _joined_struct(table, result)
     if _is_list(table) and _is_list(result):
@@ -117,14 +134,55 @@ def _is_list(given: pa.DataType) -> bool:
 
 
 def _is_narrower(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether every value of ``one`` is one of ``other``, too."""
-    if pa.types.is_signed_integer(one) and pa.types.is_signed_integer(other):
-        return bool(one.bit_width < other.bit_width)
+    """Whether every value of ``one`` is one of ``other``, too.
+
+    These are the type changes of Delta's feature typeWidening, without those that need a rounding.
+    """
+    if pa.types.is_signed_integer(one):
+        if pa.types.is_decimal(other):
+            return bool(other.precision - other.scale >= INTEGER_DIGITS[one.bit_width])
+        if pa.types.is_float64(other):
+            return bool(one.bit_width <= DOUBLES_INTEGER_BITS)
+        return bool(pa.types.is_signed_integer(other) and one.bit_width < other.bit_width)
     if pa.types.is_decimal(one) and pa.types.is_decimal(other):
         return bool(
             one.scale <= other.scale and one.precision - one.scale <= other.precision - other.scale
         )
-    return bool(pa.types.is_float32(one) and pa.types.is_float64(other))
+    if pa.types.is_float32(one):
+        return bool(pa.types.is_float64(other))
+    return bool(one == DAY and other == LOCAL_TIME)
+
+
+def _has_wider_values(before: pa.DataType, after: pa.DataType) -> bool:
+    """Return whether values, and not only the fields of structs, have another type than before."""
+    if pa.types.is_struct(before):
+        return any(_has_wider_values(field.type, after.field(field.name).type) for field in before)
+    if _is_list(before):
+        return _has_wider_values(before.value_type, after.value_type)
+    if pa.types.is_map(before):
+        return _has_wider_values(before.item_type, after.item_type)
+    return not _is_same(before, after)
+
+
+def _misfits(where: str, table: pa.DataType, result: pa.DataType) -> Iterator[str]:
+    """Yield each type of a column, or within it, that does not fit the table's."""
+    if joined_type(table, result) is not None:
+        return
+    inner: list[str] = []
+    if pa.types.is_struct(table) and pa.types.is_struct(result):
+        names = [field.name for field in table if result.get_field_index(field.name) >= 0]
+        for name in names:
+            inner += _misfits(f"{where}.{name}", table.field(name).type, result.field(name).type)
+    elif _is_list(table) and _is_list(result):
+        inner += _misfits(f"{where}[]", table.value_type, result.value_type)
+    yield from inner or [_told_types(where, table, result)]
+
+
+def _told_types(where: str, table: pa.DataType, result: pa.DataType) -> str:
+    return (
+        f"{where} is {arrow_type_name(table)} in the table and {arrow_type_name(result)} in the"
+        " result"
+    )
 
 
 def validate_shape(name: str, existing: Sequence[str], declared: Sequence[str]) -> None:
@@ -165,14 +223,17 @@ def validate_types(schema: pa.Schema, name: str) -> None:
         )
 
 
-def _changed_types(result: pa.Schema, table: pa.Schema, fitting: Collection[str]) -> list[str]:
-    common = [field for field in table if field.name in result.names and field.name not in fitting]
-    return [
-        f"{field.name} is {arrow_type_name(field.type)} in the table and"
-        f" {arrow_type_name(result.field(field.name).type)} in the result"
-        for field in common
-        if not _is_same(field.type, result.field(field.name).type)
-    ]
+def _changed_types(result: pa.Schema, table: pa.Schema, *, is_evolving: bool) -> list[str]:
+    found: list[str] = []
+    for field in table:
+        if field.name not in result.names:
+            continue
+        other = result.field(field.name).type
+        if is_evolving:
+            found += _misfits(field.name, field.type, other)
+        elif not _is_same(field.type, other):
+            found.append(_told_types(field.name, field.type, other))
+    return found
 
 
 def _is_same(one: pa.DataType, other: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Commits rows and offsets together to Delta tables, whose transaction log holds their progress.
+"""Delta tables, whose transaction log holds their progress, and the parts of their commits.
 
 Each topic partition has one application transaction, ``<topic id>/<partition>`` = the next offset,
 and beside it ``.../leader_epoch``. Every commit is a compare-and-swap from the snapshot of its
@@ -27,7 +27,6 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from orchestration.lake.quoting import quoted_text
-from orchestration.lake.schemas import conform
 from orchestration.offsets.planning import Checkpoint, validate_advance
 from orchestration.offsets.ranges import OffsetRanges
 
@@ -311,39 +310,6 @@ class Lake:
         )
 
 
-def append_with_offsets(
-    snapshot: TableSnapshot,
-    rows: pa.Table,
-    ranges: OffsetRanges,
-    leader_epochs: Mapping[int, int],
-    *,
-    expected: Mapping[int, Checkpoint],
-    is_evolving: bool = False,
-    notes: Mapping[str, str] | None = None,
-    transactions: Mapping[str, int] | None = None,
-) -> TableSnapshot:
-    """Commit ``rows`` and move the checkpoints to the ends of ``ranges``, in one commit.
-
-    ``rows`` may be empty. ``expected`` holds the checkpoints that the plan was made on.
-    ``transactions`` go along with the commit.
-
-    :raises CommitConflictError: the table changed since ``snapshot``, so its checkpoints may have
-        moved.
-    :raises SchemaConflictError: the rows do not fit the table.
-    :raises ProgressError: a checkpoint would go back.
-    """
-    carried = {**advance(snapshot, ranges, leader_epochs, expected), **(transactions or {})}
-    fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
-    properties = commit_properties(
-        {"ranges": str(ranges), "topic": ranges.topic, **(notes or {})}, carried
-    )
-    with conflicts_translated(snapshot.name):
-        write_deltalake(
-            snapshot.delta, fitting, mode="append", schema_mode=mode, commit_properties=properties
-        )
-    return after_commit(snapshot)
-
-
 def advance(
     snapshot: TableSnapshot,
     ranges: OffsetRanges,
@@ -376,39 +342,6 @@ def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) 
         for partition in ends
     }
     return {**{f"{ranges.topic_id}/{partition}": end for partition, end in ends.items()}, **epochs}
-
-
-def overwrite_ranges(
-    snapshot: TableSnapshot,
-    rows: pa.Table,
-    ranges: OffsetRanges,
-    *,
-    is_evolving: bool = False,
-    notes: Mapping[str, str] | None = None,
-    transactions: Mapping[str, int] | None = None,
-) -> TableSnapshot:
-    """Replace exactly the rows of ``ranges`` by ``rows``, in one commit that moves no checkpoint.
-
-    ``is_evolving`` lets the rows bring new columns, and leave columns out. ``transactions`` go
-    along with the commit.
-
-    :raises CommitConflictError: the table changed since ``snapshot``.
-    :raises SchemaConflictError: the rows do not fit the table.
-    """
-    fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
-    properties = commit_properties(
-        {"replay": str(ranges), "topic": ranges.topic, **(notes or {})}, transactions or {}
-    )
-    with conflicts_translated(snapshot.name):
-        write_deltalake(
-            snapshot.delta,
-            fitting,
-            mode="overwrite",
-            schema_mode=mode,
-            predicate=ranges_predicate(ranges),
-            commit_properties=properties,
-        )
-    return after_commit(snapshot)
 
 
 def fence(snapshot: TableSnapshot, transactions: Mapping[str, int]) -> TableSnapshot:
@@ -528,11 +461,12 @@ def replace_all_by_files(
 
 
 def commit_properties(
-    notes: Mapping[str, str], transactions: Mapping[str, int]
+    notes: Mapping[str, str], transactions: Mapping[str, int], *, max_retries: int | None = None
 ) -> CommitProperties:
     """Return the properties of a commit.
 
-    They are application transactions, and notes for people under Tidelog's prefix.
+    They are application transactions, and notes for people under Tidelog's prefix. With
+    ``max_retries=0`` the commit conflicts with any other that came before it.
     """
     return CommitProperties(
         custom_metadata={f"{METADATA_PREFIX}{key}": value for key, value in notes.items()},
@@ -540,6 +474,7 @@ def commit_properties(
             Transaction(application_id, version)
             for application_id, version in sorted(transactions.items())
         ],
+        max_commit_retries=max_retries,
     )
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from orchestration.lake.abandoned_files import old_ones
-from orchestration.lake.file_commits import replace_rows
+from orchestration.lake.file_commits import replace_rows, widen
 from orchestration.lake.schemas import conform
 from orchestration.lake.tables import (
     DEFAULT_RETENTION_HOURS,
@@ -63,7 +63,9 @@ def upsert(
     )
     number = _kept(snapshot, changes)
     carried = {**(transactions or {}), DELETED_KEYS: number}
-    if changes.replaced.num_rows:
+    if mode == "widen":
+        committed = widen(base, changes.replaced, fitting, carried, notes or {})
+    elif changes.replaced.num_rows:
         if mode is not None:
             base = _with_new_columns(base, fitting)
         committed = replace_rows(base, changes.replaced, fitting, carried, notes or {})

@@ -13,7 +13,7 @@ from unittest import mock
 
 import dagster as dg
 
-from orchestration.lake.tables import append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from orchestration.transforms.to_lake import run as lake_run

@@ -11,7 +11,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from orchestration.lake.tables import Lake, append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
+from orchestration.lake.tables import Lake
 from orchestration.log_client.protocol import LogServiceError
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.resources import LakeResource, LogServiceResource, default_resources

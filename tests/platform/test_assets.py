@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 from dagster._core.loader import LoadingContextForTest
 
-from orchestration.lake.tables import append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
 from orchestration.marts.mart import mart, mart_key
 from orchestration.sensing import lag_objective
 from orchestration.topics.spec import TopicSpec, topic_specs

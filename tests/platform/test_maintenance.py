@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from orchestration.lake.tables import Lake, append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
+from orchestration.lake.tables import Lake
 from orchestration.log_client.protocol import RetentionPass
 from orchestration.maintenance.history import (
     Limits,

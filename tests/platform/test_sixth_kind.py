@@ -22,7 +22,7 @@ from orchestration.cli.dead_letters import dead_letters
 from orchestration.cli.replay import replay
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.installation.instance import open_instance, write_configuration
-from orchestration.lake.tables import append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
 from orchestration.log_client import connection
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.project.home import dagster_home

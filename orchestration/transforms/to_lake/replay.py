@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from orchestration.dead_letters.fixes import Fixes
 from orchestration.dead_letters.table import DeadLetters, Origin, naming
+from orchestration.lake.range_commits import overwrite_ranges
 from orchestration.lake.schemas import conform
-from orchestration.lake.tables import Lake, overwrite_ranges, ranges_predicate
+from orchestration.lake.tables import Lake, ranges_predicate
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.rows.uniqueness import TableKeys
 from orchestration.rows.upserts import upsert

@@ -13,13 +13,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from orchestration.dead_letters.table import DeadLetters, Origin, naming
+from orchestration.lake.range_commits import append_with_offsets
 from orchestration.lake.schemas import conform
-from orchestration.lake.tables import (
-    CommitConflictError,
-    TableSnapshot,
-    advance,
-    append_with_offsets,
-)
+from orchestration.lake.tables import CommitConflictError, TableSnapshot, advance
 from orchestration.offsets.known_gaps import marks_of
 from orchestration.offsets.planning import BatchPlan
 from orchestration.offsets.ranges import Places

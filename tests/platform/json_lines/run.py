@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from orchestration.dead_letters.table import DeadLetters, Origin, naming
 from orchestration.lake.durable import sync
-from orchestration.lake.tables import TableSnapshot, append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
+from orchestration.lake.tables import TableSnapshot
 from orchestration.transforms.batch.batch import compute_batch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.run.context import RunContext, TopicRunResult

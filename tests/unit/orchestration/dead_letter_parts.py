@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from orchestration.dead_letters.table import Origin, Rejection, envelopes, naming
-from orchestration.lake.tables import Lake, append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
+from orchestration.lake.tables import Lake
 from orchestration.log_client.protocol import HEADERS
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 

@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 from orchestration.cli import surroundings
 from orchestration.cli.lag import lag
 from orchestration.installation.instance import open_instance, write_configuration
-from orchestration.lake.tables import Lake, append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
+from orchestration.lake.tables import Lake
 from orchestration.log_client import connection
 from orchestration.log_client.protocol import LogServiceError
 from orchestration.marts.mart import mart

@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 from orchestration.cli import dead_letters as command
 from orchestration.dead_letters.places import Place, PlaceError, letter_at
 from orchestration.dead_letters.table import DeadLetters, Origin, Rejection, envelopes, naming
-from orchestration.lake.tables import Lake, append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
+from orchestration.lake.tables import Lake
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from tests.unit.orchestration.dead_letter_parts import NOW, TARGET_SCHEMA, letters_for
 

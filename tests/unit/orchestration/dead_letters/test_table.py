@@ -16,13 +16,8 @@ from orchestration.dead_letters.table import (
     envelopes,
     naming,
 )
-from orchestration.lake.tables import (
-    CommitConflictError,
-    Lake,
-    append_with_offsets,
-    overwrite_ranges,
-    overwrite_where,
-)
+from orchestration.lake.range_commits import append_with_offsets, overwrite_ranges
+from orchestration.lake.tables import CommitConflictError, Lake, overwrite_where
 from orchestration.offsets.planning import Checkpoint
 from tests.unit.orchestration.dead_letter_parts import (
     NOW,

@@ -9,7 +9,8 @@ from deltalake import write_deltalake
 
 from orchestration.dead_letters.table import ENVELOPE, DeadLetters
 from orchestration.demo.verification import offset_faults, prove_topic
-from orchestration.lake.tables import Lake, append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
+from orchestration.lake.tables import Lake
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.transforms import TopicFeed, table_key
 from tests.unit.orchestration.memory_log import MemoryLog

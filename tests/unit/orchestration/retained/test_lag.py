@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestration.lake.tables import Lake, append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
+from orchestration.lake.tables import Lake
 from orchestration.offsets.planning import Checkpoint
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.retained.lag import MAX_LOOKED_AT, TopicLag, lag_of, measure_lag, seconds_behind

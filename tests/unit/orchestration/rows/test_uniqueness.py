@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from orchestration.lake.tables import Lake, TableSnapshot, append_with_offsets
+from orchestration.lake.range_commits import append_with_offsets
+from orchestration.lake.tables import Lake, TableSnapshot
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.rows.uniqueness import TableKeys, find_originals, find_repetitions
 
