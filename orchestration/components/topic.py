@@ -15,6 +15,7 @@ from orchestration.components.attributes import (
     refusals_placed,
 )
 from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
+from orchestration.formats.debezium import Envelope
 from orchestration.topics.spec import TopicSpec, config_text, declare_topic, topic_asset
 from orchestration.values.scalars import DecimalForm, EpochUnit, Rounding
 
@@ -103,6 +104,9 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     decimals: DecimalForm | None = Field(
         default=None, description="base64: decimals come as the base64 of their unscaled bytes"
     )
+    envelope: Envelope | None = Field(
+        default=None, description="debezium: values are changes, and value_schema is that of rows"
+    )
     archive: bool = Field(
         default=False, description="Whether the records are kept in the lake, too"
     )
@@ -144,6 +148,7 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             epoch_unit=self.epoch_unit,
             decimals=self.decimals,
             registered=self.registered,
+            envelope=self.envelope,
             description=self.description,
         )
 

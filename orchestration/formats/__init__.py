@@ -11,6 +11,7 @@ A schema from a file gives the columns of a value, and reads it.
   ``avro_resolving``, ``protobuf_resolving``: values of Avro and Protobuf as another schema has
   them. ``resolving``: the same for each language. ``registered``: values with a registry.
   ``compatibility``: the verdict on the newest version of a subject.
+- ``debezium``: rows in Debezium's envelope of changes.
 - ``keys``: keys of records as values of key columns.
 """
 

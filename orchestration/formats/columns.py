@@ -24,6 +24,10 @@ FRAMINGS: Sequence[Framing] = ("plain", "confluent")
 MAGIC, FRAME_BYTES = 0, 5
 """Confluent's framing: a zero, the schema's id in the registry in four bytes, then the value."""
 NO_PREFIX = "the value does not begin with a zero and a schema's id, as Confluent's framing has it"
+ROW_DELETED = (
+    "the change is a DELETE: only a table with latest_by removes the row that its key names"
+)
+"""The reason of a value that is the deletion of a row, and so no row."""
 UNREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that reading a value, or making columns of it, may raise if a reader has a gap.
 

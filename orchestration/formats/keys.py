@@ -113,14 +113,17 @@ def _has_all(key: bytes, names: Sequence[str]) -> bool:
         document = load_document(key)
     except ValueError:
         return False
-    inner = _unwrapped(document, names)
+    inner = connect_payload(document, names)
     if isinstance(inner, dict):
         return all(name in inner for name in names)
     return isinstance(inner, list) if len(names) > 1 else inner is not document
 
 
-def _unwrapped(document: Any, names: Sequence[str]) -> Any:
-    """Return the payload of Connect's envelope. Any other document is returned as it is."""
+def connect_payload(document: Any, names: Sequence[str] = ()) -> Any:
+    """Return the payload of Connect's envelope. Any other document is returned as it is.
+
+    An object is no envelope if its parts may be among ``names``.
+    """
     is_envelope = (
         isinstance(document, dict) and document.keys() == ENVELOPE and not ENVELOPE & set(names)
     )
@@ -147,7 +150,7 @@ def _json_reader(fields: types.StructType, columns: pa.Schema, order: Sequence[s
 
     def read(key: bytes) -> Sequence[pa.Scalar]:
         try:
-            document = _unwrapped(load_document(key), order)
+            document = connect_payload(load_document(key), order)
         except ValueError as refused:
             raise UnfitError(_of_key(str(refused))) from None
         if not isinstance(document, dict):

@@ -25,7 +25,7 @@ from orchestration.sources.dropped_files import DroppedFiles, ReadAs
 from orchestration.sources.reading import Source, SourceError
 from orchestration.sources.run import prepared, run_source, sender_id
 from orchestration.sources.sql_rows import SqlRows
-from orchestration.topics.spec import TopicSpec, validate_topic
+from orchestration.topics.spec import TopicSpec, validate_takes_rows, validate_topic
 
 SOURCE_PREFIX = "sources"
 SOURCE_METADATA = "tidelog/source"
@@ -177,6 +177,7 @@ def _validate_takes_json(name: str, topic: TopicSpec, *others: str) -> None:
 
     :raises ValueError: its values are not JSON.
     """
+    validate_takes_rows(f"the source {name}", topic)
     if topic.value_format is not None:
         advice = ", ".join(["declare it with Spark's DDL", *others])
         raise ValueError(

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from math import isfinite
-from typing import Any
+from typing import Any, get_args
 
 import dagster as dg
 from pyspark.sql import types
@@ -20,6 +20,7 @@ from log_service.common.counts import agreed, counted
 from log_service.common.errors import KafkaError
 from log_service.config.topic import validate_topic_configs
 from orchestration.formats import AvroSchema, ProtobufSchema, RegistrySchema, ValueFormat, format_of
+from orchestration.formats.debezium import Envelope, debezium_format
 from orchestration.formats.json_values import has_variant, json_format
 from orchestration.formats.keys import KeySchema
 from orchestration.formats.registered import registered_schema
@@ -70,6 +71,9 @@ class TopicSpec:
     ``registered`` is the subject of a schema registry that has the schemas of the values, where
     ``schema`` declares the columns itself. Each value is read by the schema that its prefix or its
     header names, as ``schema`` has it: Avro and Protobuf by a schema from a file, JSON by DDL.
+
+    ``envelope="debezium"`` reads the row after a change from Debezium's envelope. ``schema`` then
+    has the fields of the row in DDL, or is the schema of the envelope in another format.
     """
 
     name: str
@@ -85,6 +89,7 @@ class TopicSpec:
     epoch_unit: EpochUnit | None = None
     decimals: DecimalForm | None = None
     registered: str | None = None
+    envelope: Envelope | None = None
 
     def __post_init__(self) -> None:
         if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
@@ -98,6 +103,7 @@ class TopicSpec:
         validate_configs(self.name, self.configs)
         if self.partitions < 1 or self.replication_factor < 1:
             raise ValueError(f"topic {self.name} needs at least one partition and one replica")
+        validate_envelope(self.name, self.envelope, self.schema)
         try:
             self.fields  # noqa: B018 - a schema is read when it is declared, so that a typing error is found there
         except SchemaError as error:
@@ -115,6 +121,7 @@ class TopicSpec:
             ("rounding", self.rounding),
             ("epoch_unit", self.epoch_unit),
             ("decimals", self.decimals),
+            ("envelope", self.envelope if isinstance(self.schema, str) else None),
         ):
             if (
                 given is not None
@@ -129,6 +136,12 @@ class TopicSpec:
         """Refuse a subject that has nothing to be read as."""
         if self.registered is None:
             return
+        if self.envelope is not None and isinstance(self.schema, str):
+            raise ValueError(
+                f"topic {self.name} has registered={self.registered!r} and"
+                f" envelope={self.envelope!r}: declare the whole envelope by avro_schema or"
+                " protobuf_schema, or leave registered out"
+            )
         if self.schema is None or isinstance(self.schema, RegistrySchema):
             advice = "declare its columns by schema= in DDL, avro_schema or protobuf_schema"
             if self.schema is not None:
@@ -159,7 +172,7 @@ class TopicSpec:
         if self.schema is None:
             return None
         if not isinstance(self.schema, str):
-            return self.schema.fields
+            return (self.schema if self.envelope is None else debezium_format(self.schema)).fields
         return _fields_of(
             self.schema,
             Reading(rounding=self.rounding, epoch_unit=self.epoch_unit, decimals=self.decimals),
@@ -167,12 +180,18 @@ class TopicSpec:
 
     @property
     def value_format(self) -> ValueFormat | None:
-        """The format of values that are not JSON. It is None for JSON, and without a schema."""
+        """The format of values that are not plain JSON. It is None for these."""
+        declared: ValueFormat | str | None = self.schema
         if self.registered is not None and not isinstance(self.schema, RegistrySchema):
-            declared = self.fields if isinstance(self.schema, str) else self.schema
-            assert declared is not None, "a topic with a subject has columns"
-            return registered_schema(self.registered, declared)
-        return None if self.schema is None or isinstance(self.schema, str) else self.schema
+            columns = self.fields if isinstance(self.schema, str) else self.schema
+            assert columns is not None, "a topic with a subject has columns"
+            declared = registered_schema(self.registered, columns)
+        if self.envelope is not None and self.fields is not None:
+            row = self.fields if isinstance(self.schema, str) else declared
+            assert not isinstance(row, str), "an envelope has a schema"
+            assert row is not None, "fields come from a schema"
+            return debezium_format(row)
+        return None if isinstance(declared, str) else declared
 
     @property
     def key_format(self) -> KeySchema | None:
@@ -234,6 +253,31 @@ def validate_field_names(topic: str, fields: types.StructType | None) -> None:
         )
 
 
+def validate_envelope(topic: str, envelope: str | None, schema: str | ValueFormat | None) -> None:
+    """Refuse an envelope that is not known, and a schema that cannot be read in it.
+
+    :raises ValueError: names the topic.
+    """
+    if envelope is None:
+        return
+    if envelope not in get_args(Envelope):
+        known = ", ".join(map(repr, get_args(Envelope)))
+        raise ValueError(f"topic {topic} has envelope={envelope!r}: it is {known}, or left out")
+    if schema is None:
+        raise ValueError(
+            f"topic {topic} has envelope={envelope!r} and no schema: declare the fields of the row"
+        )
+    if isinstance(schema, str):
+        return
+    try:
+        debezium_format(schema)
+    except ValueError as error:
+        raise ValueError(
+            f"the schema of topic {topic} is not that of Debezium's envelope: {error}. Declare the"
+            " schema of whole values, or leave envelope out where they are flattened rows"
+        ) from error
+
+
 def validate_key_schema(topic: str, key_schema: str | ValueFormat | None) -> None:
     """Refuse a schema of keys that cannot be read.
 
@@ -270,6 +314,18 @@ def validate_topic(name: str, topic: object) -> None:
         f"{name} wants a topic, and was given {told}: give the TopicSpec that says what the"
         " topic is"
     )
+
+
+def validate_takes_rows(name: str, topic: TopicSpec) -> None:
+    """Refuse a topic of changes as the target of ``name``, which sends rows.
+
+    :raises ValueError: names both.
+    """
+    if topic.envelope is not None:
+        raise ValueError(
+            f"{name} sends rows, and the topic {topic.name} has envelope={topic.envelope!r}: its"
+            " values are changes. Declare another topic for the rows, without envelope"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -512,6 +568,7 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "epoch_unit": spec.epoch_unit,
         "decimals": spec.decimals,
         "registered": spec.registered,
+        "envelope": spec.envelope,
     }
     columns = {} if spec.fields is None else {"dagster/column_schema": column_schema(spec.fields)}
     return {TOPIC_METADATA: dg.MetadataValue.json(declared), **columns}

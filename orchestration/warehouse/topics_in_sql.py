@@ -25,6 +25,7 @@ import pyarrow.dataset as pads
 from pyspark.sql import types
 
 from orchestration.formats.columns import ValueFormat, arrow_schema, in_places
+from orchestration.formats.debezium import DebeziumJson
 from orchestration.formats.json_values import has_variant, json_format
 from orchestration.formats.registered import RegistrySchema, read_records
 from orchestration.lake.quoting import quoted_name, quoted_text
@@ -162,8 +163,9 @@ class TopicRelations:
 
     def _format(self, topic: str) -> ValueFormat | None:
         """Return how the fields of a topic are read, all but the VARIANTs of JSON."""
-        if topic in self.formats:
-            return self.formats[topic]
+        found = self.formats.get(topic)
+        if found is not None:
+            return found.leniently() if isinstance(found, DebeziumJson) else found
         fields = [
             field for field in self.schemas.get(topic) or () if not has_variant(field.dataType)
         ]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sql
 
 from orchestration.dead_letters.table import Rejection
+from orchestration.formats.columns import ROW_DELETED
 from orchestration.formats.keys import KeySchema, read_keys
 from orchestration.rows.latest import PLACE
 from orchestration.transforms.declarations import TopicTable
@@ -22,7 +23,7 @@ from orchestration.values.strict_json import NULL_VALUE
 
 DELETED_COLUMN = "_is_deletion"
 LATEST_RULE = "latest_by"
-NO_KEY = f"{NULL_VALUE}, and so is the key: nothing says what to delete"
+A_DELETE = "the change is a DELETE"
 
 
 def flag_deleted(frame: Any, table: TopicTable) -> Any:
@@ -38,8 +39,8 @@ def flag_deleted(frame: Any, table: TopicTable) -> Any:
 
 
 def is_tombstone(one: Rejection) -> bool:
-    """Return whether a record was refused only because it has no value."""
-    return one.reason == NULL_VALUE
+    """Return whether a record was refused only because it has no value, or deletes a row."""
+    return one.reason in {NULL_VALUE, ROW_DELETED}
 
 
 def split_deleted(rows: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
@@ -107,18 +108,21 @@ def tombstone_deletions(
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the keys that tombstones delete, and the rejections of those that name no key.
 
-    ``records`` (of ``SOURCE_SCHEMA``) have no values. ``schema`` holds the result's types of
+    ``records`` (of ``SOURCE_SCHEMA``) have no values, or say that they delete. ``schema`` holds the result's types of
     ``keys`` and place.
     """
     columns = pa.schema([schema.field(key) for key in keys])
     keyless = records.filter(records["key"].is_null())
-    rejections = [_rejection(place, NO_KEY) for place in _places(keyless)]
+    rejections = [
+        _rejection(place, f"{what}, and the key is null: nothing says what to delete")
+        for place, what in zip(_places(keyless), _kinds(keyless), strict=True)
+    ]
     keyed = records.filter(records["key"].is_valid())
     headers = keyed["headers"].combine_chunks()
     named = read_keys(keyed["key"].combine_chunks(), columns, key_schema, headers)
     rejections += [
-        _rejection(place, f"{NULL_VALUE}, and {reason}: nothing says what to delete")
-        for place, (_, reason) in zip(_places(keyed), named, strict=True)
+        _rejection(place, f"{what}, and {reason}: nothing says what to delete")
+        for place, what, (_, reason) in zip(_places(keyed), _kinds(keyed), named, strict=True)
         if reason is not None
     ]
     values = [found for found, _ in named if found is not None]
@@ -139,6 +143,11 @@ def tombstone_deletions(
 def without_value(given: Any) -> Any:
     """Return the places of the records without value in a topic without schema."""
     return given.where("_value IS NULL").select("_partition", "_offset")
+
+
+def _kinds(records: pa.Table) -> list[str]:
+    """Return how each record says that it deletes."""
+    return [A_DELETE if one else NULL_VALUE for one in records["value"].is_valid().to_pylist()]
 
 
 def _places(rows: pa.Table) -> Iterator[tuple[int, int]]:

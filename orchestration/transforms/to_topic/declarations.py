@@ -14,7 +14,7 @@ from typing import Any
 from orchestration.lake.tables import PROVENANCE
 from orchestration.quality import Rule, quarantine
 from orchestration.quality.conditions import validate_condition
-from orchestration.topics.spec import TopicSpec, validate_topic
+from orchestration.topics.spec import TopicSpec, validate_takes_rows, validate_topic
 from orchestration.transforms.declarations import TopicTable
 
 GROUP_PREFIX = "tidelog-topic."
@@ -46,6 +46,7 @@ class TopicTransform:
                 f"{name} reads the topic {source} and sends to it: it would read its own records"
                 " for ever"
             )
+        validate_takes_rows(name, self.target)
         if self.target.value_format is not None:
             raise ValueError(
                 f"{name} sends JSON, and the schema of the topic {target} is another format's:"
