@@ -26,6 +26,26 @@ A room imports only rooms that stand above it in this list:
   ``demo``: the whole path on real data. ``__main__``: starts a process of the installation.
 """
 
-from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+def __getattr__(name: str) -> object:
+    """Load a public name, or the list of all."""
+    _attach()
+    return globals()[name] if name == "__all__" else globals()["__getattr__"](name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    _attach()
+    return list(globals()["__dir__"]())
+
+
+def _attach() -> None:
+    """Put the lazy loader, which reads the names in the stub, in the place of these functions.
+
+    It loads the compiler's modules for that. So the first use of a name pays for them, and not a
+    process that imports an inner module alone.
+    """
+    from lazy_loader import attach_stub  # noqa: PLC0415 - for the first use of a name
+
+    loaded = attach_stub(__name__, __file__)
+    globals().update(zip(("__getattr__", "__dir__", "__all__"), loaded, strict=True))
