@@ -10,7 +10,8 @@ Each sensor has one pure ``decide_...`` function and a thin shell.
 - ``objectives``: the checks that tables keep up with their topics.
 - ``automation``: the automation conditions of everything downstream.
 - ``sources``: the sensor that looks at sources and starts their runs.
-- ``schema_drift``: changes in the shape of tables and records.
+- ``schema_drift``: changes in the shape of tables and records. ``registry_drift``: new versions of
+  the subjects of topics.
 - ``run_failures``: alerts for failed runs.
 - ``watchdog``: the check of the sensors, of lag objectives, and of declared topics.
 - ``topic_drift``: the differences between topics and their declarations.

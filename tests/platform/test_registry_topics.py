@@ -18,15 +18,17 @@ from log_service.client import (
     BlockingProtobufSerializer,
     BlockingSchemaRegistryClient,
 )
-from orchestration import TopicSpec, from_registry, topic_asset
+from log_service.client.schemas.wire_format import header_value_of
+from orchestration import TopicSpec, from_registry, spark_table, topic_asset
 from orchestration.lake.tables import Lake
 from orchestration.log_client.connection import connect
-from orchestration.resources import LogServiceResource
+from orchestration.resources import LakeResource, LogServiceResource
 from orchestration.topics.spec import reconcile
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.to_lake.run import run_topic_table
 from tests.helpers.broker_process import ALONE, BrokerProcess
 from tests.helpers.registry_process import RegistryProcess
+from tests.platform.assets_world import OpenedSpark
 from tests.platform.pipeline import letters_of, run_context
 from tests.unit.client.schemas import confluent
 from tests.unit.client.schemas.proto_types import classes
@@ -129,6 +131,11 @@ def test_records_of_two_versions_are_rows_and_the_others_dead_letters(  # noqa: 
     run()
     new = serializer(url, topic, SECOND)({"channel": "web", "id": 2})
     send(new, old, b"\0\0\0\xff\xff" + new[5:], None, b"\7" + new[1:], new[:-1], new)
+    with BlockingSchemaRegistryClient(url) as client:
+        guid = client.get_latest_version(f"{topic}-value").guid or ""
+    with BlockingProducer(bootstrap) as producer:
+        header = ("__value_schema_id", header_value_of(guid))
+        producer.send(topic, new[5:], key=b"k", partition=0, headers=[header])
     run()
 
     snapshot = Lake(lake_root).snapshot("clean_orders")
@@ -144,6 +151,7 @@ def test_records_of_two_versions_are_rows_and_the_others_dead_letters(  # noqa: 
         (1, 2, "web"),
         (2, 1, None),
         (7, 2, "web"),
+        (8, 2, "web"),
     ]
     assert [(offset, reason) for _, offset, _, reason in letters_of(lake_root)] == [
         (3, f"its schema id 65535 is not known to the registry {url}"),
@@ -214,17 +222,35 @@ def test_protobuf_and_json_values_are_read(
     assert jsons.to_pylist() == [{"id": 4}]
 
 
-def test_the_topics_run_tells_version_and_id(
-    installation: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_runs_tell_version_and_id_and_whether_the_newest_version_fits(
+    installation: tuple[str, str], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the metadata of its materialization."""
+    """In the metadata of the topic's and of the table's materialization, and as a check."""
     bootstrap, url = installation
     monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", url)
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
-    ours(url, "told", FIRST)({"id": 1})
-    asset = topic_asset(TopicSpec(name="told", schema=from_registry("told-value")))
-    result = dg.materialize(
-        [asset], resources={"log_service": LogServiceResource(bootstrap_servers=bootstrap)}
-    )
-    (event,) = result.asset_materializations_for_node(asset.op.name)
-    assert str(event.metadata["schema"].value).startswith("version 1 of told-value (schema id ")
+    value = ours(url, "told", FIRST)({"id": 1})
+    spec = TopicSpec(name="told", schema=from_registry("told-value"))
+    with connect(bootstrap) as log, BlockingProducer(bootstrap) as producer:
+        reconcile(log, spec)
+        producer.send("told", value)
+
+    @spark_table(topic=spec)
+    def told_orders(records: Any) -> Any:
+        return records.drop("_timestamp", "_key")
+
+    asset = topic_asset(spec)
+    resources = {
+        "log_service": LogServiceResource(bootstrap_servers=bootstrap),
+        "lake": LakeResource(root=str(tmp_path / "lake")),
+        "spark": OpenedSpark(spark),
+    }
+    result = dg.materialize([asset, told_orders], resources=resources)
+    for one in (asset, told_orders):
+        (event,) = result.asset_materializations_for_node(one.op.name)
+        assert event.metadata["schema_version"].value == 1
+        number = event.metadata["schema_id"].value
+        assert event.metadata["schema"].value == f"version 1 of told-value (schema id {number})"
+    (verdict,) = result.get_asset_check_evaluations()
+    assert (verdict.passed, verdict.asset_key) == (True, told_orders.key)
+    assert verdict.description == f"{event.metadata['schema'].value} is the newest, and is declared"
