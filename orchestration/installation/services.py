@@ -16,9 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from log_service.client import ConfigError
+from log_service.client import ConfigError, settings_from_file
 from log_service.common.urls import host_port
+from log_service.config.client_security import SSL_SETTINGS
 from log_service.supervisor.components import DECLARED_TOPICS_FILE
+from log_service.supervisor.protection import ANY_ADDRESS
 from log_service.supervisor.spec import (
     CODE,
     Component,
@@ -32,6 +34,7 @@ from orchestration.installation.daemon.heartbeat import heartbeat_file
 from orchestration.installation.instance import write_workspace
 from orchestration.project.home import dagster_home
 from orchestration.settings import (
+    REGISTRY_PREFIX,
     REGISTRY_URL,
     UI_HOSTS,
     UI_LOGIN,
@@ -240,6 +243,7 @@ def own_spark(context: ServiceContext, environment: Mapping[str, str]) -> Compon
             {
                 **process_environment(),
                 **clients_environment(context),
+                **registry_environment(context),
                 "PYTHONPATH": environment["PYTHONPATH"],
             }
         ),
@@ -311,11 +315,26 @@ def platform_environment(context: ServiceContext) -> dict[str, str]:
 
 
 def registry_environment(context: ServiceContext) -> dict[str, str]:
-    """Return the variable that names the installation's registry, unless one is named already."""
+    """Return the variables that name the installation's registry and the login at it.
+
+    There are none if a registry is named already. In a secured installation the platform shows the
+    certificate by which it logs in to the brokers.
+
+    :raises ConfigError: the file of that login cannot be read.
+    """
     if context.registry_port is None or process_environment().get(REGISTRY_URL):
         return {}
-    scheme = "http" if context.client_config is None else "https"
-    return {REGISTRY_URL: f"{scheme}://{host_port(context.host, context.registry_port)}"}
+    host = LOOPBACK if context.host in ANY_ADDRESS else context.host
+    place = host_port(host, context.registry_port)
+    if context.client_config is None:
+        return {REGISTRY_URL: f"http://{place}"}
+    login = settings_from_file(str(context.client_config))
+    named = {
+        f"{REGISTRY_PREFIX}{name.upper()}": str(value)
+        for name, value in login.items()
+        if name in SSL_SETTINGS
+    }
+    return {REGISTRY_URL: f"https://{place}", **named}
 
 
 def memory_environment(environ: Mapping[str, str]) -> dict[str, str]:

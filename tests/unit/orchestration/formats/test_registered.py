@@ -510,7 +510,7 @@ def test_avro_may_refer_to_other_subjects(url: str) -> None:
     register(url, MONEY, "money")
     register_with(url, INVOICE, "AVRO", shop_Money="money")
     schema = from_registry(SUBJECT)
-    whole = {**INVOICE, "fields": [{"name": "total", "type": MONEY}, INVOICE["fields"][1]]}  # type: ignore[index]
+    whole = {**INVOICE, "fields": [{"name": "total", "type": MONEY}, INVOICE["fields"][1]]}
     value = avro(2, whole, {"total": {"cents": 7}, "paid": None})
     assert read(schema, value) == ([{"total": {"cents": 7}, "paid": None}], [None])
     assert RegistrySchema.of(schema.declared()["registry"]) == schema
@@ -548,14 +548,14 @@ def test_a_record_within_itself_is_read_to_the_declared_depth(url: str) -> None:
     with pytest.raises(RegistrySchemaError, match=r"no depth is declared. Declare .*\(depth=3\)"):
         from_registry(SUBJECT)
     schema = from_registry(SUBJECT, depth=1)
-    leaf = {"id": 3, "left": None, "all": []}
-    inner = {"id": 2, "left": None, "all": []}
+    leaf: dict[str, Any] = {"id": 3, "left": None, "all": []}
+    inner: dict[str, Any] = {"id": 2, "left": None, "all": []}
     fits = avro(first, TREE, {"id": 1, "left": inner, "all": [leaf]})
     deep = avro(first, TREE, {"id": 1, "left": {**inner, "left": leaf}, "all": []})
     rows, faults = read(schema, fits, deep)
     assert rows == [{"id": 1, "left": {"id": 2}, "all": [{"id": 3}]}]
     assert faults == [None, "field left.left is nested deeper than the declared depth"]
-    flat = {**TREE, "fields": TREE["fields"][:1]}  # type: ignore[index]
+    flat = {**TREE, "fields": TREE["fields"][:1]}
     register(url, flat)
     assert read(from_registry(SUBJECT), deep) == ([{"id": 1}], [None])
     left_out = from_registry(SUBJECT, version=1, leave_out=("left", "all"))

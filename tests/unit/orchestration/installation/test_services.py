@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from log_service.client.schemas.settings import RegistryClientSettings
+from log_service.supervisor.protection import client_properties
 from log_service.supervisor.spec import ServiceContext
 from orchestration.installation.code_socket import code_socket
 from orchestration.installation.services import (
@@ -18,6 +20,7 @@ from orchestration.installation.services import (
     ui_environment,
     ui_url,
 )
+from orchestration.settings import registry_settings
 from tests.helpers.documents import ROOT
 
 
@@ -72,11 +75,31 @@ def test_processes_are_told_the_registry_unless_another_one_is_named(
     own = replace(without, registry_port=4711)
     assert registry_environment(without) == {}
     assert registry_environment(own) == {"TIDELOG_SCHEMA_REGISTRY_URL": "http://127.0.0.1:4711"}
-    assert registry_environment(replace(own, client_config=tmp_path)) == {
-        "TIDELOG_SCHEMA_REGISTRY_URL": "https://127.0.0.1:4711"
-    }
+    assert registry_environment(replace(own, host="0.0.0.0")) == registry_environment(own)
     monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", "http://schemas:8081")
     assert registry_environment(own) == {}
+
+
+def test_processes_log_in_at_the_registry_of_a_secured_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the certificate of their client, of which the installation's authority is trusted."""
+    monkeypatch.delenv("TIDELOG_SCHEMA_REGISTRY_URL", raising=False)
+    keystore, authority = tmp_path / "platform.pem", tmp_path / "authority.pem"
+    file = tmp_path / "platform.properties"
+    file.write_text(client_properties(keystore, authority, by="a test"))
+    secured = replace(told(tmp_path, "127.0.0.1"), registry_port=4711, client_config=file)
+    named = {
+        "URL": "https://127.0.0.1:4711",
+        "SSL_TRUSTSTORE_TYPE": "PEM",
+        "SSL_TRUSTSTORE_LOCATION": str(authority),
+        "SSL_KEYSTORE_TYPE": "PEM",
+        "SSL_KEYSTORE_LOCATION": str(keystore),
+    }
+    prefixed = {f"TIDELOG_SCHEMA_REGISTRY_{name}": value for name, value in named.items()}
+    assert registry_environment(secured) == prefixed
+    url, settings = registry_settings(prefixed)
+    assert RegistryClientSettings.of(url, settings).tls is not None
 
 
 def test_a_secured_installation_asks_for_a_login(
