@@ -73,6 +73,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "log_service.cli.registry:registry",
         "Serve the schemas of records, as Confluent's schema registry does.",
     ),
+    "rest": (
+        "log_service.cli.rest:rest",
+        "Serve a cluster over HTTP, as Confluent's REST proxy does.",
+    ),
     "schemas": (
         "log_service.cli.schemas:schemas",
         "Schemas in a registry: list, get, register, check, delete.",

@@ -24,6 +24,7 @@ PATIENCE_S = 60.0
 
 PAGES_ELSEWHERE: Mapping[str, str] = {
     "mirror.md": "tests/documentation/test_mirror.py",
+    "rest.md": "tests/documentation/test_rest.py",
     "schemas.md": "tests/documentation/test_schemas.py",
     "exactly-once.md": "tests/documentation/test_exactly_once.py",
     "queues.md": "tests/documentation/test_queues.py",

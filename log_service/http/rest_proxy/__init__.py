@@ -1,0 +1,13 @@
+"""The REST proxy: produce, consume and administer over HTTP, as Confluent's REST proxy does.
+
+A request acts at the cluster as its own user, with the cluster's ACLs. The cluster may also be
+Apache Kafka. The rooms, from the bottom up:
+
+- ``settings``: the settings of a proxy. ``errors``: refusals with their codes.
+- ``bodies``: JSON of requests and responses. ``context``: the clients and links of a request.
+- ``cluster_reading``: questions that both versions ask. ``producing``: sends records.
+- ``v2``: produce, metadata, and consumer instances.
+- ``metrics``: its figures. ``routes``: the table of all routes. ``service``: a proxy.
+
+Sources: Confluent's REST API, versions 2 and 3.
+"""

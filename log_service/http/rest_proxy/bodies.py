@@ -1,0 +1,164 @@
+"""Reads the bodies of requests, and writes the JSON of responses.
+
+A field that a request does not have is refused, because a misspelt field would silently do
+nothing. A long list is written in parts, so that other requests go on between them.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Final, TypeVar
+
+import trio
+
+from log_service.http.rest_proxy.errors import RestError
+from log_service.http.server.json_bodies import LONG_BODY_BYTES, parse_json
+from log_service.http.server.values import HttpRequest, HttpResponse
+
+MAX_BODY_BYTES: Final = 4 << 20
+JSON: Final = "application/json"
+UNPROCESSABLE: Final = 422
+SHOWN_CHARACTERS: Final = 200
+PART_COUNT: Final = 200
+"""Items of a list that are written at once."""
+MAX_NUMBER: Final = 2**63 - 1
+
+T = TypeVar("T")
+
+
+def compact(value: object) -> bytes:
+    """Return the JSON of a value."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+
+
+async def elsewhere(work: Callable[[], T], size_bytes: int) -> T:
+    """Do work on a body. Other threads do that of a long body."""
+    return work() if size_bytes <= LONG_BODY_BYTES else await trio.to_thread.run_sync(work)
+
+
+async def read_object(request: HttpRequest) -> dict[str, Any]:
+    """Return the JSON object of a body. No body is an empty object.
+
+    Raises:
+        HttpError: the body is no JSON, or has too many parts.
+        RestError: 422, it is no object.
+    """
+    if not request.body.strip():
+        return {}
+    found = await elsewhere(partial(parse_json, request.body), len(request.body))
+    return as_object(found, "The body")
+
+
+def as_object(value: object, what: str) -> dict[str, Any]:
+    """Return a value that has to be an object.
+
+    Raises:
+        RestError: 422, it is none.
+    """
+    if not isinstance(value, dict):
+        raise RestError(UNPROCESSABLE, f"{what} has to be a JSON object.")
+    return value
+
+
+def refuse_unknown(fields: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+    """Refuse fields that do nothing.
+
+    Raises:
+        RestError: 422, there is one.
+    """
+    allowed = frozenset(known)
+    for name in fields:
+        if name not in allowed:
+            text = f"{what} has an unrecognized field: {name[:SHOWN_CHARACTERS]}"
+            raise RestError(UNPROCESSABLE, text)
+
+
+def text_of(fields: Mapping[str, Any], name: str, *, default: str | None = None) -> str:
+    """Return a field that is text.
+
+    Raises:
+        RestError: 422, it is no text, or missing without a default.
+    """
+    value = fields.get(name)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str):
+        raise RestError(UNPROCESSABLE, f"{name} has to be text.")
+    return value
+
+
+def number_of(
+    fields: Mapping[str, Any],
+    name: str,
+    *,
+    at_least: int = 0,
+    at_most: int = MAX_NUMBER,
+    default: int | None = None,
+) -> int:
+    """Return a field that is a whole number. Text with a number is taken, too.
+
+    Raises:
+        RestError: 422, it is no number within the bounds, or missing without a default.
+    """
+    value = fields.get(name)
+    if value is None and default is not None:
+        return default
+    found = whole_number(value)
+    if found is None or not at_least <= found <= at_most:
+        text = f"{name} has to be a whole number from {at_least} to {at_most}."
+        raise RestError(UNPROCESSABLE, text)
+    return found
+
+
+def whole_number(value: object) -> int | None:
+    """Return a whole number that is one, or is written as text, None for anything else."""
+    if isinstance(value, str) and value.isascii() and len(value) <= 20:
+        digits = value.removeprefix("-")
+        return int(value) if digits.isdigit() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def list_of(fields: Mapping[str, Any], name: str, *, max_count: int = 100_000) -> list[Any]:
+    """Return a field that is a list.
+
+    Raises:
+        RestError: 422, it is none, or has too many items.
+    """
+    value = fields.get(name)
+    if not isinstance(value, list):
+        raise RestError(UNPROCESSABLE, f"{name} has to be a list.")
+    if len(value) > max_count:
+        raise RestError(UNPROCESSABLE, f"{name} has at most {max_count} items.")
+    return value
+
+
+def json_response(value: object, *, status: int = 200, content_type: str = JSON) -> HttpResponse:
+    """Return a response with a JSON body."""
+    return HttpResponse(status=status, body=compact(value), content_type=content_type)
+
+
+def list_response(
+    items: Iterable[object],
+    *,
+    before: bytes = b"[",
+    after: bytes = b"]",
+    content_type: str = JSON,
+) -> HttpResponse:
+    """Return a response with a list, which is made and written in parts where it is long."""
+    rest = iter(items)
+    first = list(islice(rest, PART_COUNT))
+    start = before + b",".join(map(compact, first))
+    following = next(rest, None)
+    if following is None:
+        return HttpResponse(body=start + after, content_type=content_type)
+    body = _parts(start, chain([following], rest), after)
+    return HttpResponse(body=body, content_type=content_type)
+
+
+async def _parts(start: bytes, rest: Iterator[object], after: bytes) -> AsyncIterator[bytes]:
+    yield start
+    while part := list(islice(rest, PART_COUNT)):
+        await trio.lowlevel.checkpoint()
+        yield b"," + b",".join(map(compact, part))
+    yield after

@@ -1,0 +1,63 @@
+"""Questions about topics that both versions of the API ask."""
+
+from log_service.client import (
+    Admin,
+    ErrorCode,
+    KafkaError,
+    OffsetSpec,
+    TopicDescription,
+    TopicPartition,
+)
+from log_service.client.connections.cluster_view import PartitionView, TopicView
+from log_service.http.rest_proxy import errors
+from log_service.http.rest_proxy.context import Call
+
+UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+
+
+async def topic_of(admin: Admin, name: str) -> TopicDescription:
+    """Return a topic.
+
+    Raises:
+        RestError: 40401, there is no such topic.
+    """
+    try:
+        return (await admin.describe_topics([name]))[name]
+    except KafkaError as error:
+        if error.code in UNKNOWN:
+            raise errors.topic_not_found(name) from error
+        raise
+
+
+def partition_of(topic: TopicDescription | TopicView, text: str) -> PartitionView:
+    """Return a partition of a topic by its number as text.
+
+    Raises:
+        RestError: 40402, there is no such partition. 404, the text is no number.
+    """
+    if not (text.isascii() and text.isdigit()):
+        raise errors.RestError(404, f"HTTP 404 Not Found: {text[:30]} is no partition")
+    if len(text) > 10 or int(text) >= len(topic.partitions):
+        raise errors.partition_not_found(text)
+    return topic.partitions[int(text)]
+
+
+async def known_topic(call: Call, name: str) -> TopicView:
+    """Return a topic to produce to. The producer's own view saves a question to the cluster.
+
+    Raises:
+        RestError: 40401, there is no such topic.
+    """
+    producer = await call.producer()
+    found = producer.cluster.view.topics.get(name)
+    if found is not None:
+        return found
+    await topic_of(await call.admin(), name)
+    return await producer.find_topic(name, None)
+
+
+async def offsets_of(admin: Admin, partition: TopicPartition) -> tuple[int, int]:
+    """Return the first offset of a partition, and the offset behind its last record."""
+    first = await admin.list_offsets({partition: OffsetSpec.earliest()})
+    last = await admin.list_offsets({partition: OffsetSpec.latest()})
+    return first[partition].offset, last[partition].offset

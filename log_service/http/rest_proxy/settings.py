@@ -1,0 +1,88 @@
+"""The settings of a REST proxy, under the keys of Confluent's ``kafka-rest.properties``.
+
+This module decides the meaning of the proxy's own keys and refuses invalid values. Keys of Kafka
+clients stand behind ``client.``. ``service_settings`` has the keys of all services.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from log_service.common.errors import ConfigError
+from log_service.common.listeners import DEFAULT_REST_PORT
+from log_service.http.service_settings import PASSED_ON, ServiceSettings, SettingsFile
+
+USUAL_ADDRESS: Final = f"http://127.0.0.1:{DEFAULT_REST_PORT}"
+MAX_MS: Final = 2**31 - 1
+DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "listeners": USUAL_ADDRESS,
+        "bootstrap.servers": "127.0.0.1:9092",
+        "authentication.method": "none",
+        "consumer.request.timeout.ms": "1000",
+        "consumer.request.max.bytes": str(64 << 20),
+        "consumer.instance.timeout.ms": "300000",
+        "consumer.instances.max": "200",
+        "host.name": "",
+    }
+)
+"""The keys with their defaults. Those of TLS and of clients come on top."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestSettings(ServiceSettings):
+    """The settings of one proxy.
+
+    ``host_name`` is the host in links; without it they have the host that the client named. A
+    consumer instance ends after ``instance_timeout_ms`` without a request.
+    """
+
+    request_timeout_ms: int = 1_000
+    request_max_bytes: int = 64 << 20
+    instance_timeout_ms: int = 300_000
+    max_instance_count: int = 200
+    host_name: str = ""
+
+
+def read_rest_settings(
+    text: str,
+    name: str,
+    over: Mapping[str, str] | None = None,
+    client: Mapping[str, Any] | None = None,
+) -> RestSettings:
+    """Return the settings of a properties file's text. ``over`` has properties that win over it.
+
+    ``client`` has settings of Kafka clients that the file does not name.
+
+    Raises:
+        ConfigError: a value is none of its key. ``name`` stands for the file.
+    """
+    file = SettingsFile.read(
+        text,
+        name,
+        over,
+        service="REST proxy",
+        prefix="client.",
+        servers_key="bootstrap.servers",
+        defaults=DEFAULTS,
+    )
+    service = file.fields_of_service(client, usual_address=USUAL_ADDRESS, allowed_logins=PASSED_ON)
+    _refuse_impossible_logins(service, name)
+    return RestSettings(
+        **service,
+        request_timeout_ms=file.number("consumer.request.timeout.ms", 1, 60_000),
+        request_max_bytes=file.number("consumer.request.max.bytes", 1, 64 << 20),
+        instance_timeout_ms=file.number("consumer.instance.timeout.ms", 1_000, MAX_MS),
+        max_instance_count=file.number("consumer.instances.max", 0, 10_000),
+        host_name=file.found["host.name"],
+    )
+
+
+def _refuse_impossible_logins(service: Mapping[str, Any], name: str) -> None:
+    """Refuse logins that the proxy could check and not pass on to the cluster."""
+    protocol = str(service["login_client"].get("security_protocol", "PLAINTEXT"))
+    if service["logins"] and not protocol.startswith("SASL"):
+        advice = "set client.security.protocol or login.security.protocol to SASL_SSL"
+        text = f"authentication.method needs a cluster with logins: {advice}"
+        raise ConfigError(f"{name}: {text}")

@@ -1,0 +1,336 @@
+"""The requests to consumer instances: create, subscribe, assign, seek, commit, read and delete."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+from log_service.client import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from log_service.http.rest_proxy import errors
+from log_service.http.rest_proxy.bodies import (
+    as_object,
+    compact,
+    elsewhere,
+    json_response,
+    list_of,
+    number_of,
+    read_object,
+    refuse_unknown,
+    text_of,
+    whole_number,
+)
+from log_service.http.rest_proxy.context import Call
+from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.v2.formats import bytes_to_binary, bytes_to_json
+from log_service.http.rest_proxy.v2.instance import ConsumerInstance, InstanceSettings, size_of
+from log_service.http.rest_proxy.v2.media_types import (
+    FORMATS,
+    content_type_of,
+    require_json,
+    type_of_records,
+)
+from log_service.http.rest_proxy.v2.produce import shown_headers
+from log_service.http.server.values import HttpResponse
+
+MAX_TIMEOUT_MS: Final = 60_000
+MAX_NAME_CHARACTERS: Final = 249
+RESETS: Final = ("earliest", "latest", "none")
+NO_CONTENT: Final = HttpResponse(status=204)
+KNOWN_FIELDS: Final = (
+    "name",
+    "format",
+    "auto.offset.reset",
+    "auto.commit.enable",
+    "enable.auto.commit",
+    "fetch.min.bytes",
+    "consumer.request.timeout.ms",
+    "isolation.level",
+)
+BOOLEANS: Final = MappingProxyType({"true": True, "false": False})
+
+
+async def create(call: Call) -> HttpResponse:
+    """Create a consumer of a group in this proxy."""
+    content_type = content_type_of(call.request)
+    require_json(call.request)
+    body = await read_object(call.request)
+    refuse_unknown(body, KNOWN_FIELDS, "The body")
+    name = text_of(body, "name", default="") or f"rest-{call.context.env.rng.getrandbits(64):016x}"
+    if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or "/" in name:
+        raise RestError(errors.INVALID_CONSUMER, "name has to be a short name without slashes.")
+    settings, consumer = consumer_settings_of(body, call.context.settings.request_timeout_ms)
+    group = call.value("group")
+    await call.context.instances.create(group, name, call.clients, settings, consumer)
+    shown = {
+        "instance_id": name,
+        "base_uri": call.link("consumers", group, "instances", name),
+    }
+    return json_response(shown, content_type=content_type)
+
+
+def consumer_settings_of(
+    body: Mapping[str, Any], request_timeout_ms: int
+) -> tuple[InstanceSettings, dict[str, Any]]:
+    """Return the settings of an instance, and those of its consumer.
+
+    Raises:
+        RestError: 42204, a value is none of its field.
+    """
+    record_format = str(body.get("format") or "binary").lower()
+    if record_format not in FORMATS:
+        raise RestError(errors.INVALID_CONSUMER, f"format may be {', '.join(FORMATS)}.")
+    if record_format not in PLAIN:
+        raise errors.no_registry(record_format)
+    reset = str(body.get("auto.offset.reset") or "latest").lower()
+    if reset not in RESETS:
+        raise RestError(errors.INVALID_CONSUMER, f"auto.offset.reset may be {', '.join(RESETS)}.")
+    given = body.get("auto.commit.enable", body.get("enable.auto.commit"))
+    is_committing = BOOLEANS.get(str("true" if given is None else given).lower())
+    if is_committing is None:
+        raise RestError(errors.INVALID_CONSUMER, "auto.commit.enable may be true or false.")
+    isolation = str(body.get("isolation.level") or "read_uncommitted")
+    min_bytes = _consumer_number(body, "fetch.min.bytes", -1, -1, 10_000_000)
+    settings = InstanceSettings(
+        record_format=record_format,
+        is_committing=is_committing,
+        request_timeout_ms=_consumer_number(
+            body, "consumer.request.timeout.ms", request_timeout_ms, 1, MAX_TIMEOUT_MS
+        ),
+        min_bytes=max(min_bytes, 1),
+    )
+    return settings, {"auto_offset_reset": reset, "isolation_level": isolation}
+
+
+def _consumer_number(
+    body: Mapping[str, Any], name: str, default: int, at_least: int, at_most: int
+) -> int:
+    given = body.get(name)
+    found = default if given is None else whole_number(given)
+    if found is None or not at_least <= found <= at_most:
+        text = f"{name} has to be a whole number from {at_least} to {at_most}."
+        raise RestError(errors.INVALID_CONSUMER, text)
+    return found
+
+
+async def delete(call: Call) -> HttpResponse:
+    """Delete a consumer. It commits, if it commits by itself, and leaves its group."""
+    await call.context.instances.delete(_instance(call))
+    return NO_CONTENT
+
+
+# Subscription and assignment
+
+
+async def subscribe(call: Call) -> HttpResponse:
+    """Subscribe to topics by their names, or by a pattern."""
+    require_json(call.request)
+    instance = _instance(call)
+    body = await read_object(call.request)
+    refuse_unknown(body, ("topics", "topic_pattern"), "The body")
+    if "topics" in body and "topic_pattern" in body:
+        raise errors.illegal_state()
+    if "topic_pattern" in body:
+        pattern = text_of(body, "topic_pattern")
+        await instance.subscribe_pattern(pattern, await _topics(call))
+        return NO_CONTENT
+    topics = list_of(body, "topics", max_count=1_000)
+    if not all(isinstance(each, str) for each in topics):
+        raise RestError(422, "topics has to be a list of names.")
+    await instance.subscribe(topics)
+    return NO_CONTENT
+
+
+async def get_subscription(call: Call) -> HttpResponse:
+    """Return the topics that a consumer is subscribed to."""
+    content_type = content_type_of(call.request)
+    async with _instance(call) as consumer:
+        topics = sorted(consumer.subscription)
+    return json_response({"topics": topics}, content_type=content_type)
+
+
+async def unsubscribe(call: Call) -> HttpResponse:
+    """Give up the subscription or assignment of a consumer."""
+    await _instance(call).unsubscribe()
+    return NO_CONTENT
+
+
+async def assign(call: Call) -> HttpResponse:
+    """Assign partitions to a consumer, without its group."""
+    require_json(call.request)
+    instance = _instance(call)
+    body = await read_object(call.request)
+    refuse_unknown(body, ("partitions",), "The body")
+    await instance.assign(_partitions(body))
+    return NO_CONTENT
+
+
+async def get_assignments(call: Call) -> HttpResponse:
+    """Return the partitions that a consumer reads now."""
+    content_type = content_type_of(call.request)
+    async with _instance(call) as consumer:
+        assigned = consumer.assignment
+    shown = [{"topic": each.topic, "partition": each.partition} for each in assigned]
+    return json_response({"partitions": shown}, content_type=content_type)
+
+
+# Positions and commits
+
+
+async def seek(call: Call) -> HttpResponse:
+    """Continue at the offsets of a body."""
+    require_json(call.request)
+    instance = _instance(call)
+    body = await read_object(call.request)
+    refuse_unknown(body, ("offsets",), "The body")
+    offsets = {_partition(each): number_of(each, "offset") for each in _objects(body, "offsets")}
+    await instance.seek(offsets)
+    return NO_CONTENT
+
+
+async def seek_to(call: Call, *, is_end: bool) -> HttpResponse:
+    """Continue at the beginning or at the end of partitions."""
+    require_json(call.request)
+    instance = _instance(call)
+    body = await read_object(call.request)
+    refuse_unknown(body, ("partitions",), "The body")
+    await instance.seek_to(_partitions(body), is_end=is_end)
+    return NO_CONTENT
+
+
+seek_to_beginning = partial(seek_to, is_end=False)
+seek_to_end = partial(seek_to, is_end=True)
+
+
+async def commit(call: Call) -> HttpResponse:
+    """Commit the offsets of the last records read, or those behind all delivered records."""
+    content_type = content_type_of(call.request)
+    require_json(call.request)
+    instance = _instance(call)
+    body = await read_object(call.request)
+    refuse_unknown(body, ("offsets",), "The body")
+    wanted = None
+    if body.get("offsets") is not None:
+        wanted = {
+            _partition(each): OffsetAndMetadata(
+                offset=number_of(each, "offset", at_most=2**63 - 2) + 1,
+                metadata=text_of(each, "metadata", default=""),
+            )
+            for each in _objects(body, "offsets")
+        }
+    try:
+        await instance.commit(wanted)
+    except ValueError as error:
+        raise RestError(422, str(error)) from error
+    return HttpResponse(content_type=content_type)
+
+
+async def get_committed(call: Call) -> HttpResponse:
+    """Return the committed offsets of partitions, which a body or the query names."""
+    content_type = content_type_of(call.request)
+    instance = _instance(call)
+    body = await read_object(call.request)
+    refuse_unknown(body, ("partitions",), "The body")
+    wanted = _partitions(body)
+    async with instance as consumer:
+        found = await consumer.committed(wanted) if wanted else {}
+    shown = [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "offset": committed.offset,
+            "metadata": committed.metadata,
+        }
+        for each, committed in found.items()
+    ]
+    return json_response({"offsets": shown}, content_type=content_type)
+
+
+# Records
+
+
+async def read(call: Call) -> HttpResponse:
+    """Return the next records of a consumer."""
+    instance = _instance(call)
+    content_type = type_of_records(call.request, instance.settings.record_format)
+    context = call.context
+    timeout_ms = _query_number(
+        call, "timeout", instance.settings.request_timeout_ms, MAX_TIMEOUT_MS
+    )
+    limit = context.settings.request_max_bytes
+    max_bytes = min(_query_number(call, "max_bytes", limit, 2**31 - 1), limit)
+    if instance.is_match_due():
+        await instance.match_again(await _topics(call))
+    records = await instance.take(max_bytes, timeout_ms)
+    try:
+        size_bytes = sum(map(size_of, records))
+        shown, failure = await elsewhere(partial(_shown_records, instance, records), size_bytes)
+    except BaseException:
+        instance.give_back(records)
+        raise
+    instance.give_back(records[len(shown) :])
+    if failure is not None and not shown:
+        raise failure
+    body = b"[" + b",".join(shown) + b"]"
+    return HttpResponse(body=body, content_type=content_type)
+
+
+def _shown_records(
+    instance: ConsumerInstance, records: Sequence[ConsumerRecord]
+) -> tuple[list[bytes], RestError | None]:
+    """Return the JSON of records up to the first that has none, and why that one has none."""
+    read_part = PLAIN[instance.settings.record_format]
+    shown: list[bytes] = []
+    for record in records:
+        fields = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp_ms,
+        }
+        try:
+            fields |= {"key": read_part(record.key), "value": read_part(record.value)}
+        except ValueError as error:
+            where = f"The record at {record.topic_partition} offset {record.offset}"
+            advice = "Read with format binary, or continue behind it by positions."
+            return shown, RestError(
+                422, f"{where} is no {instance.settings.record_format}: {error}. {advice}"
+            )
+        if record.headers:
+            fields["headers"] = shown_headers(record.headers)
+        shown.append(compact(fields))
+    return shown, None
+
+
+PLAIN: Final = MappingProxyType({"binary": bytes_to_binary, "json": bytes_to_json})
+
+
+async def _topics(call: Call) -> list[str]:
+    return [each.name for each in await (await call.admin()).list_topics()]
+
+
+def _instance(call: Call) -> ConsumerInstance:
+    instances = call.context.instances
+    return instances.find(call.value("group"), call.value("instance"), call.clients)
+
+
+def _query_number(call: Call, name: str, default: int, at_most: int) -> int:
+    text = call.request.query_value(name)
+    if text is None:
+        return default
+    found = whole_number(text)
+    if found is None or found < 0:
+        raise RestError(400, f"{name} has to be a whole number.")
+    return min(found, at_most)
+
+
+def _objects(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    return [as_object(each, f"An item of {name}") for each in list_of(body, name)]
+
+
+def _partitions(body: Mapping[str, Any]) -> list[TopicPartition]:
+    return [_partition(each) for each in _objects(body, "partitions")]
+
+
+def _partition(fields: Mapping[str, Any]) -> TopicPartition:
+    number = number_of(fields, "partition", at_most=2**31 - 1)
+    return TopicPartition(text_of(fields, "topic"), number)

@@ -1,0 +1,148 @@
+"""The consumers of this proxy, by group and name.
+
+A consumer lives in one proxy. It ends when its client deletes it, when no request has used it for
+a while, or with the proxy.
+
+Invariant: there are at most ``max_count`` consumers, those that are being closed included.
+"""
+
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from log_service.client import Consumer
+from log_service.common.env import Env
+from log_service.http.cluster_clients.hosted import HostedClient
+from log_service.http.cluster_clients.pool import LoginClients
+from log_service.http.rest_proxy import errors
+from log_service.http.rest_proxy.errors import RETRY, TOO_MANY, RestError
+from log_service.http.rest_proxy.v2.instance import ConsumerInstance, InstanceSettings
+
+SWEEP_INTERVAL_S: Final = 1.0
+MIN_POLL_INTERVAL_MS: Final = 300_000
+FETCH_BYTES: Final = 2 << 20
+"""Records of one consumer that were fetched and not polled yet. The proxy has many consumers."""
+
+
+class ConsumerInstances:
+    """The consumers of one proxy. ``run`` owns them."""
+
+    def __init__(self, env: Env, *, max_count: int, idle_ms: int) -> None:
+        self._env = env
+        self._max_count = max_count
+        self._idle_ms = idle_ms
+        self._nursery: trio.Nursery | None = None
+        self._instances: dict[tuple[str, str], ConsumerInstance] = {}
+        self._closing_count = 0
+
+    def __repr__(self) -> str:
+        return f"<ConsumerInstances {len(self._instances)}>"
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold consumers open, and close those that are idle, until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                while True:
+                    await trio.sleep(SWEEP_INTERVAL_S)
+                    until_ms = self._env.clock.monotonic_ms() - self._idle_ms
+                    for each in list(self._instances.values()):
+                        if each.is_idle_since(until_ms):
+                            self._remove(each)
+                            nursery.start_soon(self._expire, each)
+        finally:
+            self._nursery = None
+            self._instances.clear()
+
+    async def create(
+        self,
+        group: str,
+        name: str,
+        clients: LoginClients,
+        settings: InstanceSettings,
+        consumer_settings: dict[str, Any],
+    ) -> ConsumerInstance:
+        """Create a consumer.
+
+        Raises:
+            ConfigError: a setting of the consumer is not valid.
+            RestError: 40902, the group has a consumer of this name here. 42901, there are too many.
+        """
+        if (group, name) in self._instances:
+            text = f"Consumer instance {name[:100]} exists already."
+            raise RestError(errors.INSTANCE_EXISTS, text)
+        if self._nursery is None or len(self._instances) + self._closing_count >= self._max_count:
+            raise RestError(TOO_MANY, "There are too many consumer instances.", RETRY)
+        made = partial(
+            Consumer,
+            clients.servers,
+            env=clients.env,
+            **{
+                **clients.settings(),
+                "group_id": group,
+                "enable_auto_commit": False,
+                "allow_auto_create_topics": False,
+                "max_poll_interval_ms": max(MIN_POLL_INTERVAL_MS, self._idle_ms),
+                "queued_max_bytes": FETCH_BYTES,
+                "fetch_max_bytes": FETCH_BYTES,
+                **consumer_settings,
+            },
+        )
+        hosted = HostedClient[Consumer](self._nursery, made, f"a consumer of group {group!r}")
+        instance = ConsumerInstance(
+            group=group,
+            name=name,
+            owner=clients.credentials,
+            settings=settings,
+            hosted=hosted,
+            clock=self._env.clock,
+        )
+        self._instances[group, name] = instance
+        try:
+            async with instance:
+                return instance
+        except BaseException:
+            self._remove(instance)
+            raise
+
+    def find(self, group: str, name: str, clients: LoginClients) -> ConsumerInstance:
+        """Return a consumer of a login.
+
+        Raises:
+            RestError: 40403, there is none, or another login created it.
+        """
+        found = self._instances.get((group, name))
+        if found is None or found.owner != clients.credentials:
+            raise errors.instance_not_found()
+        return found
+
+    async def delete(self, instance: ConsumerInstance) -> None:
+        """Close a consumer. It leaves its group first."""
+        self._remove(instance)
+        self._closing_count += 1
+        try:
+            await instance.close()
+        finally:
+            self._closing_count -= 1
+
+    async def close(self) -> None:
+        """Close all consumers, at the same time, because the proxy stops."""
+        async with trio.open_nursery() as nursery:
+            for each in list(self._instances.values()):
+                nursery.start_soon(self.delete, each)
+
+    async def _expire(self, instance: ConsumerInstance) -> None:
+        self._closing_count += 1
+        try:
+            await instance.expire()
+        finally:
+            self._closing_count -= 1
+
+    def _remove(self, instance: ConsumerInstance) -> None:
+        if self._instances.get((instance.group, instance.name)) is instance:
+            del self._instances[instance.group, instance.name]

@@ -1,0 +1,101 @@
+"""The media types of version 2, which name the format of keys and values.
+
+``application/vnd.kafka.json.v2+json`` is JSON with keys and values in the format ``json``. A type
+that names no format is ``binary`` in a request, and the consumer's own format in ``Accept``.
+"""
+
+from types import MappingProxyType
+from typing import Final
+
+from log_service.http.rest_proxy import errors
+from log_service.http.rest_proxy.errors import RestError
+from log_service.http.server.negotiation import best_media_type, parse_media_type
+from log_service.http.server.values import HttpRequest
+
+FORMATS: Final = ("binary", "json", "avro", "protobuf", "jsonschema")
+SCHEMA_TYPES: Final = MappingProxyType(
+    {"avro": "AVRO", "protobuf": "PROTOBUF", "jsonschema": "JSON"}
+)
+"""The registry's name of each format with schemas."""
+VERSIONS: Final = ("v2", "v1")
+"""Version 1 has the same bodies for records, and old clients still send its names."""
+PLAIN_TYPES: Final = (
+    "application/vnd.kafka.v2+json",
+    "application/vnd.kafka.v1+json",
+    "application/vnd.kafka+json",
+    "application/json",
+)
+"""The types of responses without records, the best one first."""
+UNNAMED_TYPES: Final = (*PLAIN_TYPES, "application/octet-stream")
+FORMAT_OF: Final = MappingProxyType(
+    {
+        f"application/vnd.kafka.{name}.{version}+json": name
+        for version in VERSIONS
+        for name in FORMATS
+    }
+)
+
+
+def content_type_of(request: HttpRequest) -> str:
+    """Return the media type of a response without records.
+
+    Raises:
+        RestError: 406, the client accepts none.
+    """
+    offered = (*PLAIN_TYPES, *FORMAT_OF)
+    found = best_media_type(request.headers.get("accept"), offered)
+    if found is None:
+        raise RestError(406, "HTTP 406 Not Acceptable: ask for application/vnd.kafka.v2+json")
+    return found
+
+
+def refusal_type_of(request: HttpRequest) -> str:
+    """Return the media type of a refusal. A client that accepts none gets the usual one."""
+    return best_media_type(request.headers.get("accept"), PLAIN_TYPES) or PLAIN_TYPES[0]
+
+
+def require_json(request: HttpRequest) -> None:
+    """Refuse the body of a request that says it is none of version 2.
+
+    Raises:
+        RestError: 415.
+    """
+    if request.body:
+        format_of_body(request)
+
+
+def format_of_body(request: HttpRequest) -> str:
+    """Return the format of the records in a body.
+
+    Raises:
+        RestError: 415, the type is none of version 2.
+    """
+    text = request.headers.get("content-type")
+    if text is None:
+        return "binary"
+    media_type = parse_media_type(text)
+    name = "" if media_type is None else media_type.name
+    if name in UNNAMED_TYPES:
+        return "binary"
+    found = FORMAT_OF.get(name)
+    if found is None:
+        advice = "application/vnd.kafka.json.v2+json or another type of version 2"
+        raise RestError(415, f"HTTP 415 Unsupported Media Type: the body has to be {advice}")
+    return found
+
+
+def type_of_records(request: HttpRequest, own: str) -> str:
+    """Return the media type of a response with records. ``own`` is the format of the consumer.
+
+    Raises:
+        RestError: 40601, ``Accept`` asks for another format. 406, for no type of version 2.
+    """
+    accept = request.headers.get("accept")
+    offered = [f"application/vnd.kafka.{own}.{version}+json" for version in VERSIONS]
+    found = best_media_type(accept, [*offered, *PLAIN_TYPES])
+    if found is not None:
+        return found
+    other = best_media_type(accept, tuple(FORMAT_OF))
+    if other is not None:
+        raise errors.format_mismatch(FORMAT_OF[other], own)
+    raise RestError(406, f"HTTP 406 Not Acceptable: ask for {offered[0]}")

@@ -1,0 +1,174 @@
+"""Records of a request become records of a topic.
+
+The whole request is read and encoded before the first record is sent. So a request with one wrong
+record writes none. After that each record has an outcome of its own.
+"""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+from log_service.client import KafkaError
+from log_service.client.connections.cluster_view import TopicView
+from log_service.http.rest_proxy import errors
+from log_service.http.rest_proxy.bodies import (
+    as_object,
+    elsewhere,
+    json_response,
+    list_of,
+    number_of,
+    read_object,
+    refuse_unknown,
+    text_of,
+)
+from log_service.http.rest_proxy.cluster_reading import known_topic, partition_of
+from log_service.http.rest_proxy.context import Call
+from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.producing import Outcome, OutgoingRecord, send_all
+from log_service.http.rest_proxy.v2.formats import binary_to_bytes, json_to_bytes
+from log_service.http.rest_proxy.v2.media_types import content_type_of, format_of_body
+from log_service.http.server.values import HttpResponse
+from log_service.records.record import RecordHeader
+
+PERMANENT, RETRIABLE = 1, 2
+"""The codes of a record that was not written, and of one that may be sent again."""
+RECORD_FIELDS: Final = ("key", "value", "partition", "headers", "timestamp")
+SCHEMA_FIELDS: Final = ("key_schema", "key_schema_id", "value_schema", "value_schema_id")
+BODY_FIELDS: Final = ("records", *SCHEMA_FIELDS)
+MAX_PARTITION: Final = 2**31 - 1
+
+Encode = Callable[[Any], bytes | None]
+PLAIN: Final[Mapping[str, Encode]] = MappingProxyType(
+    {"binary": binary_to_bytes, "json": json_to_bytes}
+)
+
+
+async def produce(call: Call) -> HttpResponse:
+    """Write the records of a body to a topic, or to the partition in the path."""
+    content_type = content_type_of(call.request)
+    record_format = format_of_body(call.request)
+    body = await read_object(call.request)
+    refuse_unknown(body, BODY_FIELDS, "The body")
+    given = list_of(body, "records")
+    if not given:
+        raise RestError(422, "records is empty: a request has at least one record.")
+    encode = PLAIN.get(record_format)
+    if encode is None:
+        raise errors.no_registry(record_format)
+    topic = await known_topic(call, call.value("topic"))
+    fixed = _fixed_partition(call, topic)
+    read = partial(records_of, given, encode, encode, topic, fixed)
+    records = await elsewhere(read, len(call.request.body))
+    outcomes = await send_all(await call.producer(), topic.name, records)
+    _raise_common(outcomes)
+    shown = {
+        "offsets": [shown_outcome(each) for each in outcomes],
+        "key_schema_id": None,
+        "value_schema_id": None,
+    }
+    return json_response(shown, content_type=content_type)
+
+
+def records_of(
+    given: Sequence[Any],
+    encode_key: Encode,
+    encode_value: Encode,
+    topic: TopicView,
+    fixed: int | None,
+) -> list[OutgoingRecord]:
+    """Return the records of a body. ``fixed`` is the partition of all of them.
+
+    Raises:
+        RestError: a record has an unknown field, or a field that is not valid.
+    """
+    return [_record_of(each, encode_key, encode_value, topic, fixed) for each in given]
+
+
+def _record_of(
+    given: Any,
+    encode_key: Encode,
+    encode_value: Encode,
+    topic: TopicView,
+    fixed: int | None,
+) -> OutgoingRecord:
+    fields = as_object(given, "A record")
+    refuse_unknown(fields, RECORD_FIELDS, "A record")
+    if "key" not in fields and "value" not in fields:
+        raise RestError(422, "A record has a key or a value.")
+    partition = fixed
+    if fields.get("partition") is not None:
+        partition = number_of(fields, "partition", at_most=MAX_PARTITION)
+        if fixed is not None and partition != fixed:
+            raise RestError(422, f"A record names partition {partition}, and the path {fixed}.")
+        if partition >= topic.partition_count:
+            raise errors.partition_not_found(partition)
+    has_time = fields.get("timestamp") is not None
+    return OutgoingRecord(
+        key=encode_key(fields.get("key")),
+        value=encode_value(fields.get("value")),
+        headers=headers_of(fields),
+        partition=partition,
+        timestamp_ms=number_of(fields, "timestamp") if has_time else None,
+    )
+
+
+def headers_of(fields: Mapping[str, Any]) -> tuple[RecordHeader, ...]:
+    """Return the headers of a record. Their values are base64.
+
+    Raises:
+        RestError: a header has no name, or its value is no base64.
+    """
+    if fields.get("headers") is None:
+        return ()
+    return tuple(map(_header_of, list_of(fields, "headers", max_count=1_000)))
+
+
+def _header_of(given: Any) -> RecordHeader:
+    fields = as_object(given, "A header")
+    refuse_unknown(fields, ("key", "name", "value"), "A header")
+    name = text_of(fields, "name" if "name" in fields else "key")
+    return name, binary_to_bytes(fields.get("value"))
+
+
+def shown_headers(headers: Sequence[RecordHeader]) -> list[dict[str, Any]]:
+    """Return headers as the API shows them."""
+    return [
+        {"key": name, "value": None if value is None else base64.b64encode(value).decode()}
+        for name, value in headers
+    ]
+
+
+def shown_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Return what became of a record, as the API shows it."""
+    if isinstance(outcome, KafkaError):
+        refusal = errors.of_cluster(outcome)
+        code = RETRIABLE if refusal.code == errors.RETRIABLE_ERROR else PERMANENT
+        return {
+            "partition": None,
+            "offset": None,
+            "error_code": code,
+            "error": str(outcome),
+        }
+    return {
+        "partition": outcome.partition,
+        "offset": outcome.offset,
+        "error_code": None,
+        "error": None,
+    }
+
+
+def _raise_common(outcomes: Sequence[Outcome]) -> None:
+    """Refuse the request if the cluster refused all its records for want of a right."""
+    failures = [each for each in outcomes if isinstance(each, KafkaError)]
+    if len(failures) < len(outcomes):
+        return
+    codes = {errors.of_cluster(each).code for each in failures}
+    if codes <= {errors.UNAUTHENTICATED, errors.FORBIDDEN, errors.TOPIC_NOT_FOUND}:
+        raise errors.of_cluster(failures[0])
+
+
+def _fixed_partition(call: Call, topic: TopicView) -> int | None:
+    text = call.request.path_values.get("partition")
+    return None if text is None else partition_of(topic, text).partition
