@@ -50,7 +50,8 @@ def test_the_requests_on_the_page_are_answered(tmp_path: Path) -> None:
     ):
         admin.create_topics([NewTopic(name="payments", partition_count=1)])
         found = [asked(command, proxy.url) for command in others]
-    written, offsets, _, _, read, *_ = found
+    written, offsets, _, _, read, *_, clusters = found
+    assert len(json.loads(clusters)["data"]) == 1
     assert [each["offset"] for each in json.loads(written)["offsets"]] == [0, 1]
     assert json.loads(offsets) == {"beginning_offset": 0, "end_offset": 2}
     assert [each["value"] for each in json.loads(read)] == [{"amount": 7}, {"amount": 8}]

@@ -7,6 +7,7 @@ Apache Kafka. The rooms, from the bottom up:
 - ``bodies``: JSON of requests and responses. ``context``: the clients and links of a request.
 - ``cluster_reading``: questions that both versions ask. ``producing``: sends records.
 - ``v2``: produce, metadata, and consumer instances.
+- ``v3``: administration, and produce as a stream.
 - ``metrics``: its figures. ``routes``: the table of all routes. ``service``: a proxy.
 
 Sources: Confluent's REST API, versions 2 and 3.

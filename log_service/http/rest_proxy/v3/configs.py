@@ -1,0 +1,177 @@
+"""Configs of topics, of single brokers, and of all brokers of the cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from log_service.client import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource
+from log_service.http.rest_proxy.bodies import (
+    as_object,
+    json_response,
+    list_of,
+    read_object,
+    refuse_unknown,
+    text_of,
+)
+from log_service.http.rest_proxy.cluster_reading import topic_of
+from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.v3.clusters import broker_of
+from log_service.http.rest_proxy.v3.documents import NO_CONTENT, ClusterCall, Document
+from log_service.http.rest_proxy.v3.topics import flag_of
+from log_service.http.server.values import HttpResponse
+
+OPERATIONS: Final = {"SET": ConfigOperation.SET, "DELETE": ConfigOperation.DELETE}
+Change = ConfigChange | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The thing that has configs, and how its documents look."""
+
+    resource: ConfigResource
+    kind: str
+    path: tuple[object, ...]
+    names: tuple[object, ...]
+    fields: Mapping[str, object]
+
+    def document(self, at: ClusterCall, entry: ConfigEntry) -> Document:
+        """Return one config as the API shows it."""
+        return at.document(
+            self.kind,
+            (*self.path, entry.name),
+            (*self.names, "config", entry.name),
+            **self.fields,
+            name=entry.name,
+            value=entry.value,
+            is_default=entry.is_default,
+            is_read_only=entry.is_read_only,
+            is_sensitive=entry.is_sensitive,
+            source=entry.source,
+            synonyms=[
+                {"name": name, "value": value, "source": source}
+                for name, value, source in entry.synonyms
+            ],
+        )
+
+
+async def owner_of(at: ClusterCall) -> Owner:
+    """Return the thing whose configs a request is about.
+
+    Raises:
+        RestError: the topic or broker in the path is not there.
+    """
+    given = at.call.request.path_values
+    if "topic" in given:
+        name = (await topic_of(at.admin, at.value("topic"))).name
+        return _topic_owner(name)
+    if "broker" in given:
+        broker = (await broker_of(at)).node_id
+        return Owner(
+            resource=ConfigResource.broker(broker),
+            kind="KafkaBrokerConfig",
+            path=("brokers", broker, "configs"),
+            names=("broker", broker),
+            fields={"broker_id": broker},
+        )
+    return Owner(
+        resource=ConfigResource.all_brokers(),
+        kind="KafkaClusterConfig",
+        path=("broker-configs",),
+        names=(),
+        fields={"config_type": "BROKER"},
+    )
+
+
+def _topic_owner(name: str) -> Owner:
+    return Owner(
+        resource=ConfigResource.topic(name),
+        kind="KafkaTopicConfig",
+        path=("topics", name, "configs"),
+        names=("topic", name),
+        fields={"topic_name": name},
+    )
+
+
+async def list_configs(at: ClusterCall) -> HttpResponse:
+    """Return the configs of a topic, a broker, or all brokers."""
+    owner = await owner_of(at)
+    entries = (await at.admin.describe_configs([owner.resource]))[owner.resource]
+    documents = (owner.document(at, each) for each in entries.values())
+    return at.listed(f"{owner.kind}List", owner.path, documents)
+
+
+async def list_all_topic_configs(at: ClusterCall) -> HttpResponse:
+    """Return the configs of all topics."""
+    names = [each.name for each in await at.admin.list_topics(is_internal_included=True)]
+    owners = [_topic_owner(name) for name in names]
+    found = await at.admin.describe_configs([each.resource for each in owners]) if owners else {}
+    documents = (
+        owner.document(at, entry) for owner in owners for entry in found[owner.resource].values()
+    )
+    return at.listed("KafkaTopicConfigList", ("topics", "-", "configs"), documents)
+
+
+async def get_config(at: ClusterCall) -> HttpResponse:
+    """Return one config."""
+    owner, entry = await _named(at)
+    return json_response(owner.document(at, entry))
+
+
+async def put_config(at: ClusterCall) -> HttpResponse:
+    """Set one config."""
+    body = await read_object(at.call.request)
+    refuse_unknown(body, ("value",), "The body")
+    owner, entry = await _named(at)
+    value = body.get("value")
+    await _alter(at, owner, {entry.name: None if value is None else _shown(value)})
+    return NO_CONTENT
+
+
+async def delete_config(at: ClusterCall) -> HttpResponse:
+    """Reset one config to its default."""
+    owner, entry = await _named(at)
+    await _alter(at, owner, {entry.name: None})
+    return NO_CONTENT
+
+
+async def alter_configs(at: ClusterCall) -> HttpResponse:
+    """Set and reset several configs, all or none."""
+    body = await read_object(at.call.request)
+    refuse_unknown(body, ("data", "validate_only"), "The body")
+    changes: dict[str, Change] = {}
+    for each in list_of(body, "data", max_count=1_000):
+        fields = as_object(each, "An item of data")
+        refuse_unknown(fields, ("name", "operation", "value"), "An item of data")
+        operation = OPERATIONS.get(text_of(fields, "operation", default="SET").upper())
+        if operation is None:
+            raise RestError(422, f"operation may be {', '.join(OPERATIONS)}.")
+        value = fields.get("value")
+        is_set = operation is ConfigOperation.SET and value is not None
+        changes[text_of(fields, "name")] = _shown(value) if is_set else None
+    owner = await owner_of(at)
+    await _alter(at, owner, changes, is_validated_only=flag_of(body, "validate_only"))
+    return NO_CONTENT
+
+
+async def _alter(
+    at: ClusterCall,
+    owner: Owner,
+    changes: Mapping[str, Change],
+    *,
+    is_validated_only: bool = False,
+) -> None:
+    if changes:
+        await at.admin.alter_configs({owner.resource: changes}, is_validated_only=is_validated_only)
+
+
+async def _named(at: ClusterCall) -> tuple[Owner, ConfigEntry]:
+    owner, name = await owner_of(at), at.value("name")
+    entry = (await at.admin.describe_configs([owner.resource]))[owner.resource].get(name)
+    if entry is None:
+        raise RestError(404, f"Config {name[:100]} cannot be found.")
+    return owner, entry
+
+
+def _shown(value: Any) -> str:
+    """Return a value as Kafka writes it: true and false are in small letters."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,280 @@
+"""Version 3 of the REST proxy over a real node: administration, and produce as a stream."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from log_service.client import BlockingAdmin, BlockingConsumer, NewTopic
+from tests.helpers.rest_process import RestProcess
+from tests.integration.http.rest_calls import base64_of, refusal
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def proxy(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestProcess]:
+    """A proxy in front of the cluster that all tests of this worker share."""
+    with RestProcess(tmp_path_factory.mktemp("rest"), bootstrap) as running:
+        yield running
+
+
+@pytest.fixture
+def client(proxy: RestProcess) -> Iterator[httpx.Client]:
+    """A client whose paths begin at the cluster."""
+    with httpx.Client(base_url=proxy.url, timeout=60) as first:
+        (cluster,) = first.get("/v3/clusters").json()["data"]
+    with httpx.Client(base_url=cluster["metadata"]["self"], timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
+    """A topic of this test alone, with two partitions."""
+    name = re.sub(r"[^-\w.]", "-", request.node.name)[:200]
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topics([NewTopic(name=name, partition_count=2)])
+    return name
+
+
+def listed(response: httpx.Response) -> list[dict[str, Any]]:
+    """Return the documents of a list."""
+    assert response.status_code == 200, response.text
+    body = response.json()
+    assert body["kind"].endswith("List")
+    data: list[dict[str, Any]] = body["data"]
+    return data
+
+
+def test_every_link_leads_somewhere(client: httpx.Client, topic: str) -> None:
+    """A client may walk from the cluster to everything that belongs to it."""
+    start = f"/topics/{topic}"
+    waiting, seen = ["", start, f"{start}/partitions/0"], set[str]()
+    while waiting:
+        link = waiting.pop()
+        if link in seen or len(seen) > 40:
+            continue
+        seen.add(link)
+        response = client.get(link)
+        if link.endswith(("/reassignment", "/acls")) and response.status_code in {400, 404}:
+            continue  # nothing moves, and this cluster has no authorizer
+        assert response.status_code == 200, (link, response.text)
+        body = response.json()
+        document = body["data"][0] if body.get("data") else body
+        waiting += [
+            value["related"]
+            for value in document.values()
+            if isinstance(value, dict) and "related" in value
+        ]
+        if "metadata" in document:
+            waiting.append(document["metadata"]["self"])
+    assert len(seen) > 15
+
+
+def test_the_life_of_a_topic(client: httpx.Client) -> None:
+    """It is created, found, extended and deleted."""
+    body = {
+        "topic_name": "life",
+        "partitions_count": 2,
+        "replication_factor": 1,
+        "configs": [{"name": "cleanup.policy", "value": "compact"}],
+    }
+    tried = client.post("/topics", json={**body, "validate_only": True})
+    assert (tried.status_code, tried.json()["partitions_count"]) == (200, 2)
+    assert refusal(client.get("/topics/life")) == (404, 40401)
+    made = client.post("/topics", json=body)
+    assert made.status_code == 201, made.text
+    assert made.headers["location"] == made.json()["metadata"]["self"]
+    document = made.json()
+    assert (document["kind"], document["topic_name"]) == ("KafkaTopic", "life")
+    assert (document["partitions_count"], document["replication_factor"]) == (2, 1)
+    assert refusal(client.post("/topics", json=body)) == (400, 40002)
+    assert client.get("/topics/life/configs/cleanup.policy").json()["value"] == "compact"
+    assert "life" in [each["topic_name"] for each in listed(client.get("/topics"))]
+    assert client.patch("/topics/life", json={"partitions_count": 3}).status_code == 200
+    assert len(listed(client.get("/topics/life/partitions"))) == 3
+    assert refusal(client.patch("/topics/life", json={"partitions_count": 1})) == (400, 40002)
+    assert client.delete("/topics/life").status_code == 204
+    assert refusal(client.get("/topics/life")) == (404, 40401)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, (422, 422)),
+        ({"topic_name": 1}, (422, 422)),
+        ({"topic_name": "a", "partitions_count": 0}, (422, 422)),
+        ({"topic_name": "a", "partition_count": 1}, (422, 422)),
+        ({"topic_name": "a b"}, (400, 40002)),
+        ({"topic_name": "a", "replication_factor": 9}, (400, 40002)),
+        ({"topic_name": "a", "configs": [{"name": "no.such.key", "value": 1}]}, (400, 40002)),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused(
+    client: httpx.Client, body: dict[str, object], expected: tuple[int, int]
+) -> None:
+    """The refusal says which field is wrong."""
+    assert refusal(client.post("/topics", json=body)) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/topics/unknown", (404, 40401)),
+        ("/topics/{topic}/partitions/9", (404, 40402)),
+        ("/topics/{topic}/partitions/x", (404, 404)),
+        ("/topics/{topic}/partitions/0/replicas/77", (404, 404)),
+        ("/topics/{topic}/configs/no.such.key", (404, 404)),
+        ("/brokers/77", (404, 404)),
+        ("/consumer-groups/unknown", (404, 404)),
+        ("/nothing", (404, 404)),
+    ],
+)
+def test_unknown_things_are_not_found(
+    client: httpx.Client, topic: str, path: str, expected: tuple[int, int]
+) -> None:
+    """Another cluster is not found, either."""
+    assert refusal(client.get(path.format(topic=topic))) == expected
+    other = httpx.URL(str(client.base_url)).copy_with(path="/v3/clusters/other/topics")
+    assert refusal(client.get(other)) == (404, 404)
+
+
+def test_configs_are_changed_and_reset(client: httpx.Client, topic: str) -> None:
+    """All three ways to name a topic's config agree."""
+    path = f"/topics/{topic}/configs"
+    key = f"{path}/retention.ms"
+    assert client.put(key, json={"value": "1000"}).status_code == 204
+    document = client.get(key).json()
+    assert (document["value"], document["is_default"]) == ("1000", False)
+    assert document["source"] == "DYNAMIC_TOPIC_CONFIG"
+    changes = [
+        {"name": "retention.ms", "operation": "DELETE"},
+        {"name": "retention.bytes", "value": 5},
+    ]
+    assert client.post(f"{path}:alter", json={"data": changes}).status_code == 204
+    assert client.get(key).json()["is_default"]
+    assert client.get(f"{path}/retention.bytes").json()["value"] == "5"
+    assert client.delete(f"{path}/retention.bytes").status_code == 204
+    assert client.get(f"{path}/retention.bytes").json()["is_default"]
+    wrong = {"data": [{"name": "retention.ms", "value": "soon"}]}
+    assert refusal(client.post(f"{path}:alter", json=wrong)) == (400, 40002)
+    assert listed(client.get("/broker-configs")) is not None
+    broker = listed(client.get("/brokers"))[0]["broker_id"]
+    names = {each["name"] for each in listed(client.get(f"/brokers/{broker}/configs"))}
+    assert "log.retention.ms" in names
+
+
+def test_the_lag_of_a_group(client: httpx.Client, bootstrap: str, topic: str) -> None:
+    """It is the records behind what was committed."""
+    lines = "".join(
+        json.dumps({"partition_id": 0, "value": {"type": "JSON", "data": n}}) for n in range(5)
+    )
+    written = client.post(f"/topics/{topic}/records", content=lines)
+    assert written.status_code == 200
+    group = f"g-{topic}"
+    path = f"/consumer-groups/{group}"
+    with BlockingConsumer(
+        bootstrap, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
+        consumer.subscribe([topic])
+        while not (records := consumer.poll(max_records=2, timeout_ms=10_000)):
+            pass
+        consumer.commit()
+        document = client.get(path).json()
+        assert (document["state"], document["is_simple"]) == ("STABLE", False)
+        assert group in [
+            each["consumer_group_id"] for each in listed(client.get("/consumer-groups"))
+        ]
+        (member,) = listed(client.get(f"{path}/consumers"))
+        assert len(listed(client.get(member["assignments"]["related"]))) == 2
+        lags = listed(client.get(f"{path}/lags"))
+        assert sum(each["lag"] for each in lags) == 5 - len(records)
+        assert {each["consumer_id"] for each in lags} == {member["consumer_id"]}
+        summary = client.get(f"{path}/lag-summary").json()
+        assert summary["total_lag"] == summary["max_lag"] == 5 - len(records)
+        one = client.get(f"{path}/lags/{topic}/partitions/0").json()
+        assert one["log_end_offset"] == 5
+
+
+def test_a_single_record_has_its_status(client: httpx.Client, topic: str) -> None:
+    """A client that sends one record needs to look at nothing else."""
+    path = f"/topics/{topic}/records"
+    record = {
+        "partition_id": 1,
+        "key": {"type": "STRING", "data": "k"},
+        "value": {"type": "BINARY", "data": base64_of(b"abc")},
+        "headers": [{"name": "h", "value": base64_of(b"v")}],
+        "timestamp": "2023-11-14T22:13:20Z",
+    }
+    written = client.post(path, json=record)
+    assert written.status_code == 200
+    assert written.json() == {
+        "error_code": 200,
+        "cluster_id": written.json()["cluster_id"],
+        "topic_name": topic,
+        "partition_id": 1,
+        "offset": 0,
+        "timestamp": "2023-11-14T22:13:20.000Z",
+        "key": {"type": "STRING", "size": 1},
+        "value": {"type": "BINARY", "size": 3},
+    }
+    for wrong, expected in (
+        ({"partition_id": 9}, (404, 40402)),
+        ({"value": {"type": "XML", "data": ""}}, (422, 422)),
+        ({"value": {"type": "BINARY", "data": "?"}}, (400, 400)),
+        ({"valu": {}}, (422, 422)),
+        ({"timestamp": "soon"}, (422, 422)),
+    ):
+        assert refusal(client.post(path, json=wrong)) == expected, wrong
+    assert refusal(client.post(path, content=b"[1]")) == (400, 400)
+    assert refusal(client.post(path, content=b"{")) == (400, 400)
+    assert refusal(client.post("/topics/unknown/records", json=record)) == (404, 40401)
+
+
+def test_a_stream_has_a_line_for_each_record(client: httpx.Client, topic: str) -> None:
+    """A wrong record does not end it, and something that is no JSON does."""
+
+    def pieces() -> Iterator[bytes]:
+        for n in range(200):
+            data = {"type": "JSON", "data": {"n": n}} if n != 50 else {"type": "XML"}
+            whole = json.dumps({"partition_id": 0, "value": data}).encode()
+            yield whole[:10]
+            yield whole[10:]
+        yield b" oops {}"
+
+    response = client.post(f"/topics/{topic}/records", content=pieces())
+    assert response.status_code == 200
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    assert len(lines) == 201
+    assert lines[50]["error_code"] == 422
+    assert lines[200]["error_code"] == 400
+    offsets = [line["offset"] for line in lines[:200] if line["error_code"] == 200]
+    assert offsets == list(range(199))
+
+
+def test_a_batch_names_its_records(client: httpx.Client, topic: str) -> None:
+    """Some may fail, and the others are written."""
+    path = f"/topics/{topic}/records:batch"
+    entries = [
+        {"id": "a", "value": {"type": "JSON", "data": 1}},
+        {"id": "b", "value": {"type": "XML", "data": 1}},
+    ]
+    response = client.post(path, json={"entries": entries})
+    assert response.status_code == 207
+    (success,), (failure,) = response.json()["successes"], response.json()["failures"]
+    assert (success["id"], success["error_code"]) == ("a", 200)
+    assert (failure["id"], failure["error_code"]) == ("b", 422)
+    assert refusal(client.post(path, json={"entries": []})) == (422, 422)
+    twice = [entries[0], entries[0]]
+    assert refusal(client.post(path, json={"entries": twice})) == (422, 422)
+
+
+def test_a_cluster_without_an_authorizer_has_no_acls(client: httpx.Client) -> None:
+    """A deletion without a filter would delete all, and is refused in any case."""
+    assert refusal(client.get("/acls")) == (400, 40002)
+    assert refusal(client.delete("/acls")) == (400, 400)
+    assert refusal(client.get("/acls?resource_type=PLANET")) == (400, 400)
+    assert refusal(client.post("/acls", json={"resource_type": "TOPIC"})) == (422, 422)
