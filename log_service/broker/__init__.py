@@ -32,4 +32,5 @@ Only this package knows every subsystem.
   ``partition_writer``: such a partition as its coordinator sees it.
 - ``transactions``: transactions on the leaders of partitions, and the markers that end them.
 - ``share``: share groups on the leaders of partitions, and the way to share coordinators.
+- ``schema_validation``: refuses records whose schema is not registered for their topic.
 """

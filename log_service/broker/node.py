@@ -7,7 +7,7 @@ Decides nothing. At its start the broker fills a ``QuorumNode`` for the controll
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -32,6 +32,10 @@ from log_service.metadata.image import MetadataImage
 from log_service.raft.driver import RaftDriver
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from log_service.broker.schema_validation.checked_appends import CheckedAppends
+    from log_service.broker.schema_validation.validation import SchemaValidation
 
 
 class ChangeJudge(Protocol):
@@ -85,6 +89,8 @@ class Node(QuorumNode):
     streams_topics: StreamsTopicCreation
     telemetry: ClientTelemetry
     lost_brokers: LostBrokers
+    schema_validation: "SchemaValidation | None" = None
+    """None: no schema registry is known, and topics with validation take no records."""
     produce_lines: ProduceLines = field(default_factory=ProduceLines)
     fetch_turn: trio.Lock = field(default_factory=trio.Lock)
     """The turn of one of the fetches that read very many partitions."""
@@ -93,3 +99,12 @@ class Node(QuorumNode):
 
     They are called before the controller decides on a change.
     """
+
+    @property
+    def appends(self) -> "ReplicaManager | CheckedAppends":
+        """The room that appends batches as they were received."""
+        return (
+            self.replicas
+            if self.schema_validation is None
+            else self.schema_validation.over(self.replicas)
+        )

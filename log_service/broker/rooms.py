@@ -74,6 +74,7 @@ from log_service.storage.rivals import FoundLog
 if TYPE_CHECKING:
     from log_service.broker.certificates import Certificates
     from log_service.broker.logins.offered import NodeLogins
+    from log_service.broker.schema_validation.validation import SchemaValidation
     from log_service.broker.transactions.marker_writer import OnResponse
     from log_service.common.access import Admission
     from log_service.controller.caller import Caller
@@ -236,6 +237,7 @@ class Rooms:
     transaction_verifier: TransactionVerifier
     telemetry: ClientTelemetry
     lost_brokers: LostBrokers
+    schema_validation: "SchemaValidation | None" = None
 
     def node(self, foundation: NodeFoundation, controller_address: tuple[str, int] | None) -> Node:
         """Return the rooms for handlers."""
@@ -270,6 +272,7 @@ class Rooms:
             streams_topics=self.streams_topics,
             telemetry=self.telemetry,
             lost_brokers=self.lost_brokers,
+            schema_validation=self.schema_validation,
             judges=[
                 each for each in (foundation.certificates, foundation.logins) if each is not None
             ],
@@ -451,7 +454,21 @@ def build_rooms(
         transaction_verifier=_new_verifier(foundation, replicas, transactions, background),
         telemetry=_new_telemetry(env, config),
         lost_brokers=_new_lost_brokers(foundation, background),
+        schema_validation=_new_schema_validation(env, config),
     )
+
+
+def _new_schema_validation(env: NodeEnv, config: NodeConfig) -> "SchemaValidation | None":
+    if config.schema_registry is None:
+        return None
+    from log_service.broker.schema_validation.http_registry import (  # noqa: PLC0415 - few need it
+        HttpRegistry,
+    )
+    from log_service.broker.schema_validation.validation import (  # noqa: PLC0415 - few need it
+        SchemaValidation,
+    )
+
+    return SchemaValidation(HttpRegistry(config.schema_registry), env.clock)
 
 
 def _new_lost_brokers(foundation: NodeFoundation, background: trio.Nursery) -> LostBrokers:

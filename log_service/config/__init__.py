@@ -9,7 +9,7 @@ own server properties. Other code never sees keys, but receives one of the small
 - ``resolve``: the value in effect for a topic key.
 - ``describe``: values as DescribeConfigs shows them.
 - ``server_keys``, ``broker_log_keys``, ``quorum_keys``, ``tls_keys``, ``sasl_keys``,
-  ``authorizer_keys``: the keys of a node.
+  ``authorizer_keys``, ``schema_registry_keys``: the keys of a node.
 - ``topic_keys``: the keys of topics.
 - ``resource_keys``: the keys of groups and of client metrics.
 - ``accepted_keys``: keys without effect.
@@ -26,6 +26,7 @@ own server properties. Other code never sees keys, but receives one of the small
 - ``tls``: those values from the ``ssl.*`` keys.
 - ``sasl``: those values from a node's ``sasl.*`` keys.
 - ``oauth``: those values from the keys of OAUTHBEARER.
+- ``schema_registry``: the registry that a node asks about schemas.
 - ``client_security``: those values from a client's settings.
 - ``client``: the settings of clients.
 - ``client_properties``: the settings of clients from a file or the environment.

@@ -40,6 +40,7 @@ from log_service.config.properties import RepeatedKey, parse_properties, repeate
 from log_service.config.quorum import begins_alone, quorum_config, roles, validate_roles
 from log_service.config.resolve import log_defaults
 from log_service.config.sasl import general_jaas_warning, node_login
+from log_service.config.schema_registry import schema_registry_config
 from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.server_values import ServerValues
@@ -246,6 +247,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         mutation_quota_windows=_mutation_quota_windows(values),
         verification=values.view(VerificationConfig),
         authorizer=authorizer_config(values, frozenset(keys.controller_names)),
+        schema_registry=schema_registry_config(texts),
     )
     return (
         config

@@ -42,6 +42,7 @@ from log_service.config.definition import declared as _key
 from log_service.config.host_limits import host_limits, validate_host_limits
 from log_service.config.quorum_keys import QUORUM_KEYS
 from log_service.config.sasl_keys import SASL_KEYS
+from log_service.config.schema_registry_keys import SCHEMA_REGISTRY_KEYS
 from log_service.config.tls_keys import TLS_KEYS
 
 HIGH = Importance.HIGH
@@ -506,6 +507,7 @@ SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
         *SASL_KEYS,
         *TLS_KEYS,
         *AUTHORIZER_KEYS,
+        *SCHEMA_REGISTRY_KEYS,
         *BROKER_LOG_KEYS,
         *ACCEPTED_KEYS,
     )

@@ -12,8 +12,12 @@ from typing import Any
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.config.definition import closest_name
 from log_service.config.resolve import log_fields
+from log_service.config.schema_registry import has_schema_registry
+from log_service.config.schema_registry_keys import URL
 from log_service.config.topic_keys import TOPIC_KEYS
 from log_service.config.views import LogConfig
+
+SCHEMA_VALIDATIONS = ("confluent.key.schema.validation", "confluent.value.schema.validation")
 
 
 def log_config(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
@@ -57,6 +61,25 @@ def validate_topic_config(name: str, text: str | None) -> None:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"{name} cannot be {text.strip().lower()}: {key.refusal}"
         )
+
+
+def validate_schema_registry(
+    changed: Mapping[str, str | None], static_texts: Mapping[str, str]
+) -> None:
+    """Check that a schema registry is known where a topic turns validation on.
+
+    ``changed`` are the values that are being set. ``static_texts`` are the node's properties.
+
+    Raises:
+        KafkaError: INVALID_CONFIG.
+    """
+    if has_schema_registry(static_texts):
+        return
+    for name in SCHEMA_VALIDATIONS:
+        if (changed.get(name) or "").strip().lower() == "true":
+            advice = f"set {URL} in the properties of each node first, and restart it"
+            text = f"{name} cannot be true: {advice}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> None:

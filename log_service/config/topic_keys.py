@@ -1,5 +1,7 @@
 """Every configuration key of a topic, as in Kafka 4.3, and the broker keys that give its default.
 
+Keys of schema validation have Confluent's names.
+
 This module declares names, types, defaults and bounds. The receivers of the view decide what a key
 does.
 """
@@ -11,6 +13,7 @@ from log_service.config.definition import (
     ConfigKey,
     ConfigType,
     Importance,
+    Trait,
     Value,
     at_least,
     between,
@@ -24,6 +27,11 @@ from log_service.config.definition import (
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+TOPIC_NAME_STRATEGY = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
+RECORD_NAME_STRATEGY = "io.confluent.kafka.serializers.subject.RecordNameStrategy"
+TOPIC_RECORD_NAME_STRATEGY = "io.confluent.kafka.serializers.subject.TopicRecordNameStrategy"
+STRATEGIES = (TOPIC_NAME_STRATEGY, RECORD_NAME_STRATEGY, TOPIC_RECORD_NAME_STRATEGY)
+"""Confluent's names of the ways to a subject."""
 MIN_SEGMENT_BYTES = 1 << 20
 HOUR_MS = 3_600_000
 WEEK_MS = 7 * 24 * HOUR_MS
@@ -98,6 +106,34 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             reason="zstd's own default",
             synonyms=("compression.zstd.level",),
             fields=to("LogConfig.compression_zstd_level"),
+        ),
+        *(
+            ConfigKey(
+                name=f"confluent.{part}.schema.validation",
+                type=ConfigType.BOOLEAN,
+                default="false",
+                documentation=f"Refuse records whose {part} names no schema that is registered under "
+                "the topic's subject. It needs confluent.schema.registry.url on each node. "
+                "A null needs no schema.",
+                reason="a topic may have any bytes",
+                traits=Trait.OWN,
+                fields=to(f"LogConfig.is_{part}_schema_validated"),
+            )
+            for part in ("key", "value")
+        ),
+        *(
+            ConfigKey(
+                name=f"confluent.{part}.subject.name.strategy",
+                type=ConfigType.STRING,
+                default=TOPIC_NAME_STRATEGY,
+                validator=one_of(*STRATEGIES),
+                documentation=f"The subject under which the schema of a {part} must be registered, "
+                f"as confluent.{part}.schema.validation asks.",
+                reason="serializers register under it",
+                traits=Trait.OWN,
+                fields=to(f"LogConfig.{part}_subject_name_strategy"),
+            )
+            for part in ("key", "value")
         ),
         ConfigKey(
             name="delete.retention.ms",

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from log_service.common.secrets import SecretText
 from log_service.config.client_security import LoginConfig
+from log_service.config.schema_registry import SchemaRegistryConfig
 from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
 from log_service.config.view_fields import KEY, with_key_defaults
 
@@ -57,6 +58,12 @@ class LogConfig:
     message_timestamp_before_max_ms: int = KEY
     message_timestamp_after_max_ms: int = KEY
     min_insync_replicas: int = KEY
+    is_key_schema_validated: bool = KEY
+    is_value_schema_validated: bool = KEY
+    key_subject_name_strategy: str = KEY
+    value_subject_name_strategy: str = KEY
+    is_schema_validated: bool = field(init=False, repr=False)
+    """Whether keys or values must name registered schemas."""
     roll_ms: int = field(init=False, repr=False)
     """The age of a segment's first records at which the next append rolls it.
 
@@ -64,6 +71,8 @@ class LogConfig:
     """
 
     def __post_init__(self) -> None:
+        is_schema_validated = self.is_key_schema_validated or self.is_value_schema_validated
+        object.__setattr__(self, "is_schema_validated", is_schema_validated)
         is_bounded = self.is_compacted and self.max_compaction_lag_ms > 0
         object.__setattr__(
             self,
@@ -559,6 +568,8 @@ class NodeConfig:
     verification: VerificationConfig = field(default_factory=VerificationConfig)
     authorizer: AuthorizerConfig | None = None
     """None: every client may do everything."""
+    schema_registry: SchemaRegistryConfig | None = None
+    """None: no topic can have its schemas validated."""
     disk_pool_threads: int = KEY
     max_partitions_described: int = KEY  # in one response of DescribeTopicPartitions
     broker_heartbeat_interval_ms: int = KEY

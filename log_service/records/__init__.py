@@ -7,6 +7,8 @@ its records.
 - ``builder``: building batches.
 - ``control``: control batches with markers.
 - ``validator``: a leader's checks before an append. ``checks``: whether readers can read records.
+- ``schema_names``: the schemas that keys and values name. ``schema_columns``: the same for many
+  records at once.
 - ``rules``: a log's demands on single records. ``limits``: bounds on the cost of checks.
 - ``times``: finding a record by its timestamp.
 - ``outline``: keys and offsets of records for compaction. ``rewrite``: batches with fewer records.

@@ -9,6 +9,7 @@ Invariant: a check is a generator whose steps take a few milliseconds each, what
 ``limits.Allowance`` bounds its total cost.
 """
 
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -33,7 +34,7 @@ from log_service.records.record import (
     skip_headers,
     skip_in_steps,
 )
-from log_service.records.rules import Judge, RecordRules, misplaced
+from log_service.records.rules import Judge, RecordRules, SchemaRules, misplaced
 from log_service.records.varint import INT64_VARINT_BYTES, continue_varint, is_null, read_varint
 
 MAX_NAMED_COUNT = 4_096
@@ -57,13 +58,33 @@ def checks_at_once() -> ModuleType | None:
     return fields
 
 
+@cache
+def _schemas_of_few() -> Callable[[Buffer, int, Judge], Steps[None]]:
+    """Return the judge of schemas one by one. It is imported once a topic asks for schemas."""
+    from log_service.records import schema_names  # noqa: PLC0415 - see above
+
+    return schema_names.judge_each
+
+
+@cache
+def _schemas_of_many() -> Callable[..., Steps[None]]:
+    """Return the judge of the schemas of many records."""
+    from log_service.records import schema_columns  # noqa: PLC0415 - as ``_schemas_of_few``
+
+    return schema_columns.judge_schemas
+
+
 def check_records(header: BatchHeader, plain: Buffer, rules: RecordRules | None = None) -> None:
     """Check the records of a batch in one go; see ``check_in_steps``."""
     finish(check_in_steps(header, plain, rules, Allowance()))
 
 
 def check_in_steps(
-    header: BatchHeader, plain: Buffer, rules: RecordRules | None, allowance: Allowance
+    header: BatchHeader,
+    plain: Buffer,
+    rules: RecordRules | None,
+    allowance: Allowance,
+    schemas: SchemaRules | None = None,
 ) -> Steps[None]:
     """Check the records of a batch whose header was checked.
 
@@ -73,6 +94,7 @@ def check_in_steps(
         KafkaError: INVALID_RECORD, names the record and its fault; MESSAGE_TOO_LARGE, there are
             more than may be checked.
         RejectedRecordsError: records break the rules.
+        UnknownSchemasError: they do not, but name schemas that ``schemas`` has no verdict on.
     """
     count = header.record_count
     if count * MIN_RECORD_BYTES > len(plain):
@@ -87,15 +109,19 @@ def check_in_steps(
         min(len(plain), count * MAX_RECORD_OVERHEAD_BYTES) - count * MIN_RECORD_BYTES
     )
     allowance.take_work(most_number_bytes * UNITS_PER_NUMBER_BYTE)
-    judge = Judge(rules, allowance)
+    judge = Judge(rules, allowance, schemas)
     fields = checks_at_once() if count >= MIN_COUNT_AT_ONCE else None
     if fields is None:
         allowance.take_items_alone(count)
         yield from _check_each(plain, count, judge)
+        if schemas is not None:
+            yield from _schemas_of_few()(plain, count, judge)
     else:
         allowance.take_items(count)
         try:
-            yield from fields.check_fields(header, plain, judge)
+            yield from fields.check_fields(
+                header, plain, judge, None if schemas is None else _schemas_of_many()
+            )
         except KafkaError as error:
             if error.code is ErrorCode.INVALID_RECORD and count <= MAX_NAMED_COUNT:
                 repeated = allowance.for_repetition()

@@ -64,6 +64,9 @@ class Fields(NamedTuple):
     ends: Integers
 
 
+JudgeMore = Callable[[Fields, int, Judge], Steps[None]]
+
+
 def find_fields(batches: Sequence[OpenBatch]) -> Fields:
     """Return the fields of all records of ``batches``, in order.
 
@@ -178,10 +181,13 @@ def invalid(reason: str) -> KafkaError:
 # Checks
 
 
-def check_fields(header: BatchHeader, plain: Buffer, judge: Judge) -> Steps[None]:
+def check_fields(
+    header: BatchHeader, plain: Buffer, judge: Judge, judge_more: JudgeMore | None = None
+) -> Steps[None]:
     """Check the records of a batch and their headers.
 
-    ``judge`` is told which records break the rules or have a wrong offset delta.
+    ``judge`` is told which records break the rules or have a wrong offset delta. ``judge_more``
+    judges the fields of the records of each step, whose first index it is given.
 
     Raises:
         KafkaError: INVALID_RECORD, a record is malformed; MESSAGE_TOO_LARGE, there are more headers
@@ -204,6 +210,8 @@ def check_fields(header: BatchHeader, plain: Buffer, judge: Judge) -> Steps[None
             round_count = _round_count(found.header_counts)
             _take_headers(judge.allowance, found.header_counts, round_count)
             yield from _check_headers(found, first, round_count)
+        if judge_more is not None:
+            yield from judge_more(found, first, judge)
         if stop < header.record_count:
             yield
 

@@ -4,7 +4,7 @@ The module chooses texts and codes. It limits how many records are named, becaus
 a million.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TIMESTAMP
@@ -29,6 +29,46 @@ class RejectedRecordsError(KafkaError):
             f" {record_errors[0][1]}",
         )
         self.record_errors = record_errors
+
+
+MAX_WANTED_SCHEMAS = 8
+"""Maximum number of unknown schemas that one check of a batch names.
+
+A batch with a wrong one is refused before the others are looked up.
+"""
+
+SchemaName = int | bytes
+"""The id of a schema, or the 16 bytes of its guid."""
+
+
+class NamedSchema(NamedTuple):
+    """A schema that a key or a value names."""
+
+    is_key: bool
+    name: SchemaName
+
+
+class UnknownSchemasError(KafkaError):
+    """A batch names schemas that no verdict is known of: REQUEST_TIMED_OUT.
+
+    Nothing else is wrong with the batch. ``names`` are some of the schemas.
+    """
+
+    def __init__(self, names: tuple[NamedSchema, ...]) -> None:
+        text = "the schemas of the batch are not known yet"
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, text)
+        self.names = names
+
+
+class SchemaRules(Protocol):
+    """A log's demand that keys or values name schemas that are registered."""
+
+    @property
+    def parts(self) -> tuple[bool, ...]:
+        """Whether keys (True), values (False) or both are judged."""
+
+    def verdict(self, name: SchemaName, *, is_key: bool) -> str | None:
+        """Return "" if a schema is accepted, the reason if it is refused, None if unknown."""
 
 
 class RecordRules(NamedTuple):
@@ -57,10 +97,14 @@ class RecordRules(NamedTuple):
 class Judge:
     """Collector of a batch's records that break a rule, with their count and the first of them."""
 
-    __slots__ = ("_code", "allowance", "count", "named", "rules")
+    __slots__ = ("_code", "_wanted", "allowance", "count", "named", "rules", "schemas")
 
-    def __init__(self, rules: RecordRules | None, allowance: Allowance) -> None:
+    def __init__(
+        self, rules: RecordRules | None, allowance: Allowance, schemas: SchemaRules | None = None
+    ) -> None:
         self.rules = rules
+        self.schemas = schemas
+        self._wanted: set[NamedSchema] = set()
         self.allowance = allowance
         self._code = ErrorCode.INVALID_RECORD
         self.count = 0
@@ -74,14 +118,26 @@ class Judge:
         if len(self.named) < MAX_RECORD_ERRORS:
             self.named.append((index, text))
 
+    def want(self, name: SchemaName, *, is_key: bool) -> None:
+        """Note a schema that no verdict is known of."""
+        if len(self._wanted) < MAX_WANTED_SCHEMAS:
+            self._wanted.add(NamedSchema(is_key, name))
+
     def raise_if_any(self) -> None:
-        """Refuse the batch if one of its records was noted.
+        """Refuse the batch if one of its records was noted, or a schema is unknown.
 
         Raises:
             RejectedRecordsError: names the first records.
+            UnknownSchemasError: names some of the schemas.
         """
         if self.named:
-            raise RejectedRecordsError(self._code, tuple(self.named), self.count)
+            reasons: dict[int, str] = {}
+            for index, text in self.named:
+                reasons.setdefault(index, text)  # key and value of one record may both be wrong
+            count = self.count - len(self.named) + len(reasons)
+            raise RejectedRecordsError(self._code, tuple(sorted(reasons.items())), count)
+        if self._wanted:
+            raise UnknownSchemasError(tuple(self._wanted))
 
 
 def misplaced(index: int, offset_delta: int) -> tuple[ErrorCode, str]:

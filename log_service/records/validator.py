@@ -41,7 +41,12 @@ from log_service.records.checks import check_in_steps
 from log_service.records.compression import Codec, check_framing, compress
 from log_service.records.limits import Allowance, NoRoomError, TurnRoom
 from log_service.records.record import check_only_record
-from log_service.records.rules import RecordRules, RejectedRecordsError
+from log_service.records.rules import (
+    RecordRules,
+    RejectedRecordsError,
+    SchemaRules,
+    UnknownSchemasError,
+)
 
 __all__ = [
     "Allowance",
@@ -49,6 +54,7 @@ __all__ = [
     "NotOneBatchError",
     "RejectedRecordsError",
     "TurnRoom",
+    "UnknownSchemasError",
     "ValidatedBatches",
     "accept_own_batches",
     "validate_for_append",
@@ -67,6 +73,10 @@ _CHECKSUM_SHIFT = 3  # eight bytes of checksum and write take as long as decompr
 _UNITS_PER_COMPRESSED_BYTE = 16
 
 FOREVER_MS = (1 << 63) - 1
+NO_REGISTRY = (
+    "the topic has schema validation, but this broker has no schema registry to ask: set "
+    "confluent.schema.registry.url in the properties of each node and restart it"
+)
 PRODUCER_CODEC = "producer"
 """The ``compression.type`` of a topic that keeps its producers' codecs."""
 
@@ -130,24 +140,40 @@ def validate_for_append(
 
 
 def validate_in_steps(
-    buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance
+    buffer: bytearray | memoryview,
+    config: "LogConfig",
+    now_ms: int,
+    allowance: Allowance,
+    schemas: SchemaRules | None = None,
 ) -> Steps[ValidatedBatches]:
     """Validate as ``validate_for_append`` does, in steps, for threads beside the event loop.
 
-    No step holds the interpreter for long.
+    No step holds the interpreter for long. ``schemas`` are the verdicts for a log that asks for
+    registered schemas.
 
     Raises:
         Exception: as ``validate_for_append``.
+        UnknownSchemasError: nothing is wrong, but verdicts on schemas are missing.
     """
-    header, target, rules = _begin(buffer, config, now_ms, allowance)
-    validated = yield from _go_on(buffer, header, target, rules, config, allowance)
+    header, target, rules = _begin(buffer, config, now_ms, allowance, schemas)
+    validated = yield from _go_on(buffer, header, target, rules, config, allowance, schemas)
     return validated
 
 
 def _begin(
-    buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance
+    buffer: bytearray | memoryview,
+    config: "LogConfig",
+    now_ms: int,
+    allowance: Allowance,
+    schemas: SchemaRules | None = None,
 ) -> tuple[BatchHeader, Codec, RecordRules | None]:
-    """Return the checked header, the target codec, and the rules for the records."""
+    """Return the checked header, the target codec, and the rules for the records.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, the log asks for registered schemas, and this node has no registry.
+    """
+    if config.is_schema_validated and schemas is None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, NO_REGISTRY)
     allowance.take_work(len(buffer) >> _CHECKSUM_SHIFT)
     header = _check_header(buffer, config.max_message_bytes)
     if header.attributes & APPEND_TIME_FLAG:
@@ -168,6 +194,7 @@ def _go_on(  # noqa: PLR0917 - the halves of one function
     rules: RecordRules | None,
     config: "LogConfig",
     allowance: Allowance,
+    schemas: SchemaRules | None = None,
 ) -> Steps[ValidatedBatches]:
     """Check the records, and recompress them if their codec is not ``target``."""
     records, codec = memoryview(buffer)[HEADER_SIZE:], header.compression
@@ -175,7 +202,7 @@ def _go_on(  # noqa: PLR0917 - the halves of one function
     if codec is not Codec.NONE:
         plain = _open(header, records, allowance)
         yield
-    yield from check_in_steps(header, plain, rules, allowance)
+    yield from check_in_steps(header, plain, rules, allowance, schemas)
     if target is not codec:
         allowance.take_work(len(plain) * _UNITS_PER_COMPRESSED_BYTE)
         yield

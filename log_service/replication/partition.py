@@ -20,6 +20,7 @@ from log_service.common.steps import Steps
 from log_service.common.types import NO_LEADER_EPOCH, NO_TIMESTAMP, TopicId, TopicPartition
 from log_service.records.batch import TRANSACTIONAL_FLAG
 from log_service.records.control import EndOfTransaction
+from log_service.records.rules import SchemaRules
 from log_service.records.validator import (
     Allowance,
     NoRoomError,
@@ -226,14 +227,20 @@ class Partition(Replica):
             raise
 
     def check_in_steps(
-        self, records: bytearray | memoryview, now_ms: int, allowance: Allowance
+        self,
+        records: bytearray | memoryview,
+        now_ms: int,
+        allowance: Allowance,
+        schemas: SchemaRules | None = None,
     ) -> Steps[ValidatedBatches]:
         """Return the check of a batch in steps for the pool, with the log's current configuration.
+
+        ``schemas`` are the verdicts for a topic that asks for registered schemas.
 
         Raises:
             KafkaError: as ``served_log``. The steps raise as ``validate_in_steps``.
         """
-        return validate_in_steps(records, self.served_log().config, now_ms, allowance)
+        return validate_in_steps(records, self.served_log().config, now_ms, allowance, schemas)
 
     def _append_unstable(
         self, log: Log, validated: ValidatedBatches, now_ms: int, check: CheckBatch

@@ -1,4 +1,4 @@
-"""One blocking HTTP exchange with a token issuer, for its keys or for a token.
+"""One blocking HTTP exchange with a token issuer or a schema registry.
 
 Run it in a thread.
 

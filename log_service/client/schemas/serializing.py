@@ -23,9 +23,10 @@ from log_service.client.schemas.registry_client import (
 from log_service.client.schemas.registry_core import RegistryCore
 from log_service.client.schemas.subject_names import SubjectNameStrategy, strategy_of
 from log_service.client.schemas.values import RegisteredSchema, Schema
-from log_service.client.schemas.wire_format import Indexes, header_name, header_value_of, prefix_of
+from log_service.client.schemas.wire_format import Indexes, header_value_of, prefix_of
 from log_service.common.errors import ConfigError
 from log_service.records.record import RecordHeader
+from log_service.records.schema_names import header_name
 
 R_co = TypeVar("R_co", bound=RegistryFace, covariant=True)
 Encode = Callable[[Any], bytes]

@@ -11,19 +11,13 @@ in Java.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
 from uuid import UUID
 
 from log_service.client.schemas.errors import SerializationError
 from log_service.records.record import RecordHeader
+from log_service.records.schema_names import GUID_END, MAGIC_GUID, MAGIC_ID, PREFIX, header_name
 
-KEY_HEADER: Final = "__key_schema_id"
-VALUE_HEADER: Final = "__value_schema_id"
-MAGIC_ID: Final = 0
-MAGIC_GUID: Final = 1
-PREFIX: Final = Struct(">BI")
-GUID_END: Final = 17
 MAX_INDEXES: Final = 1_000
 """The deepest nesting of messages that is read."""
 MAX_VARINT_BYTES: Final = 5
@@ -41,11 +35,6 @@ class SchemaIdentity:
 
     def __str__(self) -> str:
         return f"schema id {self.id}" if self.guid is None else f"schema guid {self.guid}"
-
-
-def header_name(*, is_key: bool) -> str:
-    """Return the name of the header that names the schema of a key or a value."""
-    return KEY_HEADER if is_key else VALUE_HEADER
 
 
 def prefix_of(schema_id: int, indexes: Indexes = ()) -> bytes:

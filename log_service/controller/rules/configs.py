@@ -34,7 +34,7 @@ from log_service.config.resource_keys import (
 )
 from log_service.config.runtime_keys import OBSERVER_KEYS
 from log_service.config.server_keys import SERVER_KEYS
-from log_service.config.topic import validate_topic_configs
+from log_service.config.topic import validate_schema_registry, validate_topic_configs
 from log_service.config.topic_keys import TOPIC_KEYS
 from log_service.controller.caller import Caller
 from log_service.controller.rules.partitions import CORDONED_LOG_DIRS, MIN_ISR, Partitions
@@ -474,6 +474,7 @@ def _validate(
                     if name in set_names or name in TOPIC_KEYS
                 }
             )
+            validate_schema_registry({name: result[name] for name in set_names}, static_texts)
         case ResourceType.GROUP:
             validate_group_configs({name: result[name] for name in set_names}, static_texts)
         case ResourceType.CLIENT_METRICS:

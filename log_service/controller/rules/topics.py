@@ -17,7 +17,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, NO_TOPIC_ID, NodeId, TopicId
 from log_service.config.describe import describe_new_topic
 from log_service.config.resolve import Layers
-from log_service.config.topic import validate_topic_configs
+from log_service.config.topic import validate_schema_registry, validate_topic_configs
 from log_service.config.views import TopicDefaults
 from log_service.controller.rules.partitions import MIN_ISR, new_partition, placeable_brokers
 from log_service.controller.rules.placement import place_replicas
@@ -153,6 +153,7 @@ def _create_topic(
 ) -> tuple[list[MetadataRecord], CreatableTopicResult]:
     configs = {config.name: config.value for config in topic.configs}
     validate_topic_configs(configs)
+    validate_schema_registry(configs, rules.static_texts)
     texts = {name: value for name, value in configs.items() if value is not None}
     topic_id = TopicId(rules.new_id())
     partitions = (

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from log_service.config.schema_registry_keys import REGISTRY_TLS_KEYS
+
 TESTS = Path(__file__).parent.parent.parent
 LOGS, BROKERS, RESOURCES = (
     f"unit/broker/test_effects_on_{what}.py" for what in ("logs", "brokers", "resources")
@@ -59,7 +61,18 @@ OAUTH_ENDPOINT = (
 )
 TOKENS = "unit/broker/logins/test_tokens.py"
 AUDIT = "unit/broker/authorization/test_audit_log.py"
+SCHEMA_REGISTRY = "unit/config/test_schema_registry.py"
+REGISTERED_SCHEMAS = (SCHEMA_REGISTRY, "test_topics_turn_validation_on_by_confluents_names")
+REGISTRY_LOGIN = (SCHEMA_REGISTRY, "test_urls_and_login")
+REGISTRY_TLS = (SCHEMA_REGISTRY, "test_tls_of_the_registry_has_keys_of_its_own")
 PROOFS = {
+    "confluent.basic.auth.credentials.source": (
+        SCHEMA_REGISTRY,
+        "test_what_cannot_be_is_refused_without_its_secrets",
+    ),
+    "confluent.basic.auth.user.info": REGISTRY_LOGIN,
+    "confluent.schema.registry.url": REGISTRY_LOGIN,
+    **{key.name: REGISTRY_TLS for key in REGISTRY_TLS_KEYS},
     "allow.everyone.if.no.acl.found": AUTHORIZER,
     "audit.log.allowed.enable": (AUDIT, "test_what_is_allowed_is_a_line_where_that_is_asked_for"),
     "audit.log.max.bytes": (AUDIT, "test_the_file_rolls_by_size_and_so_many_are_kept"),
@@ -536,6 +549,10 @@ PROOFS = {
 }
 TOPICS_CLEANER = (RESOURCES, "test_a_topic_says_when_it_is_cleaned")
 PROOFS_OF_TOPIC_KEYS = {
+    "confluent.key.schema.validation": REGISTERED_SCHEMAS,
+    "confluent.key.subject.name.strategy": REGISTERED_SCHEMAS,
+    "confluent.value.schema.validation": REGISTERED_SCHEMAS,
+    "confluent.value.subject.name.strategy": REGISTERED_SCHEMAS,
     "compression.gzip.level": (LOGS, "test_levels_of_compression_are_a_topics_own"),
     "compression.lz4.level": (LOGS, "test_levels_of_compression_are_a_topics_own"),
     "compression.zstd.level": (LOGS, "test_levels_of_compression_are_a_topics_own"),

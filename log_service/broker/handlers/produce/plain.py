@@ -7,6 +7,7 @@ line of its connection (``produce_lines``).
 
 import trio
 
+from log_service.broker.handlers.produce.checks import check_in_line
 from log_service.broker.handlers.produce.produce import (
     ACKS_NONE,
     Outcome,
@@ -97,7 +98,7 @@ class PlainAppends:
 
     def append_some(self, room: TurnRoom) -> bool:
         """Append batches for as long as there is room. Return whether all are appended."""
-        replicas, terms, now_ms = self._node.replicas, self._terms, self._now_ms
+        appends, terms, now_ms = self._node.appends, self._terms, self._now_ms
         try:
             for topic, of_topic in self.outcomes:
                 for wanted in (
@@ -106,7 +107,7 @@ class PlainAppends:
                     records = wanted.records if self._checked is None else self._checked
                     of_topic.append(
                         append_batch(
-                            replicas, terms, topic, wanted.index, records, now_ms=now_ms, room=room
+                            appends, terms, topic, wanted.index, records, now_ms=now_ms, room=room
                         )
                     )
                     self._checked = None
@@ -142,10 +143,11 @@ class PlainAppends:
         assert isinstance(wanted.records, memoryview), "anything else is refused at once"
         try:
             partition = self._node.replicas.find(topic.name, topic.topic_id, wanted.index)
-            steps = partition.check_in_steps(wanted.records, self._now_ms, allowance)
+            return await check_in_line(
+                self._node, partition, wanted.records, self._now_ms, allowance, standing
+            )
         except KafkaError as error:
             return error
-        return await self._node.produce_lines.check(self._node.run_in_pool, steps, standing)
 
     def announce(self) -> None:
         """Announce new appends to waiting requests. Each append is announced once."""

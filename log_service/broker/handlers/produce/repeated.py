@@ -148,7 +148,7 @@ def handle_repeated_produce(
         return _append_later(node, call)
     try:
         outcome = append_batch(
-            node.replicas,
+            node.appends,
             known.terms,
             known.topic,
             known.index,

@@ -19,6 +19,7 @@ from uuid import UUID
 
 import trio
 
+from log_service.broker.handlers.produce.checks import check_in_line
 from log_service.broker.handlers.produce.produce import (
     ACKS_NONE,
     UNITS_PER_BATCH,
@@ -40,7 +41,13 @@ from log_service.common.types import Buffer, TopicPartition
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS
 from log_service.protocol.messages.produce import ProduceRequest, ProduceResponse
 from log_service.records.batch import HEADER_SIZE, BatchHeader, parse_header
-from log_service.records.validator import Allowance, NoRoomError, TurnRoom, ValidatedBatches
+from log_service.records.validator import (
+    Allowance,
+    NoRoomError,
+    TurnRoom,
+    UnknownSchemasError,
+    ValidatedBatches,
+)
 from log_service.replication.partition import Batch, Partition
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.append_result import AppendResult
@@ -183,6 +190,8 @@ class _Checks:
                     where, steps = begun
                     try:
                         self.done[where] = finish(steps)
+                    except UnknownSchemasError as error:
+                        raise NoRoomError from error
                     except KafkaError as error:
                         self.done[where] = error
                 self._left.pop()
@@ -205,16 +214,23 @@ class _Checks:
             if len(self._left) < left_count:
                 await trio.lowlevel.checkpoint()
                 continue
-            begun = self._begin(allowance)  # it takes more than a turn
-            if begun is not None:
-                where, steps = begun
-                found = await self._node.produce_lines.check(
-                    self._node.run_in_pool, steps, standing
-                )
-                if found is not None:
-                    self.done[where] = found
+            await self._check_next(allowance, standing)  # it takes more than a turn
             self._left.pop()
         return False
+
+    async def _check_next(self, allowance: Allowance, standing: Standing) -> None:
+        topic, wanted = self._left[-1]
+        with suppress(KafkaError):  # the append reports why
+            partition = self._node.replicas.find(topic.name, topic.topic_id, wanted.index)
+            if isinstance(wanted.records, memoryview):
+                try:
+                    found = await check_in_line(
+                        self._node, partition, wanted.records, self._now_ms, allowance, standing
+                    )
+                except KafkaError as error:
+                    found = error
+                if found is not None:
+                    self.done[partition.topic_partition] = found
 
     def _begin(self, allowance: Allowance) -> tuple[TopicPartition, Steps[ValidatedBatches]] | None:
         """Return the check of the next batch, or None if there is nothing to check.
@@ -228,8 +244,10 @@ class _Checks:
             return None
         try:
             if isinstance(wanted.records, memoryview):
+                validation = self._node.schema_validation
+                schemas = None if validation is None else validation.schemas_of(partition)
                 return partition.topic_partition, partition.check_in_steps(
-                    wanted.records, self._now_ms, allowance
+                    wanted.records, self._now_ms, allowance, schemas
                 )
         except KafkaError as error:
             self.done[partition.topic_partition] = error

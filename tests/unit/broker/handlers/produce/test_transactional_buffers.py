@@ -53,13 +53,14 @@ def asked_about(
     config = LogConfig(compression_type=codec)
     partition = SimpleNamespace(
         topic_partition=TopicPartition("t", 0),
-        check_in_steps=lambda records, now_ms, allowance: validate_in_steps(
-            records, config, now_ms, allowance
+        check_in_steps=lambda records, now_ms, allowance, schemas: validate_in_steps(
+            records, config, now_ms, allowance, schemas
         ),
     )
     node = SimpleNamespace(
         clock=SimpleNamespace(wall_ms=lambda: 1),
         produce_lines=ProduceLines(),
+        schema_validation=None,
         replicas=SimpleNamespace(find=lambda *_: partition),
         transaction_verifier=SimpleNamespace(verify=lambda *arguments: asked.append(arguments)),
     )

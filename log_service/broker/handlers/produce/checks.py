@@ -1,0 +1,39 @@
+"""The check of a batch in the line of its connection, in the pool and with a schema registry.
+
+Decides when the registry is asked: if nothing else is wrong with the batch, and verdicts on its
+schemas are missing. The batch is then checked anew, because the verdicts may refuse it.
+"""
+
+from log_service.broker.node import Node
+from log_service.broker.requests.produce_lines import Standing
+from log_service.common.errors import KafkaError
+from log_service.records.validator import Allowance, UnknownSchemasError, ValidatedBatches
+from log_service.replication.partition import Partition
+
+
+async def check_in_line(  # noqa: PLR0917 - the parts of one check
+    node: Node,
+    partition: Partition,
+    records: memoryview,
+    now_ms: int,
+    allowance: Allowance,
+    standing: Standing,
+) -> ValidatedBatches | KafkaError | None:
+    """Return the result of a batch's check, None once the request is dropped.
+
+    Raises:
+        KafkaError: as ``Partition.check_in_steps``.
+    """
+    validation, deadline_ms = node.schema_validation, None
+    while True:
+        schemas = None if validation is None else validation.schemas_of(partition)
+        steps = partition.check_in_steps(records, now_ms, allowance, schemas)
+        found = await node.produce_lines.check(node.run_in_pool, steps, standing)
+        if validation is None or schemas is None or not isinstance(found, UnknownSchemasError):
+            return found
+        if deadline_ms is None:
+            deadline_ms = validation.deadline_ms(standing.call.request.timeout_ms)
+        missing = await validation.learn(schemas, found.names, deadline_ms)
+        if missing is not None:
+            return missing
+        allowance = allowance.for_repetition()

@@ -1,0 +1,37 @@
+"""The verdicts on the schemas of one topic, at the time of one check."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from log_service.broker.schema_validation.subjects import SubjectRule
+from log_service.broker.schema_validation.verdicts import Verdicts
+from log_service.config.views import LogConfig
+from log_service.records.rules import SchemaName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSchemas:
+    """The ``records.rules.SchemaRules`` of a topic. ``rules`` are by whether they are of keys."""
+
+    rules: Mapping[bool, SubjectRule]
+    verdicts: Verdicts
+    now_ms: int
+
+    @property
+    def parts(self) -> tuple[bool, ...]:
+        """Whether keys (True), values (False) or both are judged."""
+        return tuple(self.rules)
+
+    def verdict(self, name: SchemaName, *, is_key: bool) -> str | None:
+        """Return "" if a schema is accepted, the reason if it is refused, None if unknown."""
+        return self.verdicts.of(self.rules[is_key], name, self.now_ms)
+
+
+def subject_rules(topic: str, config: LogConfig) -> dict[bool, SubjectRule]:
+    """Return the rules of a topic's keys and values, none for what is not validated."""
+    rules = {}
+    if config.is_key_schema_validated:
+        rules[True] = SubjectRule(topic, is_key=True, strategy=config.key_subject_name_strategy)
+    if config.is_value_schema_validated:
+        rules[False] = SubjectRule(topic, is_key=False, strategy=config.value_subject_name_strategy)
+    return rules

@@ -1,0 +1,149 @@
+"""Asks a schema registry about schemas that no verdict is known of, within bounds.
+
+Decides how many questions are sent, and how long a batch waits. If no response comes, its producer
+gets REQUEST_TIMED_OUT and sends the batch again.
+
+Invariants: a schema is asked for once at a time. At most ``MAX_ASKED_AT_ONCE`` questions are under
+way, and ``MAX_ASKED_PER_SECOND`` begin for a topic, whatever its producers send. While the registry
+is away, one question per ``PAUSE_MS`` tries it. A batch is never accepted without a
+verdict of the registry.
+"""
+
+import logging
+from collections.abc import Collection
+from typing import Final
+
+import trio
+
+from log_service.broker.schema_validation.checked_appends import CheckedAppends
+from log_service.broker.schema_validation.registry import RegistryUnavailableError, SchemaRegistry
+from log_service.broker.schema_validation.subjects import SubjectRule
+from log_service.broker.schema_validation.topic_schemas import TopicSchemas, subject_rules
+from log_service.broker.schema_validation.verdicts import Key, Verdicts
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.records.rules import NamedSchema, SchemaName
+from log_service.replication.partition import Partition
+from log_service.replication.replica_manager import ReplicaManager
+
+MAX_WAIT_MS: Final = 5_000
+"""How long a batch waits for verdicts on its schemas."""
+MAX_ASKED_AT_ONCE: Final = 4
+MAX_ASKED_PER_SECOND: Final = 100
+"""Per topic, and for its keys and values apart."""
+MAX_TOPICS_COUNTED: Final = 1_000
+PAUSE_MS: Final = 1_000
+
+logger = logging.getLogger(__name__)
+
+
+class SchemaValidation:
+    """The validation of a node's topics by one registry."""
+
+    def __init__(self, registry: SchemaRegistry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
+        self.verdicts = Verdicts()
+        self._asking: dict[Key, trio.Event] = {}
+        self._turns = trio.CapacityLimiter(MAX_ASKED_AT_ONCE)
+        self._asked: dict[SubjectRule, tuple[int, int]] = {}
+        self._failure: str | None = None
+        self._pause_until_ms = 0
+
+    def __repr__(self) -> str:
+        return f"<SchemaValidation {self.verdicts!r} asking={len(self._asking)}>"
+
+    def over(self, replicas: ReplicaManager) -> CheckedAppends:
+        """Return the appends that check schemas first."""
+        return CheckedAppends(replicas, self.schemas_of)
+
+    def schemas_of(self, partition: Partition) -> TopicSchemas | None:
+        """Return the verdicts on a topic's schemas, None if the topic asks for none.
+
+        Raises:
+            KafkaError: as ``Partition.served_log``.
+        """
+        config = partition.served_log().config
+        if not config.is_schema_validated:
+            return None
+        rules = subject_rules(partition.topic_partition.topic, config)
+        now_ms = self._clock.monotonic_ms()
+        return TopicSchemas(rules=rules, verdicts=self.verdicts, now_ms=now_ms)
+
+    def deadline_ms(self, timeout_ms: int) -> int:
+        """Return until when a batch may wait whose producer waits so long."""
+        return self._clock.monotonic_ms() + min(max(timeout_ms, 0), MAX_WAIT_MS)
+
+    async def learn(
+        self, schemas: TopicSchemas, names: Collection[NamedSchema], deadline_ms: int
+    ) -> KafkaError | None:
+        """Ask about schemas, and wait for the verdicts.
+
+        Return the error of the batch if a verdict is missing, None if all are there.
+        """
+        wanted = [(schemas.rules[named.is_key], named.name) for named in names]
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        with trio.move_on_after(max(left_ms, 0) / 1_000):
+            async with trio.open_nursery() as nursery:
+                for rule, name in wanted:
+                    nursery.start_soon(self._ask_once, rule, name)
+        now_ms = self._clock.monotonic_ms()
+        if all(self.verdicts.of(rule, name, now_ms) is not None for rule, name in wanted):
+            return None
+        return self._missing()
+
+    def _missing(self) -> KafkaError:
+        reason = (
+            self._failure or "the schema registry did not respond in time, or is asked too much"
+        )
+        text = f"the schemas of the batch could not be checked, so nothing was written: {reason}"
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    async def _ask_once(self, rule: SubjectRule, name: SchemaName) -> None:
+        """Ask about a schema, or wait for another question about it that is under way."""
+        key = (rule, name)
+        other = self._asking.get(key)
+        if other is not None:
+            await other.wait()
+            return
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._pause_until_ms:
+            self.verdicts.renew(rule, name, now_ms)
+            return
+        if not self._may_ask(rule, now_ms):
+            return
+        is_done = self._asking[key] = trio.Event()
+        try:
+            async with self._turns:
+                await self._ask(rule, name)
+        finally:
+            del self._asking[key]
+            is_done.set()
+
+    async def _ask(self, rule: SubjectRule, name: SchemaName) -> None:
+        if self._clock.monotonic_ms() < self._pause_until_ms:  # it failed while this one waited
+            self.verdicts.renew(rule, name, self._clock.monotonic_ms())
+            return
+        try:
+            found = await self._registry.registered(name, has_record_names=rule.has_record_names)
+        except RegistryUnavailableError as error:
+            now_ms = self._clock.monotonic_ms()
+            if self._failure is None:
+                logger.warning("Topics with schema validation take no unknown schemas: %s", error)
+            self._failure, self._pause_until_ms = str(error), now_ms + PAUSE_MS
+            self.verdicts.renew(rule, name, now_ms)
+            return
+        self._failure, self._pause_until_ms = None, 0
+        self.verdicts.note(rule, name, rule.fault(name, found), self._clock.monotonic_ms())
+
+    def _may_ask(self, rule: SubjectRule, now_ms: int) -> bool:
+        """Count a question, unless the topic has asked too many within a second."""
+        began_ms, count = self._asked.get(rule, (now_ms, 0))
+        if now_ms - began_ms >= 1_000:
+            began_ms, count = now_ms, 0
+        if count >= MAX_ASKED_PER_SECOND:
+            return False
+        if len(self._asked) >= MAX_TOPICS_COUNTED and rule not in self._asked:
+            self._asked.clear()
+        self._asked[rule] = (began_ms, count + 1)
+        return True

@@ -1,0 +1,68 @@
+"""Remembers for a while which schemas may be named in which topic.
+
+An accepted schema counts for minutes, because versions are seldom deleted. A refused one counts for
+a second, so that a schema that is registered meanwhile is soon accepted.
+
+Invariants: each of both kinds has a bound, and refusals push no accepted schema out. Any thread may
+call ``of``.
+"""
+
+from typing import Final, TypeVar
+
+from log_service.broker.schema_validation.subjects import SubjectRule
+from log_service.records.rules import SchemaName
+
+ACCEPTED_MS: Final = 300_000
+RENEWED_MS: Final = 10_000
+"""How long an old acceptance counts on while the registry does not respond."""
+REFUSED_MS: Final = 1_000
+MAX_VERDICTS: Final = 10_000
+"""Maximum number of verdicts of each kind."""
+
+Key = tuple[SubjectRule, SchemaName]
+V = TypeVar("V")
+
+
+class Verdicts:
+    """The verdicts of one node, each until a time in monotonic milliseconds."""
+
+    def __init__(self, capacity: int = MAX_VERDICTS) -> None:
+        self._capacity = capacity
+        self._accepted: dict[Key, int] = {}
+        self._refused: dict[Key, tuple[int, str]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Verdicts accepted={len(self._accepted)} refused={len(self._refused)}>"
+
+    def of(self, rule: SubjectRule, name: SchemaName, now_ms: int) -> str | None:
+        """Return "" if a schema is accepted, the reason if it is refused, None if unknown."""
+        key = (rule, name)
+        until_ms = self._accepted.get(key)
+        if until_ms is not None:
+            return "" if now_ms < until_ms else None
+        refused = self._refused.get(key)
+        return refused[1] if refused is not None and now_ms < refused[0] else None
+
+    def note(self, rule: SubjectRule, name: SchemaName, fault: str, now_ms: int) -> None:
+        """Remember a verdict of the registry. An empty ``fault`` accepts the schema."""
+        key = (rule, name)
+        if fault:
+            self._accepted.pop(key, None)
+            self._put(self._refused, key, (now_ms + REFUSED_MS, fault))
+        else:
+            self._refused.pop(key, None)
+            self._put(self._accepted, key, now_ms + ACCEPTED_MS)
+
+    def renew(self, rule: SubjectRule, name: SchemaName, now_ms: int) -> bool:
+        """Let an old acceptance count a little longer. Return whether there is one."""
+        key = (rule, name)
+        if key not in self._accepted:
+            return False
+        self._accepted[key] = now_ms + RENEWED_MS
+        return True
+
+    def _put(self, verdicts: dict[Key, V], key: Key, verdict: V) -> None:
+        verdicts.pop(key, None)
+        if len(verdicts) >= self._capacity:
+            del verdicts[next(iter(verdicts))]
+        verdicts[key] = verdict

@@ -1,0 +1,179 @@
+"""Judges which schemas many records name, for all of them at once with numpy.
+
+``schema_names`` does the same one by one, and has the rules. The module is imported only if many
+records are checked, because it imports numpy.
+
+Invariants: the verdicts equal those of ``schema_names.judge_each``. Without headers that name
+schemas no step is taken per record, but one for each schema.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import Steps
+from log_service.records.fields import Fields, Spans
+from log_service.records.record import ITEMS_PER_STEP
+from log_service.records.rules import MAX_RECORD_ERRORS, Judge, SchemaName
+from log_service.records.schema_names import (
+    GUID_END,
+    MAGIC_GUID,
+    MAGIC_ID,
+    PREFIX,
+    header_name,
+    header_value,
+    judge_name,
+    nameless,
+    read_name,
+)
+from log_service.records.varint_arrays import Integers
+
+MAX_SCHEMAS = 1_000
+"""Maximum number of different ids among the records of one step."""
+MAX_COMPARED_BYTES = 256
+"""Headers that are longer are read record by record, even if all records have the same."""
+
+
+def judge_schemas(found: Fields, first: int, judge: Judge) -> Steps[None]:
+    """Judge the schemas of checked records. Indexes count from ``first``.
+
+    Raises:
+        KafkaError: INVALID_RECORD, the records name too many schemas.
+    """
+    schemas = judge.schemas
+    assert schemas is not None, "only a log that asks for schemas judges them"
+    judge.allowance.take_items(len(found.offsets))
+    for is_key in schemas.parts:
+        spans = found.keys if is_key else found.values
+        in_header = np.zeros(len(found.offsets), bool)
+        if np.count_nonzero(found.header_counts):
+            yield from _judge_headers(found, spans, first, judge, in_header, is_key=is_key)
+        _judge_prefixes(
+            found, spans, np.flatnonzero(~(spans.is_null | in_header)), first, judge, is_key=is_key
+        )
+
+
+def _judge_prefixes(
+    found: Fields, spans: Spans, places: Integers, first: int, judge: Judge, *, is_key: bool
+) -> None:
+    """Judge the records at ``places`` by the first bytes of their key or value."""
+    starts, sizes = spans.starts[places], (spans.ends - spans.starts)[places]
+    is_long = sizes >= PREFIX.size
+    octets, safe = found.octets, np.where(is_long, starts, 0)
+    magic = octets[safe]
+    is_id = is_long & (magic == MAGIC_ID)
+    if np.count_nonzero(is_id) != len(places):
+        others, is_guid = ~is_id, is_long & (magic == MAGIC_GUID) & (sizes >= GUID_END)
+        for place, start in zip(places[is_guid].tolist(), starts[is_guid].tolist(), strict=True):
+            judge.allowance.take_items_alone(1)
+            name = read_name(memoryview(found.body)[start : start + GUID_END])
+            judge_name(judge, first + place, name, is_key=is_key)
+        _refuse(judge, first + places[others & ~is_guid], nameless(is_key=is_key))
+        places, safe = places[is_id], safe[is_id]
+    if not len(places):
+        return
+    ids = np.zeros(len(places), np.int64)
+    for step in range(1, PREFIX.size):
+        ids = ids << 8 | octets[safe + step]
+    _judge_ids(ids, places, first, judge, is_key=is_key)
+
+
+def _judge_ids(ids: Integers, places: Integers, first: int, judge: Judge, *, is_key: bool) -> None:
+    """Judge each id once, for all records that name it."""
+    schemas = judge.schemas
+    assert schemas is not None, "only a log that asks for schemas judges them"
+    is_same = np.count_nonzero(ids == ids[0]) == len(ids)
+    different = [int(ids[0])] if is_same else np.unique(ids).tolist()
+    if len(different) > MAX_SCHEMAS:
+        text = (
+            f"{len(ids)} records name {len(different)} schemas; at most {MAX_SCHEMAS} are looked up"
+        )
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+    for schema_id in different:
+        reason = schemas.verdict(schema_id, is_key=is_key)
+        if reason is None:
+            judge.want(schema_id, is_key=is_key)
+        elif reason:
+            _refuse(judge, first + places[ids == schema_id], reason)
+
+
+def _refuse(judge: Judge, indexes: Integers, reason: str) -> None:
+    """Note the records at ``indexes``, all for one reason."""
+    room = max(MAX_RECORD_ERRORS - judge.count, 0)
+    for index in indexes[:room].tolist():
+        judge.add(index, ErrorCode.INVALID_RECORD, reason)
+    judge.count += len(indexes[room:])
+
+
+# Headers
+
+
+def _judge_headers(
+    found: Fields,
+    spans: Spans,
+    first: int,
+    judge: Judge,
+    in_header: "np.ndarray[tuple[int], np.dtype[np.bool_]]",
+    *,
+    is_key: bool,
+) -> Steps[None]:
+    """Judge the records with a header that names their schema, and mark them in ``in_header``."""
+    start, end = int(found.header_positions[0]), int(found.ends[-1])
+    if header_name(is_key=is_key).encode() not in bytes(memoryview(found.body)[start:end]):
+        return
+    places = np.flatnonzero((found.header_counts > 0) & ~spans.is_null)
+    if not len(places):
+        return
+    same = _same_headers(found, places)
+    if same is not None:
+        named = header_value(same, is_key=is_key, index=first)
+        if named is not None:
+            in_header[places] = True
+            _judge_all(judge, first + places, read_name(named), is_key=is_key)
+        return
+    for step in range(0, len(places), ITEMS_PER_STEP):
+        if step:
+            yield
+        judge.allowance.take_items_alone(
+            int(found.header_counts[places[step : step + ITEMS_PER_STEP]].sum())
+        )
+        for place, raw in _headers_of(found, places[step : step + ITEMS_PER_STEP]):
+            named = header_value(raw, is_key=is_key, index=first + place)
+            if named is not None:
+                in_header[place] = True
+                judge_name(judge, first + place, read_name(named), is_key=is_key)
+
+
+def _same_headers(found: Fields, places: Integers) -> bytes | None:
+    """Return the headers of all these records, None if they differ or are long."""
+    starts = found.header_positions[places]
+    sizes = found.ends[places] - starts
+    size = int(sizes[0])
+    if size > MAX_COMPARED_BYTES or np.count_nonzero(sizes != size):
+        return None
+    columns = found.octets
+    for step in range(size):
+        column = columns[starts + step]
+        if np.count_nonzero(column != column[0]):
+            return None
+    return bytes(memoryview(found.body)[int(starts[0]) : int(starts[0]) + size])
+
+
+def _headers_of(found: Fields, places: Integers) -> Iterator[tuple[int, bytes]]:
+    body = memoryview(found.body)
+    starts, ends = found.header_positions[places], found.ends[places]
+    for place, start, end in zip(places.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        yield place, bytes(body[start:end])
+
+
+def _judge_all(judge: Judge, indexes: Integers, name: SchemaName | None, *, is_key: bool) -> None:
+    """Judge one schema for all records at ``indexes``."""
+    schemas = judge.schemas
+    assert schemas is not None, "only a log that asks for schemas judges them"
+    reason = nameless(is_key=is_key) if name is None else schemas.verdict(name, is_key=is_key)
+    if reason is None:
+        assert name is not None, "a record without a name is refused"
+        judge.want(name, is_key=is_key)
+    elif reason:
+        _refuse(judge, indexes, reason)
