@@ -44,9 +44,9 @@ class ForkedRuns:
 
     def Process(self, *, target: Callable[..., object], args: Sequence[object]) -> BaseProcess:  # noqa: N802 - multiprocessing's name
         """Return a process that runs ``target`` with the current project."""
-        process: BaseProcess = self._forking.Process(
+        process: BaseProcess = self._forking.Process(  # type: ignore[attr-defined]
             target=run_with_project, args=(self.reload_count, target, args)
-        )  # type: ignore[attr-defined]
+        )
         return process
 
 

@@ -33,8 +33,9 @@ def shrink(case: Case, fails: Callable[[Case], bool], *, tries: int = 400) -> Ca
     sessions = fewer(list(case.sessions), still)
     for index in range(len(sessions)):
         pieces = fewer(
-            list(sessions[index]), lambda some, at=index: still(_with(sessions, at, tuple(some)))
-        )  # type: ignore[misc]
+            list(sessions[index]),
+            lambda some, at=index: still(_with(sessions, at, tuple(some))),  # type: ignore[misc]
+        )
         sessions[index] = tuple(pieces)
         for place in range(len(pieces)):
 

@@ -207,8 +207,8 @@ class HandlerNode(Asking):
         """
         key = ApiKey(request.SCHEMA.key)
         encoded = b"".join(
-            map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request))
-        )  # type: ignore[arg-type]  # no slice
+            map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request))  # type: ignore[arg-type]  # no slice
+        )
         frame = bytearray(encoded[4:])
         answer = self.pipeline.handle_frame(connection or self.connection, memoryview(frame))
         if not isinstance(answer, PendingResponse) or not answer.holds_frame:

@@ -268,10 +268,10 @@ def test_a_transaction_spans_both_products(
     WRITERS[version](nodes, name, group)
     for partition in (0, 1):
         until(
-            lambda partition=partition: (
+            lambda partition=partition: (  # type: ignore[misc]
                 len(committed_values(nodes, BOTH, partition)) > before[partition]
             )
-        )  # type: ignore[misc]
+        )
         assert [
             value for value in committed_values(nodes, BOTH, partition) if value.endswith(name)
         ] == [f"kept of {name}"]

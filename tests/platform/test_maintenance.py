@@ -283,9 +283,9 @@ def test_of_events_without_a_run_the_newest_of_each_asset_stays(
         for name in ("a", "b")
     }
     assert [
-        [record.asset_observation.metadata["lag"].value for record in records]
+        [record.asset_observation.metadata["lag"].value for record in records]  # type: ignore[union-attr]
         for records in kept.values()
-    ] == [[3], [3]]  # type: ignore[union-attr]
+    ] == [[3], [3]]
     assert instance.get_latest_materialization_event(dg.AssetKey("a")) is not None
 
 

@@ -116,8 +116,11 @@ def test_records_of_two_versions_are_rows_and_the_others_dead_letters(  # noqa: 
         with connect(bootstrap) as log:
             reconcile(log, spec)
             context = run_context(
-                log, lake_root, spark, arrow_records=0 if way == "Spark's workers" else 1_000
-            )  # type: ignore[arg-type]
+                log,  # type: ignore[arg-type]
+                lake_root,
+                spark,
+                arrow_records=0 if way == "Spark's workers" else 1_000,
+            )
             run_topic_table(table, context)
 
     def send(*values: bytes | None) -> None:

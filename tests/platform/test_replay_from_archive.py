@@ -213,8 +213,12 @@ def context_of(
     log: LogClient, lake: Lake, spark: Any, directory: Path, arrow_records: int
 ) -> RunContext:
     return run_context(
-        log, lake.root, spark, arrow_records=arrow_records, scratch=directory / "scratch"
-    )  # type: ignore[arg-type]
+        log,  # type: ignore[arg-type]
+        lake.root,
+        spark,
+        arrow_records=arrow_records,
+        scratch=directory / "scratch",
+    )
 
 
 def test_without_an_archive_the_records_are_lost(

@@ -68,8 +68,14 @@ def test_the_platform_reads_schemas_with_its_own_login(
         told = {**registry_environment(context), **clients_environment(context)}
         for name, value in {**told, "TIDELOG_DATA": str(tmp_path / "platform")}.items():
             monkeypatch.setenv(name, value)
-        found: list[bytes | None] = []
-        until(lambda: found.append(written()) or found[-1] is not None, "the platform's rights")  # type: ignore[func-returns-value]
+        found: list[bytes] = []
+
+        def has_written() -> bool:
+            value = written()
+            found.extend([] if value is None else [value])
+            return value is not None
+
+        until(has_written, "the platform's rights")
         spec = TopicSpec(name="orders", schema=from_registry("orders-value"))
         resources: Any = {"log_service": LogServiceResource(bootstrap_servers=f"127.0.0.1:{port}")}
         assert dg.materialize([topic_asset(spec)], resources=resources).success

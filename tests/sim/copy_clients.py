@@ -410,8 +410,8 @@ class _Copier(_Transactional):
                 continue
             self._note_fresh(records)
             if not await self.transact(
-                lambda transact, records=records: self._copy(transact, records)
-            ):  # type: ignore[misc]
+                lambda transact, records=records: self._copy(transact, records)  # type: ignore[misc]
+            ):
                 self._begin_anew(self._consumer.assignment)
                 await self._consumer.seek_to_committed()
 

@@ -383,8 +383,12 @@ def _check_offset_index(disk: Disk, segment: Segment, headers: list) -> Iterator
 
 
 def _check_time_index(
-    disk: Disk, segment: Segment, headers: list, *, is_finished: bool
-) -> Iterator[Violation]:  # type: ignore[type-arg]  # of headers
+    disk: Disk,
+    segment: Segment,
+    headers: list,  # type: ignore[type-arg]  # of headers
+    *,
+    is_finished: bool,
+) -> Iterator[Violation]:
     entries = _time_entries(disk, segment)
     if entries is None:
         return

@@ -173,8 +173,8 @@ class Line:
         """Return the response. Raises OSError where the connection breaks."""
         api_key = ApiKey(request.SCHEMA.key or 0)
         await self._connection.send_gathered(
-            [b"".join(encode_request(RequestHeader(api_key, version, 1, "waiter"), request))]
-        )  # type: ignore[arg-type]
+            [b"".join(encode_request(RequestHeader(api_key, version, 1, "waiter"), request))]  # type: ignore[arg-type]
+        )
         (size,) = struct.unpack(">i", await self._receive(4))
         frame = await self._receive(size)
         _, body = parse_response_header(api_key, version, frame)

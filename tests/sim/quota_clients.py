@@ -95,8 +95,8 @@ class MeteredLine(Line):
         """
         api_key = ApiKey(request.SCHEMA.key or 0)
         asked = b"".join(
-            encode_request(RequestHeader(api_key, version, 1, self._client_id), request)
-        )  # type: ignore[arg-type]
+            encode_request(RequestHeader(api_key, version, 1, self._client_id), request)  # type: ignore[arg-type]
+        )
         await self._connection.send_gathered([asked])
         (size,) = struct.unpack(">i", await self._receive(4))
         frame = await self._receive(size)

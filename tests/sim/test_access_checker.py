@@ -81,8 +81,8 @@ def attempt(*parts: Part, **seen: Sequence[object]) -> Attempt:
         asker=ANN,
         deciders=("node1",),
         parts=list(parts),
-        **{name: list(each) for name, each in seen.items()},
-    )  # type: ignore[arg-type]
+        **{name: list(each) for name, each in seen.items()},  # type: ignore[arg-type]
+    )
 
 
 def told(

@@ -328,10 +328,10 @@ def test_another_batch_at_a_committed_offset_is_named() -> None:
         other = MetadataBatch(
             base_offset=0,
             last_offset=first.last_offset,
-            epoch=first.epoch,
+            epoch=first.epoch,  # type: ignore[arg-type]
             timestamp_ms=0,
             size_bytes=0,
-        )  # type: ignore[arg-type]
+        )
         watch.quorum.note_batch(
             ("another", 1), replace(other, records=()), host.current.broker.raft
         )

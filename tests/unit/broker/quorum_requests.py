@@ -32,10 +32,10 @@ async def described(cluster: Cluster, node_id: int, port: int = 9092) -> Respons
 
 def voter(node_id: int) -> Voter:
     return Voter(
-        node_id=node_id,
+        node_id=node_id,  # type: ignore[arg-type]
         directory_id=IDS[node_id],
         endpoints=(VoterEndpoint("CONTROLLER", host_of(node_id), CONTROLLER_PORT),),
-    )  # type: ignore[arg-type]
+    )
 
 
 def dynamic(node_id: int, roles: str = "broker,controller", **properties: str) -> dict[str, str]:

@@ -83,8 +83,8 @@ def is_told(cluster: Cluster, node_id: int) -> bool:
     known = registrations(cluster, node_id)
     return len(known) == PARTITIONS and all(
         partition.log is not None
-        and known[index].directory_of(each)
-        == broker.foundation.logs.directory_ids[partition.log.home.path]  # type: ignore[arg-type]
+        and known[index].directory_of(each)  # type: ignore[arg-type]
+        == broker.foundation.logs.directory_ids[partition.log.home.path]
         for each, broker in cluster.brokers.items()
         for index, partition in hosted(cluster, each).items()
     )
@@ -144,8 +144,9 @@ def test_a_replica_that_moves_is_told_again() -> None:
         answer = await (await client_of(cluster, 2)).ask(AlterReplicaLogDirsRequest(dirs=dirs), 2)
         assert answer.results[0].partitions[0].error_code == ErrorCode.NONE
         await cluster.until(
-            lambda: registrations(cluster, controller)[0].directory_of(2) != before, 10
-        )  # type: ignore[arg-type]
+            lambda: registrations(cluster, controller)[0].directory_of(2) != before,  # type: ignore[arg-type]
+            10,
+        )
         await cluster.until(lambda: is_told(cluster, controller), 10)
 
     tell_cluster(story, FILES)
@@ -164,8 +165,10 @@ def test_leaders_leave_a_directory_that_fails_at_once_and_the_others_stay() -> N
         assert log is not None
         path, directory_id = str(log.home.path), known[index].directory_of(victim)  # type: ignore[arg-type]
         there = {
-            index for index, each in known.items() if each.directory_of(victim) == directory_id
-        }  # type: ignore[arg-type]
+            index
+            for index, each in known.items()
+            if each.directory_of(victim) == directory_id  # type: ignore[arg-type]
+        }
         fail_directory(cluster, victim, path)
         log.home.note_error(OSError(errno.EIO, "the disk is gone"))
 
@@ -197,9 +200,9 @@ def test_a_broker_that_comes_back_with_a_new_disk_tells_where_its_replicas_are()
         await cluster.until(lambda: all(is_told(cluster, each) for each in cluster.brokers), 30)
         online = cluster.brokers[victim].image.cluster.brokers[NodeId(victim)]
         assert all(
-            online.has_online(each.directory_of(NodeId(victim)))
+            online.has_online(each.directory_of(NodeId(victim)))  # type: ignore[arg-type]
             for each in registrations(cluster, victim).values()
-        )  # type: ignore[arg-type]
+        )
         await cluster.until(
             lambda: all(victim in each.isr for each in registrations(cluster, victim).values()), 30
         )

@@ -100,10 +100,10 @@ def test_topics_that_are_created_for_a_client_that_missed_them_are_charged_to_it
             ]
             await client.ask(MetadataRequest(topics=missed, allow_auto_topic_creation=True), 12)
             await cluster.until(
-                lambda node_id=node_id: (
+                lambda node_id=node_id: (  # type: ignore[misc]
                     f"missed-{node_id}-19" in cluster.brokers[node_id].image.topics.by_name
                 )
-            )  # type: ignore[misc]
+            )
             refused = await client.ask(new_topic("another"), 7)
             assert refused.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             client.close()

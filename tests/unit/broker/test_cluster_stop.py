@@ -178,8 +178,11 @@ def test_a_registration_that_is_refused_for_a_level_names_it() -> None:
             KafkaError, match=r"feature streams\.version at level 2, this version serves 0 to 1"
         ):
             await lifecycle.register(
-                cluster_id="c", incarnation_id=config.node_id, endpoints={}, log_dirs=()
-            )  # type: ignore[arg-type]
+                cluster_id="c",
+                incarnation_id=config.node_id,  # type: ignore[arg-type]
+                endpoints={},
+                log_dirs=(),
+            )
 
     trio.run(main)
     assert unserved_levels({"metadata.version": 30}) == []

@@ -177,9 +177,9 @@ def test_num_recovery_threads_per_data_dir_is_how_many_logs_are_opened_at_once(c
         loader = DirectoryLoader(
             env.files,
             Path("/data"),
-            open_one,
+            open_one,  # type: ignore[arg-type]  # who opens decides what a log is
             thread_count=config.log_manager.recovery_threads_per_data_dir,
-        )  # type: ignore[arg-type]  # who opens decides what a log is
+        )
         await loader.load()
         return round((trio.current_time() - begun) / 0.5)
 

@@ -57,8 +57,10 @@ class Disk:
     def format(self, text: str, **options: object) -> None:
         config = self.config(text, str(options.pop("roles", "broker,controller")))
         format_node(
-            self.env(), config, FormatOptions(cluster_id=options.pop("cluster_id", "c1"), **options)
-        )  # type: ignore[arg-type]
+            self.env(),
+            config,
+            FormatOptions(cluster_id=options.pop("cluster_id", "c1"), **options),  # type: ignore[arg-type]
+        )
 
 
 def test_voters_of_the_configuration_leave_the_metadata_without_voters() -> None:

@@ -128,8 +128,11 @@ def test_member_waits_for_one_topic_whatever_it_has_of_the_others() -> None:
     )
     for held in (ORDERS, BILLS):
         after = reconcile(
-            current(STABLE, 5, {}), wanted, {}, lambda topic_id, _, held=held: topic_id == held
-        )  # type: ignore[misc]
+            current(STABLE, 5, {}),
+            wanted,
+            {},
+            lambda topic_id, _, held=held: topic_id == held,  # type: ignore[misc]
+        )
         assert (after.state, after.epoch, list(after.assigned)) == (
             UNRELEASED,
             6,

@@ -32,8 +32,8 @@ def test_message_survives_the_wire(cls: type[Message], drawn: Any) -> None:
         assert decoded == message
         assert end == len(encoded) + 6
         assert (
-            b"".join(map(bytes, encode_chunks(message, version, b"prefix"))) == b"prefix" + encoded
-        )  # type: ignore[arg-type]
+            b"".join(map(bytes, encode_chunks(message, version, b"prefix"))) == b"prefix" + encoded  # type: ignore[arg-type]
+        )
 
 
 @each_message

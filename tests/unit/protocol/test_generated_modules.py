@@ -106,11 +106,11 @@ def test_a_message_shows_its_fields_but_no_secrets() -> None:
 def test_versions_that_are_not_spoken_bring_no_fields() -> None:
     names = {
         field.name
-        for field in load_message("ListOffsetsResponse", "1-11")
+        for field in load_message("ListOffsetsResponse", "1-11")  # type: ignore[union-attr]
         .struct.fields[1]
         .struct.fields[1]
         .struct.fields
-    }  # type: ignore[union-attr]
+    }
     assert "offset" in names
     assert "old_style_offsets" not in names
 

@@ -439,8 +439,8 @@ class Process:
                 return LogChanged()
             case AppendFetched():
                 return self._append(
-                    [entry for entry in change.records if entry.epoch <= change.max_epoch]
-                )  # type: ignore[attr-defined]
+                    [entry for entry in change.records if entry.epoch <= change.max_epoch]  # type: ignore[attr-defined]
+                )
             case AppendControl():
                 return self._append(self._control_entries(change))
             case StoreSlice():

@@ -398,8 +398,8 @@ def _response(response: Response) -> str:
 
 def _snapshot(snapshot_id: object) -> str:
     return (
-        f"snapshot {snapshot_id.end_offset}-{snapshot_id.epoch}" if snapshot_id else "no snapshot"
-    )  # type: ignore[attr-defined]
+        f"snapshot {snapshot_id.end_offset}-{snapshot_id.epoch}" if snapshot_id else "no snapshot"  # type: ignore[attr-defined]
+    )
 
 
 def _log_changes(effects: Effects) -> Iterator[str]:

@@ -48,8 +48,9 @@ def play(
             clock=clock, rng=Random(2), network=MemoryNetwork(Random(4)).host("node"), files=files
         )
         settings = replace(
-            LogManagerConfig(log_dirs=(ROOT,), initial_task_delay_ms=1_000), **intervals
-        )  # type: ignore[arg-type]
+            LogManagerConfig(log_dirs=(ROOT,), initial_task_delay_ms=1_000),
+            **intervals,  # type: ignore[arg-type]
+        )
         manager = LogManager(env, settings, LogConfig())
         await manager.load()
         manager.create_log(A, TopicId(UUID(int=1)), config or LogConfig())

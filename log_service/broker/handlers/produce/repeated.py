@@ -257,10 +257,10 @@ def _known(call: Call, request: ProduceRequest) -> _Known:
     ]
     whole = b"".join(
         map(
-            bytes,
+            bytes,  # type: ignore[arg-type]  # it holds no records
             encode_response(ApiKey.PRODUCE, call.version, 0, ProduceResponse(responses=topics)),
         )
-    )  # type: ignore[arg-type]  # it holds no records
+    )
     before = whole[_AFTER_CORRELATION : -_RESPONSE_TAIL_BYTES - _NUMBERS.size]
     return _Known(
         route=replace(call.route, handle=handle_repeated_produce),

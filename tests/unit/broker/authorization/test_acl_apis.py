@@ -204,9 +204,9 @@ def test_whether_acls_are_there_looks_at_few_of_those_with_their_name() -> None:
     ]
     looked_at.clear()
     records, _ = create_acls(image, CreateAclsRequest(creations=creations), _new_ids())
-    assert [record.principal for record in records] == [
+    assert [record.principal for record in records] == [  # type: ignore[union-attr]  # as below
         f"User:{number}" for number in range(1_000, 1_500)
-    ]  # type: ignore[union-attr]  # as below
+    ]
     assert len(looked_at) < 20 * len(creations)
 
 

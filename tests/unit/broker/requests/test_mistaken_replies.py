@@ -93,8 +93,8 @@ def test_a_bug_in_what_is_made_of_a_reply_costs_the_requests_own_connection(
         node.node.groups = groups
         key = ApiKey(request_.SCHEMA.key)
         frame = b"".join(
-            map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request_))
-        )[4:]  # type: ignore[arg-type]  # no slice
+            map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request_))  # type: ignore[arg-type]  # no slice
+        )[4:]
         response = node.pipeline.handle_frame(node.connection, memoryview(frame))
         assert isinstance(response, PendingResponse)
         assert not response.is_done

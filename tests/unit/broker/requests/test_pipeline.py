@@ -283,10 +283,10 @@ def test_damaged_requests_never_harm_the_node(seed: int) -> None:
         rng = Random(seed)
         originals = [
             b"".join(
-                encode_request(
+                encode_request(  # type: ignore[arg-type]
                     RequestHeader(spec.key, spec.max_version, 1, "x"), least_request(spec.key)
                 )
-            )[4:]  # type: ignore[arg-type]
+            )[4:]
             for spec in (api.spec for api in REGISTRY.values())
         ]
         for _ in range(150):

@@ -65,8 +65,8 @@ def test_a_call_returns_or_raises_what_the_function_did() -> None:
             with pytest.raises(ZeroDivisionError):
                 await call(lambda: response(ZeroDivisionError()))
             assert await asyncio.gather(
-                *(call(lambda n=n: response(n)) for n in range(50))
-            ) == list(range(50))  # type: ignore[misc]
+                *(call(lambda n=n: response(n)) for n in range(50))  # type: ignore[misc]
+            ) == list(range(50))
         with pytest.raises(KafkaError, match="the client is closed"):
             await call(lambda: response(3))
         await face.close()

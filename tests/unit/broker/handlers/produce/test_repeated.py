@@ -271,8 +271,8 @@ def test_a_request_with_tags_is_served_and_never_learned(
         await node.create_topic("a")
         request = produce_request("a", batch(b"x"))
         whole = b"".join(
-            map(bytes, encode_request(RequestHeader(ApiKey.PRODUCE, BY_NAME, 1, "me"), request))
-        )[4:]  # type: ignore[arg-type]
+            map(bytes, encode_request(RequestHeader(ApiKey.PRODUCE, BY_NAME, 1, "me"), request))  # type: ignore[arg-type]
+        )[4:]
         tagged = whole[:12] + tags + whole[13:] if is_in_header else whole[:-1] + tags
         for _ in range(3):
             await node.client.send_bytes(len(tagged).to_bytes(4, "big") + tagged)
@@ -576,8 +576,8 @@ def test_a_frame_with_one_other_byte_has_the_same_outcome_both_ways(
         if version >= BY_ID:
             request.topic_data[0].name, request.topic_data[0].topic_id = "", topic_id
         whole = b"".join(
-            map(bytes, encode_request(RequestHeader(ApiKey.PRODUCE, version, 1, "me"), request))
-        )  # type: ignore[arg-type]
+            map(bytes, encode_request(RequestHeader(ApiKey.PRODUCE, version, 1, "me"), request))  # type: ignore[arg-type]
+        )
         start = whole.index(records)
         frames = [
             whole,

@@ -120,9 +120,9 @@ def test_a_batch_that_was_recompressed_in_a_line_is_counted_beside_its_records(
         await node.create_topic("a", compression_type=codec, max_message_bytes=str(4 << 20))
         await node.create_topic(TRANSACTION_STATE_TOPIC)
         asked: list[Question] = []
-        node.node.transaction_verifier.verify = lambda question, act, deferred: asked.append(
+        node.node.transaction_verifier.verify = lambda question, act, deferred: asked.append(  # type: ignore[method-assign]
             question
-        )  # type: ignore[method-assign]
+        )
         header = {
             "producer_id": 7,
             "producer_epoch": 0,
