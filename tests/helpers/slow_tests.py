@@ -30,9 +30,15 @@ class Slow:
 SLOW = (
     Slow(
         why="more seeds of the simulations, and the bugs that are planted in them",
-        modules=("sim/test_cluster_*.py", "sim/test_node_*.py", "sim/test_world.py"),
+        modules=(
+            "sim/test_cluster_*.py",
+            "sim/test_node_*.py",
+            "sim/test_registries.py",
+            "sim/test_world.py",
+        ),
         kept=r"test_cluster_seeds\.py::.*(general, [135]\]|missing files, 1\]|queues, 0\]|copy loop, 2\])"
-        r"|test_node_seeds\.py::.*\[[02346]\]|test_the_|test_no_two|test_bugs_of",
+        r"|test_node_seeds\.py::.*\[[02346]\]|test_the_|test_no_two|test_bugs_of"
+        r"|test_registries\.py::.*(promise\[1\]|is_found|fence a superseded)",
     ),
     Slow(
         why="nodes of Apache Kafka in one cluster with ours, in turn with ours, or beside ours",

@@ -34,8 +34,10 @@ Whole nodes and their clients in that world, one run per seed (``make sim SEEDS=
   ``access_history`` is what they tried. ``access_witness`` knows what each node knows;
   ``access_checker`` judges by that and by ``access_model``.
 - ``quota_clients`` want more than their quota; ``quota_checker`` judges what they get.
+- ``registries`` plays several instances of the schema registry beside a broker;
+  ``registry_checker`` judges them.
 - ``node_bugs``, ``cluster_bugs``, ``judge_bugs``, ``copy_bugs``, ``queue_bugs``, ``quota_bugs``,
-  ``streams_bugs`` and ``access_bugs`` are planted to prove that they are noticed, in the way of
+  ``streams_bugs``, ``access_bugs`` and ``registry_bugs`` are planted to prove that they are noticed, in the way of
   ``bug_hunts``; ``node_guard`` proves that nothing of the real world is touched.
 """
 
