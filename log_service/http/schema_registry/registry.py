@@ -135,6 +135,8 @@ class Registry:
         Raises:
             RegistryError: it takes too long.
         """
+        if self._loaded.is_set():
+            return
         with trio.move_on_after(timeout_s):
             await self._loaded.wait()
         if not self._loaded.is_set():

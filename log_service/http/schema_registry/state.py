@@ -329,6 +329,12 @@ class RegistryState:
         version = self._users_of_id.get(context, {}).get(schema_id, {}).get(subject)
         return None if version is None else self.version(subject, version)
 
+    def first_user_of_id(self, context: str, schema_id: int) -> RegisteredSchema | None:
+        """Return one version that has an id, live or soft-deleted, without a look at all of them."""
+        users = self._users_of_id.get(context, {}).get(schema_id, {})
+        subject = next(iter(users), None)
+        return None if subject is None else self.version(subject, users[subject])
+
     def users_of_id(self, context: str, schema_id: int) -> list[RegisteredSchema]:
         """Return the versions that have an id, live and soft-deleted, one for each subject."""
         users = self._users_of_id.get(context, {}).get(schema_id, {})

@@ -160,6 +160,13 @@ class SchemaEndpoints:
     async def _first_by_id(self, request: HttpRequest) -> RegisteredSchema:
         """Return a version that has an id, that of the asked-for subject if there is one."""
         context, schema_id, subject = self._asked_id(request)
+        first = (
+            self._state.first_user_of_id(context, schema_id)
+            if subject is None
+            else self._state.user_of_id(context, schema_id, subject)
+        )
+        if first is not None and may(self._registry.access, request, Need.READ, first.subject):
+            return first
         async with aclosing(self._readable_users(request, context, schema_id, subject)) as users:
             async for each in users:
                 return each
