@@ -494,7 +494,7 @@ def test_a_check_says_yes_to_an_unknown_latest_version(api: httpx.Client, subjec
         assert api.post(latest, json={"schema": record(A)}).json() == {"is_compatible": True}, (
             latest
         )
-    assert error(api.post(f"{path}/1", json={"schema": record(A)})) == (404, 40401)
+    assert error(api.post(f"{path}/1", json={"schema": record(A)})) == (404, 40402)
     assert api.post(f"{path}/latest?verbose=true", json={"schema": record(A)}).json() == {
         "is_compatible": True,
         "messages": [],

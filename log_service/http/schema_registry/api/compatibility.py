@@ -28,8 +28,6 @@ class CompatibilityEndpoints:
         version = read_version(request.path_values["version"])
         found = version_of(self._state, subject, version, is_deleted_included=False)
         if found is None and version != LATEST_VERSION:
-            if not self._state.is_live(subject):
-                raise errors.subject_not_found(subject)
             raise errors.version_not_found(version)
         return await self._check(request, subject, [] if found is None else [found])
 
