@@ -39,6 +39,7 @@ from benchmarks.guarded import guarded
 from benchmarks.handshakes import handshakes
 from benchmarks.mirror import mirror
 from benchmarks.partitions import partitions
+from benchmarks.registry import registry
 from benchmarks.rounds import Bench, Family, Results, imported, of_new_brokers, of_shared_brokers
 
 NODE: Mapping[str, Family] = {
@@ -49,6 +50,7 @@ NODE: Mapping[str, Family] = {
     "rebalances": of_shared_brokers(rebalances.measure),
     "transactions": of_shared_brokers(transactions.measure),
     "mirror": mirror,
+    "registry": registry,
     "queues": of_shared_brokers(queues.measure),
     "quotas": of_shared_brokers(quotas.measure),
     "metered": of_shared_brokers(metered.measure),
