@@ -20,13 +20,14 @@ from log_service.supervisor.protection import (
     OPERATOR,
     PLATFORM,
     REGISTRY,
+    REST,
     is_protected,
     issue_client,
     known_certificates,
 )
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-TAKEN = frozenset({NODE, OPERATOR, PLATFORM, REGISTRY})
+TAKEN = frozenset({NODE, OPERATOR, PLATFORM, REGISTRY, REST})
 
 
 @click.group()

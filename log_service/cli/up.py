@@ -31,6 +31,7 @@ from log_service.supervisor.components import (
     prepared,
     registered_components,
     registry_component,
+    rest_component,
     service_context,
 )
 from log_service.supervisor.fleet import Fleet
@@ -71,6 +72,7 @@ PORT_SETTINGS = (
     "TIDELOG_SPARK_PORT",
     "TIDELOG_METRICS_PORT",
     "TIDELOG_REGISTRY_PORT",
+    "TIDELOG_REST_PORT",
 )
 
 
@@ -121,6 +123,11 @@ def read_project_settings(
 @click.option(
     "--no-registry", is_flag=True, help="Start no schema registry, as with --registry-port 0."
 )
+@click.option("--rest", is_flag=True, help="Start a REST proxy, too.")
+@click.option(
+    "--rest-port", type=WholeNumber(0, 65_535), metavar="PORT", envvar=PORT_SETTINGS[5], show_envvar=True,
+    help="Start a REST proxy there; 0 is nowhere.  [default: 8082 with --rest, or one that is free]",
+)  # fmt: skip
 @click.option(
     "--broker",
     "overrides",
@@ -162,6 +169,8 @@ def up(
     metrics_port: int | None,
     registry_port: int | None,
     no_registry: bool,
+    rest: bool,
+    rest_port: int | None,
     overrides: tuple[str, ...],
     broker_count: int | None,
     rack: str | None,
@@ -209,6 +218,7 @@ def up(
             spark_port=spark_port,
             metrics_port=metrics_port,
             registry_port=0 if no_registry else registry_port,
+            rest_port=rest_port if rest or rest_port else 0,
             bootstrap_servers=bootstrap_servers,
             spark_remote=spark_remote,
             is_watching=watch,
@@ -311,7 +321,7 @@ def broker_components(
     cluster: ClusterSpec | None,
     protection: InstallationProtection | None = None,
 ) -> list[Component]:
-    """Return the components of the brokers, of the schema registry and of the project's mirror.
+    """Return the components of the brokers, of the HTTP services and of the project's mirror.
 
     The brokers are the user's own, one alone, or all nodes of a cluster.
     """
@@ -325,6 +335,7 @@ def broker_components(
     return [
         *brokers,
         *registry_component(factory.context, names, protection),
+        *rest_component(factory.context, names, protection),
         *mirror_components(factory.context, names),
     ]
 

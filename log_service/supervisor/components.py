@@ -10,7 +10,7 @@ them. Without the platform extra there are none.
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -19,7 +19,7 @@ from random import Random
 
 from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
-from log_service.common.listeners import DEFAULT_REGISTRY_PORT
+from log_service.common.listeners import DEFAULT_REGISTRY_PORT, DEFAULT_REST_PORT
 from log_service.common.urls import host_port
 from log_service.config.client import ClientConfig
 from log_service.mirror.settings_file import read_mirror_settings
@@ -28,6 +28,7 @@ from log_service.supervisor.authority import CERTIFICATE_FILE, write_private
 from log_service.supervisor.protection import (
     LOGIN_LISTENER,
     REGISTRY,
+    REST,
     SECURE_LISTENER,
     InstallationProtection,
     login_server,
@@ -189,22 +190,14 @@ def registry_component(
 ) -> list[Component]:
     """Return the component of the schema registry. ``after`` are the brokers' names.
 
-    Without a port there is none. Its settings file is for its owner alone, because it may have the
-    secrets of a client.
+    Without a port there is none.
     """
     if context.registry_port is None:
         return []
-    scheme = "http" if protection is None else "https"
-    url = f"{scheme}://{host_port(context.host, context.registry_port)}"
-    directory = context.data_directory / REGISTRY
-    directory.mkdir(parents=True, exist_ok=True)
-    settings = directory / "schema-registry.properties"
-    lines = {"listeners": url, "kafkastore.bootstrap.servers": context.bootstrap_servers}
-    authority = None
+    lines = {"kafkastore.bootstrap.servers": context.bootstrap_servers}
     granting: tuple[tuple[str, ...], ...] = ()
     if protection is not None:
         lines |= protection.registry_properties() | lines
-        authority = protection.directory / CERTIFICATE_FILE
         granting = (
             (
                 sys.executable,
@@ -215,22 +208,61 @@ def registry_component(
                 REGISTRY,
             ),
         )
+    service = _http_component(
+        context, REGISTRY, context.registry_port, "schema-registry.properties", lines, protection
+    )
+    return [replace(service, after=tuple(after), prepare=granting)]
+
+
+def rest_component(
+    context: ServiceContext, after: Sequence[str], protection: InstallationProtection | None = None
+) -> list[Component]:
+    """Return the component of the REST proxy. ``after`` are the brokers' names.
+
+    Without a port there is none.
+    """
+    if context.rest_port is None:
+        return []
+    lines = {"bootstrap.servers": context.bootstrap_servers}
+    if protection is not None:
+        lines |= protection.rest_properties() | lines
+    service = _http_component(
+        context, REST, context.rest_port, "kafka-rest.properties", lines, protection
+    )
+    return [replace(service, after=tuple(after))]
+
+
+def _http_component(  # noqa: PLR0917 - the facts of one service
+    context: ServiceContext,
+    name: str,
+    port: int,
+    file_name: str,
+    lines: Mapping[str, str],
+    protection: InstallationProtection | None,
+) -> Component:
+    """Return the component of a service that ``tidelog NAME serve`` runs, and write its settings.
+
+    The file is for its owner alone, because it may have the secrets of a client.
+    """
+    scheme = "http" if protection is None else "https"
+    url = f"{scheme}://{host_port(context.host, port)}"
+    directory = context.data_directory / name
+    directory.mkdir(parents=True, exist_ok=True)
+    settings = directory / file_name
+    pairs = {"listeners": url, **lines}
     text = "\n".join(
-        ["# Written anew by `tidelog up`.", *(f"{key}={value}" for key, value in lines.items()), ""]
+        ["# Written anew by `tidelog up`.", *(f"{key}={value}" for key, value in pairs.items()), ""]
     )
     write_private(settings, text.encode())
-    return [
-        Component(
-            name=REGISTRY,
-            argv=(sys.executable, "-m", "log_service.cli.main", "registry", "serve", str(settings)),
-            readiness=HttpReadiness(url=f"{url}/readyz", authority=authority),
-            address=url,
-            metrics_url=f"{url}/metrics",
-            after=tuple(after),
-            prepare=granting,
-            is_essential=False,
-        )
-    ]
+    authority = None if protection is None else protection.directory / CERTIFICATE_FILE
+    return Component(
+        name=name,
+        argv=(sys.executable, "-m", "log_service.cli.main", name, "serve", str(settings)),
+        readiness=HttpReadiness(url=f"{url}/readyz", authority=authority),
+        address=url,
+        metrics_url=f"{url}/metrics",
+        is_essential=False,
+    )
 
 
 def registry_port_of(host: str, wanted: int | None) -> int | None:
@@ -245,6 +277,17 @@ def registry_port_of(host: str, wanted: int | None) -> int | None:
     if find_spec("h11") is None or find_spec("jsonschema") is None:
         return None
     return port_of(host, wanted, DEFAULT_REGISTRY_PORT, "the schema registry", "--registry-port")
+
+
+def rest_port_of(host: str, wanted: int | None) -> int | None:
+    """Return the port of the REST proxy, as ``registry_port_of`` does.
+
+    Raises:
+        ConfigError: the wanted one is occupied.
+    """
+    if find_spec("h11") is None:
+        return None
+    return port_of(host, wanted, DEFAULT_REST_PORT, "the REST proxy", "--rest-port")
 
 
 def metrics_url(lines: Sequence[str]) -> str:
@@ -388,13 +431,15 @@ def service_context(
     spark_port: int,
     metrics_port: int | None = 0,
     registry_port: int | None = 0,
+    rest_port: int | None = 0,
     bootstrap_servers: str | None = None,
     spark_remote: str | None = None,
     is_watching: bool = False,
     has_platform: bool = True,
 ) -> ServiceContext:
     """Return what all components are told, after making sure that their ports are free.
-    ``metrics_port``: see ``metrics_port_of``. ``registry_port``: see ``registry_port_of``.
+    ``metrics_port``: see ``metrics_port_of``. ``registry_port`` and ``rest_port``: see
+    ``registry_port_of``.
 
     ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the
     user's own: none is started then. Without the platform nothing listens on ``ui_port`` and
@@ -437,6 +482,7 @@ def service_context(
         spark_port=spark_port,
         metrics_port=metrics_port_of(host, metrics_port) if bootstrap_servers is None else None,
         registry_port=registry_port_of(host, registry_port),
+        rest_port=rest_port_of(host, rest_port),
         is_broker_external=bootstrap_servers is not None,
         spark_remote=spark_remote,
         is_watching=is_watching,

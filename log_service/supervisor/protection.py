@@ -46,6 +46,7 @@ DIRECTORY = "security"
 LOG_DIRECTORY = "logs"
 """Beside the logs of the services themselves."""
 OPERATOR, PLATFORM, REGISTRY, NODE = "operator", "platform", "registry", "node"
+REST = "rest"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - told apart, not bound
 SECURE_LISTENER, LOGIN_LISTENER = "SSL", "LOGIN"
@@ -105,20 +106,36 @@ class InstallationProtection:
 
         Clients log in with a user's password, or with a certificate of the installation.
         """
-        client = parse_properties(self.client_file(REGISTRY).read_text())
-        login = parse_properties(self.login_file.read_text())
         return {
-            **{f"kafkastore.{key}": value for key, value in client.items()},
-            **{f"login.{key}": value for key, value in login.items()},
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.directory / "clients" / f"{REGISTRY}.pem"),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.directory / CERTIFICATE_FILE),
+            **self._service_properties(REGISTRY, "kafkastore."),
             "ssl.client.auth": "requested",
             "ssl.principal.mapping.rules": MAPPING,
             "authentication.method": "basic,mtls",
             "authorizer": "acl",
             "super.users": f"User:{OPERATOR}",
+        }
+
+    def rest_properties(self) -> dict[str, str]:
+        """Return what the REST proxy's settings file says of its protection.
+
+        Clients log in with a user's password, because the proxy passes their login on.
+        """
+        return {**self._service_properties(REST, "client."), "authentication.method": "basic"}
+
+    def _service_properties(self, name: str, prefix: str) -> dict[str, str]:
+        """Return the certificate of an HTTP service, its client, and the check of passwords.
+
+        The keys of the client stand behind ``prefix``.
+        """
+        client = parse_properties(self.client_file(name).read_text())
+        login = parse_properties(self.login_file.read_text())
+        return {
+            **{f"{prefix}{key}": value for key, value in client.items()},
+            **{f"login.{key}": value for key, value in login.items()},
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.directory / "clients" / f"{name}.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.directory / CERTIFICATE_FILE),
         }
 
     def node_properties(self, name: str) -> dict[str, str]:
@@ -194,9 +211,9 @@ def protect(
 def clients(host: str) -> dict[str, Sequence[str]]:
     """Return the clients that have a certificate, with the hosts that it is for.
 
-    The registry is a client of the brokers and a server of its own clients.
+    The registry and the REST proxy are clients of the brokers and servers of their own clients.
     """
-    return {OPERATOR: (), PLATFORM: (), REGISTRY: hosts_of(host)}
+    return {OPERATOR: (), PLATFORM: (), REGISTRY: hosts_of(host), REST: hosts_of(host)}
 
 
 def renew(data_directory: Path, host: str, now: datetime) -> list[str]:

@@ -1,9 +1,6 @@
 """``tidelog up --secure`` with its registry, as an operator and two services use it."""
 
-import ssl
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -13,24 +10,13 @@ from log_service.client import BlockingAdmin, ScramUser, settings_from_file
 from tests.helpers.ports import free_port
 from tests.integration.command_line import run
 from tests.integration.http.secured import basic, binding, until
+from tests.integration.http.tls_clients import client
 from tests.integration.secure_nodes import SCRAM
 from tests.integration.secured_installations import installation, secrets_in, told_places
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
 
 INT, LONGER = {"schema": '"int"'}, {"schema": '["int","null"]'}
-
-
-@contextmanager
-def client(
-    url: str, authority: Path, keystore: Path | None = None, **headers: str
-) -> Iterator[httpx.Client]:
-    """Open a client of the registry, which may show a certificate."""
-    context = ssl.create_default_context(cafile=str(authority))
-    if keystore is not None:
-        context.load_cert_chain(keystore)
-    with httpx.Client(base_url=url, verify=context, headers=headers, timeout=30) as opened:
-        yield opened
 
 
 def test_the_registry_of_a_secured_installation(

@@ -58,6 +58,7 @@ def test_a_service_is_issued_listed_and_issued_again(data: Path, tmp_path: Path)
         ("operator", "client"),
         ("platform", "client"),
         ("registry", "client"),
+        ("rest", "client"),
         ("shop", "service"),
     ]
 

@@ -65,6 +65,7 @@ WITHOUT_JSON = {
     ("serve",),
     ("mirror", "run"),
     ("registry", "serve"),
+    ("rest", "serve"),
     ("completion",),
 }
 """Commands that run until they are stopped, become another program, or print a script."""

@@ -25,6 +25,7 @@ from log_service.supervisor.protection import (
     OPERATOR,
     PLATFORM,
     REGISTRY,
+    REST,
     hosts_of,
     is_protected,
     issue_client,
@@ -126,7 +127,9 @@ def test_certificates_are_renewed_before_they_end_while_the_installation_runs(
     assert not said
     assert [file.read_bytes() for file in files] == before
     run_for(CERTIFICATE_DAYS * 2 / 3 + 2, tmp_path, said)
-    assert said == ["certificates were renewed: broker, broker2, operator, platform, registry"]
+    assert said == [
+        "certificates were renewed: broker, broker2, operator, platform, registry, rest"
+    ]
     assert all(
         end_of(file) > datetime.now(UTC) + timedelta(days=CERTIFICATE_DAYS * 5 / 3 - 3)
         for file in files
@@ -186,6 +189,7 @@ def test_a_service_gets_a_certificate_that_only_it_can_read(tmp_path: Path) -> N
         (OPERATOR, "client"),
         (PLATFORM, "client"),
         (REGISTRY, "client"),
+        (REST, "client"),
         ("shop", "service"),
     }
     kept = tmp_path / "data" / "security" / "services" / "shop.pem"

@@ -1,0 +1,51 @@
+"""``tidelog up --secure --rest``, as two users of the cluster use it."""
+
+from pathlib import Path
+
+import pytest
+
+from log_service.client import BlockingAdmin, NewTopic, ScramUser, settings_from_file
+from tests.helpers.ports import free_port
+from tests.integration.http.rest_calls import V2, produce, refusal, v2
+from tests.integration.http.secured import basic, binding
+from tests.integration.http.tls_clients import client
+from tests.integration.secure_nodes import SCRAM
+from tests.integration.secured_installations import installation
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
+
+PASSWORD = "not-told-anywhere"
+
+
+def test_users_act_with_their_own_rights(tmp_path: Path) -> None:
+    """One may write a topic, and another one does not even see it."""
+    port, rest_port = free_port(), free_port()
+    url = f"https://127.0.0.1:{rest_port}"
+    with installation(tmp_path, port, "--secure", "--rest-port", str(rest_port)) as data:
+        authority = data / "security" / "authority.pem"
+        operator = settings_from_file(data / "security" / "clients" / "operator.properties")
+        with BlockingAdmin(f"127.0.0.1:{port}", **operator) as admin:
+            users = [
+                ScramUser(name=name, mechanism=SCRAM, password=PASSWORD) for name in ("ann", "bob")
+            ]
+            admin.set_scram_users(users)
+            admin.create_topics([NewTopic(name="orders", partition_count=1)])
+            admin.create_acls([binding("ann", "write orders"), binding("ann", "describe orders")])
+        with client(url, authority) as stranger:
+            assert refusal(stranger.get("/topics")) == (401, 401)
+            assert stranger.get("/readyz").text == "ok\n"
+        with client(url, authority, authorization=basic("ann", "wrong")) as guess:
+            assert guess.get("/topics").status_code == 401
+        with client(url, authority, authorization=basic("ann", PASSWORD)) as ann:
+            assert ann.get("/topics").json() == ["orders"]
+            assert produce(ann, "orders", "json", {"value": 1}).json()["offsets"][0]["offset"] == 0
+            reader = ann.post(
+                "/consumers/g", json={"name": "one", "format": "json"}, headers={"content-type": V2}
+            )
+            assert reader.json()["base_uri"] == f"{url}/consumers/g/instances/one"
+        with client(url, authority, authorization=basic("bob", PASSWORD)) as bob:
+            assert bob.get("/topics").json() == []
+            assert refusal(produce(bob, "orders", "json", {"value": 1})) == (403, 40301)
+            theirs = "/consumers/g/instances/one/records"
+            assert refusal(bob.get(theirs, headers={"accept": v2("json")})) == (404, 40403)
+            assert refusal(bob.get("/v3/clusters/x/topics")) == (404, 404)
