@@ -8,7 +8,8 @@ Apache Kafka. The rooms, from the bottom up:
 - ``cluster_reading``: questions that both versions ask. ``producing``: sends records.
 - ``v2``: produce, metadata, and consumer instances.
 - ``v3``: administration, and produce as a stream.
-- ``metrics``: its figures. ``routes``: the table of all routes. ``service``: a proxy.
+- ``openapi``: the description of all routes. ``metrics``: the figures of a proxy.
+- ``routes``: the table of all routes. ``service``: a proxy.
 
 Sources: Confluent's REST API, versions 2 and 3.
 """

@@ -90,6 +90,7 @@ def handled(
                 raise
             return error_response(refusal, content_type(request))
 
+    respond.__doc__ = handler.__doc__  # the description of the API shows it
     return respond
 
 

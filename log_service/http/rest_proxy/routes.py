@@ -5,6 +5,7 @@ from functools import partial
 
 from log_service.http.rest_proxy.context import RestContext, http_error
 from log_service.http.rest_proxy.metrics import families
+from log_service.http.rest_proxy.openapi import openapi_route
 from log_service.http.rest_proxy.v2.routes import routes as v2_routes
 from log_service.http.rest_proxy.v3.routes import routes as v3_routes
 from log_service.http.server.health import health_routes
@@ -22,9 +23,14 @@ def rest_routes(context: RestContext) -> list[Route]:
 def rest_service(context: RestContext, authenticate: Authenticate, meter: HttpMeter) -> HttpService:
     """Return the proxy as a service, with its health and its metrics."""
     figures = partial(families, meter, context.clients, context.instances)
-    extra = [*health_routes(_no_obstacle), metrics_route(figures, is_public=False)]
+    routes = rest_routes(context)
+    extra = [
+        *health_routes(_no_obstacle),
+        metrics_route(figures, is_public=False),
+        openapi_route(routes),
+    ]
     return HttpService(
-        router=Router([*rest_routes(context), *extra]),
+        router=Router([*routes, *extra]),
         authenticate=authenticate,
         error_response=http_error,
         note_response=meter.note,

@@ -187,8 +187,7 @@ async def seek(call: Call) -> HttpResponse:
     return NO_CONTENT
 
 
-async def seek_to(call: Call, *, is_end: bool) -> HttpResponse:
-    """Continue at the beginning or at the end of partitions."""
+async def _seek_to(call: Call, *, is_end: bool) -> HttpResponse:
     require_json(call.request)
     instance = _instance(call)
     body = await read_object(call.request)
@@ -197,8 +196,14 @@ async def seek_to(call: Call, *, is_end: bool) -> HttpResponse:
     return NO_CONTENT
 
 
-seek_to_beginning = partial(seek_to, is_end=False)
-seek_to_end = partial(seek_to, is_end=True)
+async def seek_to_beginning(call: Call) -> HttpResponse:
+    """Continue at the beginning of partitions."""
+    return await _seek_to(call, is_end=False)
+
+
+async def seek_to_end(call: Call) -> HttpResponse:
+    """Continue at the end of partitions."""
+    return await _seek_to(call, is_end=True)
 
 
 async def commit(call: Call) -> HttpResponse:

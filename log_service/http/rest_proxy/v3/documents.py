@@ -76,6 +76,7 @@ def in_cluster(handler: ClusterHandler) -> CallHandler:
     async def respond(call: Call) -> HttpResponse:
         return await handler(await cluster_call(call))
 
+    respond.__doc__ = handler.__doc__
     return respond
 
 

@@ -1,0 +1,134 @@
+"""The OpenAPI description of the proxy, made from its table of routes.
+
+A route says its method and path, and its handler's docstring what it does. So a route without a
+description cannot exist, and the description has no route that is not there.
+"""
+
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from log_service.http.rest_proxy.bodies import JSON, compact
+from log_service.http.rest_proxy.v2.media_types import FORMATS, PLAIN_TYPES
+from log_service.http.server.routes import Route
+from log_service.http.server.values import HttpRequest, HttpResponse
+
+PATH: Final = "/openapi.json"
+PLACEHOLDER: Final = re.compile(r"\{(\w+)\*?\}")
+WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+RECORD_TYPES: Final = tuple(f"application/vnd.kafka.{name}.v2+json" for name in FORMATS)
+V3: Final = "/v3/"
+QUERIES: Final = {
+    "/consumers/{group}/instances/{instance}/records": ("timeout", "max_bytes"),
+    "/v3/clusters/{cluster}/acls": (
+        "resource_type",
+        "resource_name",
+        "pattern_type",
+        "principal",
+        "host",
+        "operation",
+        "permission",
+    ),
+}
+"""The parameters of queries, by path."""
+NUMBERS: Final = frozenset({"timeout", "max_bytes"})
+ERROR: Final = {
+    "type": "object",
+    "required": ["error_code", "message"],
+    "properties": {"error_code": {"type": "integer"}, "message": {"type": "string"}},
+}
+
+
+def openapi_route(routes: Sequence[Route]) -> Route:
+    """Return the route that describes others. It needs no login."""
+    body = compact(description(routes))
+
+    async def respond(_request: HttpRequest) -> HttpResponse:
+        """Return this description."""
+        return HttpResponse(body=body, content_type=JSON)
+
+    return Route(method="GET", path=PATH, handler=respond, is_public=True)
+
+
+def description(routes: Iterable[Route]) -> dict[str, Any]:
+    """Return the description of routes in OpenAPI 3.1."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "tidelog REST proxy", "version": "3"},
+        "paths": paths,
+        "components": {
+            "schemas": {"Error": ERROR},
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+            },
+        },
+        "security": [{}, {"basic": []}, {"bearer": []}],
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    text = inspect.getdoc(route.handler) or ""
+    summary, _, rest = text.partition("\n\n")
+    found: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": " ".join(summary.split()),
+        "tags": ["v3" if route.path.startswith(V3) else "v2"],
+        "parameters": _parameters(route),
+        "responses": {
+            "2XX": {"description": "It is done.", "content": _content(_response_types(route))},
+            "default": {
+                "description": "It is refused.",
+                "content": _content(_types(route), {"$ref": "#/components/schemas/Error"}),
+            },
+        },
+    }
+    if rest:
+        found["description"] = rest
+    if route.method in WITH_BODY:
+        types = (*_types(route), *RECORD_TYPES) if _has_records(route) else _types(route)
+        found["requestBody"] = {"content": _content(types, {"type": "object"})}
+    return found
+
+
+def _operation_id(route: Route) -> str:
+    words = re.findall(r"\w+", route.path.replace("/-/", "/all/"))
+    return "_".join([route.method.lower(), *words])
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    placed = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in PLACEHOLDER.findall(route.path)
+    ]
+    asked = [
+        {
+            "name": name,
+            "in": "query",
+            "required": False,
+            "schema": {"type": "integer" if name in NUMBERS else "string"},
+        }
+        for name in QUERIES.get(route.path, ())
+    ]
+    return [*placed, *asked]
+
+
+def _has_records(route: Route) -> bool:
+    return route.path.startswith("/topics/")
+
+
+def _types(route: Route) -> tuple[str, ...]:
+    return (JSON,) if route.path.startswith(V3) else PLAIN_TYPES
+
+
+def _response_types(route: Route) -> tuple[str, ...]:
+    is_reading = route.method == "GET" and route.path.endswith("{instance}/records")
+    return RECORD_TYPES if is_reading else _types(route)
+
+
+def _content(types: Iterable[str], schema: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {name: {"schema": schema or {}} for name in types}
