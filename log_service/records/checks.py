@@ -22,6 +22,7 @@ from log_service.records.compression import check_framing, open_compressed
 from log_service.records.limits import (
     MAX_BATCH_RECORDS,
     MIN_COUNT_AT_ONCE,
+    MIN_COUNT_AT_ONCE_WITH_SCHEMAS,
     UNITS_PER_NUMBER_BYTE,
     Allowance,
 )
@@ -110,7 +111,8 @@ def check_in_steps(
     )
     allowance.take_work(most_number_bytes * UNITS_PER_NUMBER_BYTE)
     judge = Judge(rules, allowance, schemas)
-    fields = checks_at_once() if count >= MIN_COUNT_AT_ONCE else None
+    least = MIN_COUNT_AT_ONCE if schemas is None else MIN_COUNT_AT_ONCE_WITH_SCHEMAS
+    fields = checks_at_once() if count >= least else None
     if fields is None:
         allowance.take_items_alone(count)
         yield from _check_each(plain, count, judge)

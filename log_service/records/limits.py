@@ -20,6 +20,8 @@ MAX_BATCH_RECORDS = 1 << 20
 """Maximum number of records in a batch. No client reaches it; librdkafka's limit is a million."""
 MIN_COUNT_AT_ONCE = 160
 """For fewer records steps of numpy cost more than a loop."""
+MIN_COUNT_AT_ONCE_WITH_SCHEMAS = 100
+"""The same for a log that asks for registered schemas, where a loop takes two rounds."""
 
 UNITS_PER_TURN = 1 << 20
 UNITS_PER_ITEM = 20

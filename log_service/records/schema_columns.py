@@ -10,6 +10,7 @@ schemas no step is taken per record, but one for each schema.
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps
@@ -27,7 +28,7 @@ from log_service.records.schema_names import (
     nameless,
     read_name,
 )
-from log_service.records.varint_arrays import Integers
+from log_service.records.varint_arrays import Integers, Octets
 
 MAX_SCHEMAS = 1_000
 """Maximum number of different ids among the records of one step."""
@@ -44,58 +45,64 @@ def judge_schemas(found: Fields, first: int, judge: Judge) -> Steps[None]:
     schemas = judge.schemas
     assert schemas is not None, "only a log that asks for schemas judges them"
     judge.allowance.take_items(len(found.offsets))
+    has_headers = bool(np.count_nonzero(found.header_counts))
     for is_key in schemas.parts:
         spans = found.keys if is_key else found.values
-        in_header = np.zeros(len(found.offsets), bool)
-        if np.count_nonzero(found.header_counts):
-            yield from _judge_headers(found, spans, first, judge, in_header, is_key=is_key)
-        _judge_prefixes(
-            found, spans, np.flatnonzero(~(spans.is_null | in_header)), first, judge, is_key=is_key
-        )
+        is_left = ~spans.is_null
+        if has_headers:
+            yield from _judge_headers(found, spans, first, judge, is_left, is_key=is_key)
+        places = None
+        if np.count_nonzero(is_left) != len(is_left):
+            places = np.flatnonzero(is_left)
+            spans = Spans(spans.starts[places], spans.ends[places], spans.is_null[places])
+        if len(spans.starts):
+            _judge_prefixes(found, spans, places, first, judge, is_key=is_key)
 
 
 def _judge_prefixes(
-    found: Fields, spans: Spans, places: Integers, first: int, judge: Judge, *, is_key: bool
+    found: Fields, spans: Spans, places: Integers | None, first: int, judge: Judge, *, is_key: bool
 ) -> None:
-    """Judge the records at ``places`` by the first bytes of their key or value."""
-    starts, sizes = spans.starts[places], (spans.ends - spans.starts)[places]
-    is_long = sizes >= PREFIX.size
-    octets, safe = found.octets, np.where(is_long, starts, 0)
-    magic = octets[safe]
-    is_id = is_long & (magic == MAGIC_ID)
-    if np.count_nonzero(is_id) != len(places):
-        others, is_guid = ~is_id, is_long & (magic == MAGIC_GUID) & (sizes >= GUID_END)
-        for place, start in zip(places[is_guid].tolist(), starts[is_guid].tolist(), strict=True):
+    """Judge the records at ``places``, None for all, by the first bytes of key or value."""
+    octets, starts, sizes = found.octets, spans.starts, spans.ends - spans.starts
+    is_id = octets.take(starts) == MAGIC_ID  # behind an empty value is its count of headers
+    is_id &= sizes >= PREFIX.size
+    if np.count_nonzero(is_id) != len(starts):
+        places = np.arange(len(starts)) if places is None else places
+        is_guid = (octets.take(starts) == MAGIC_GUID) & (sizes >= GUID_END)
+        guids = zip(places[is_guid].tolist(), starts[is_guid].tolist(), strict=True)
+        for place, start in guids:
             judge.allowance.take_items_alone(1)
             name = read_name(memoryview(found.body)[start : start + GUID_END])
             judge_name(judge, first + place, name, is_key=is_key)
-        _refuse(judge, first + places[others & ~is_guid], nameless(is_key=is_key))
-        places, safe = places[is_id], safe[is_id]
-    if not len(places):
-        return
-    ids = np.zeros(len(places), np.int64)
-    for step in range(1, PREFIX.size):
-        ids = ids << 8 | octets[safe + step]
-    _judge_ids(ids, places, first, judge, is_key=is_key)
+        _refuse(judge, first + places[~(is_id | is_guid)], nameless(is_key=is_key))
+        places, starts = places[is_id], starts[is_id]
+    if len(starts):
+        _judge_ids(_words(octets)[starts + 1].astype(np.int64), places, first, judge, is_key=is_key)
 
 
-def _judge_ids(ids: Integers, places: Integers, first: int, judge: Judge, *, is_key: bool) -> None:
+def _words(octets: Octets) -> NDArray[np.uint32]:
+    """Return the four bytes at each position as a number, the first one highest."""
+    return np.ndarray((len(octets) - 3,), ">u4", octets.data, strides=(1,))
+
+
+def _judge_ids(
+    ids: Integers, places: Integers | None, first: int, judge: Judge, *, is_key: bool
+) -> None:
     """Judge each id once, for all records that name it."""
     schemas = judge.schemas
     assert schemas is not None, "only a log that asks for schemas judges them"
     is_same = np.count_nonzero(ids == ids[0]) == len(ids)
     different = [int(ids[0])] if is_same else np.unique(ids).tolist()
     if len(different) > MAX_SCHEMAS:
-        text = (
-            f"{len(ids)} records name {len(different)} schemas; at most {MAX_SCHEMAS} are looked up"
-        )
+        text = f"a batch names {len(different)} schemas; at most {MAX_SCHEMAS} are looked up"
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     for schema_id in different:
         reason = schemas.verdict(schema_id, is_key=is_key)
         if reason is None:
             judge.want(schema_id, is_key=is_key)
         elif reason:
-            _refuse(judge, first + places[ids == schema_id], reason)
+            wrong = np.flatnonzero(ids == schema_id)
+            _refuse(judge, first + (wrong if places is None else places[wrong]), reason)
 
 
 def _refuse(judge: Judge, indexes: Integers, reason: str) -> None:
@@ -114,11 +121,11 @@ def _judge_headers(
     spans: Spans,
     first: int,
     judge: Judge,
-    in_header: "np.ndarray[tuple[int], np.dtype[np.bool_]]",
+    is_left: NDArray[np.bool_],
     *,
     is_key: bool,
 ) -> Steps[None]:
-    """Judge the records with a header that names their schema, and mark them in ``in_header``."""
+    """Judge the records with a header that names their schema, and strike them from ``is_left``."""
     start, end = int(found.header_positions[0]), int(found.ends[-1])
     if header_name(is_key=is_key).encode() not in bytes(memoryview(found.body)[start:end]):
         return
@@ -129,7 +136,7 @@ def _judge_headers(
     if same is not None:
         named = header_value(same, is_key=is_key, index=first)
         if named is not None:
-            in_header[places] = True
+            is_left[places] = False
             _judge_all(judge, first + places, read_name(named), is_key=is_key)
         return
     for step in range(0, len(places), ITEMS_PER_STEP):
@@ -141,7 +148,7 @@ def _judge_headers(
         for place, raw in _headers_of(found, places[step : step + ITEMS_PER_STEP]):
             named = header_value(raw, is_key=is_key, index=first + place)
             if named is not None:
-                in_header[place] = True
+                is_left[place] = False
                 judge_name(judge, first + place, read_name(named), is_key=is_key)
 
 

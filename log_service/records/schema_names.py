@@ -8,9 +8,8 @@ need none.
 Invariant: no schema and no value is opened. The records were checked before.
 """
 
-from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode
@@ -18,7 +17,7 @@ from log_service.common.steps import Steps
 from log_service.common.types import Buffer
 from log_service.records.record import ITEMS_PER_STEP, read_headers
 from log_service.records.rules import Judge, SchemaName
-from log_service.records.varint import read_varint
+from log_service.records.varint import continue_varint, read_varint
 
 KEY_HEADER: Final = "__key_schema_id"
 VALUE_HEADER: Final = "__value_schema_id"
@@ -29,17 +28,6 @@ GUID_END: Final = 17
 
 MAX_HEADERS_WITH_SCHEMA: Final = 1_000
 """A record with more headers is not searched for one that names a schema."""
-
-
-class _Places(NamedTuple):
-    """The places of a record's key, value and headers. A start of -1 is a null."""
-
-    key_start: int
-    key_end: int
-    value_start: int
-    value_end: int
-    headers: int
-    end: int
 
 
 def header_name(*, is_key: bool) -> str:
@@ -80,8 +68,8 @@ def header_value(headers: bytes, *, is_key: bool, index: int) -> bytes | None:
     return next(values, None)
 
 
-def judge_name(judge: Judge, index: int, name: SchemaName | None, *, is_key: bool) -> None:
-    """Note whether record ``index`` may name this schema."""
+def judge_name(judge: Judge, index: int, name: SchemaName | None, *, is_key: bool) -> bool:
+    """Note whether record ``index`` may name this schema, and return it."""
     schemas = judge.schemas
     assert schemas is not None, "only a log that asks for schemas judges them"
     reason = nameless(is_key=is_key) if name is None else schemas.verdict(name, is_key=is_key)
@@ -90,6 +78,7 @@ def judge_name(judge: Judge, index: int, name: SchemaName | None, *, is_key: boo
         judge.want(name, is_key=is_key)
     elif reason:
         judge.add(index, ErrorCode.INVALID_RECORD, reason)
+    return reason == ""
 
 
 def nameless(*, is_key: bool) -> str:
@@ -103,52 +92,72 @@ def nameless(*, is_key: bool) -> str:
 
 
 def judge_each(plain: Buffer, count: int, judge: Judge) -> Steps[None]:
-    """Judge the schemas of a batch's records one by one."""
+    """Judge the schemas of a batch's checked records one by one."""
+    judge.allowance.take_items_alone(count)
+    content, position = bytes(plain), 0
+    accepted: tuple[set[bytes], set[bytes]] = (set(), set())
+    for first in range(0, count, ITEMS_PER_STEP):
+        if first:
+            yield
+        stop = min(first + ITEMS_PER_STEP, count)
+        position = _judge_some(content, position, range(first, stop), judge, accepted)
+
+
+def _judge_some(
+    plain: bytes,
+    position: int,
+    indexes: range,
+    judge: Judge,
+    accepted: tuple[set[bytes], set[bytes]],
+) -> int:
+    """Judge records from ``position`` on, and return the end of the last one.
+
+    ``accepted`` has the prefixes of values and of keys that are known to be accepted. Short varints
+    are read in place, as in ``checks``, because each batch of a small producer comes here.
+    """
     schemas = judge.schemas
     assert schemas is not None, "only a log that asks for schemas judges them"
-    judge.allowance.take_items_alone(count)
-    content = memoryview(plain)
-    for index, places in enumerate(_each(plain, count)):
-        for is_key in schemas.parts:
-            start = places.key_start if is_key else places.value_start
-            if start < 0:
-                continue
-            end = places.key_end if is_key else places.value_end
-            named: Buffer | None = None
-            if plain[places.headers]:
-                raw = bytes(content[places.headers : places.end])
-                named = header_value(raw, is_key=is_key, index=index)
-            name = read_name(
-                content[start : min(end, start + GUID_END)] if named is None else named
-            )
-            judge_name(judge, index, name, is_key=is_key)
-        if index % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
-            yield
-
-
-def _each(plain: Buffer, count: int) -> Iterator[_Places]:
-    """Yield the places of checked records, in order."""
-    position = 0
-    for _ in range(count):
-        size, position = read_varint(plain, position)
-        end = position + size
+    parts = schemas.parts
+    for index in indexes:
+        number, position = plain[position], position + 1
+        if number > 0x7F:
+            number, position = _longer(plain, position, number)
+        end = position + (number >> 1)
         position += 1  # attributes
         while plain[position] > 0x7F:  # timestamp delta
             position += 1
         position += 1
         while plain[position] > 0x7F:  # offset delta
             position += 1
-        size, key_start = read_varint(plain, position + 1)
-        key_end = key_start + max(size, 0)
-        is_keyless = size < 0
-        size, value_start = read_varint(plain, key_end)
-        value_end = value_start + max(size, 0)
-        yield _Places(
-            -1 if is_keyless else key_start,
-            key_end,
-            -1 if size < 0 else value_start,
-            value_end,
-            value_end,
-            end,
-        )
+        number, position = plain[position + 1], position + 2
+        if number > 0x7F:
+            number, position = _longer(plain, position, number)
+        key = (-1, position) if number & 1 else (position, position + (number >> 1))
+        position = key[1]
+        number, position = plain[position], position + 1
+        if number > 0x7F:
+            number, position = _longer(plain, position, number)
+        value = (-1, position) if number & 1 else (position, position + (number >> 1))
+        headers = value[1]
+        for is_key in parts:
+            start, stop = key if is_key else value
+            if start < 0:
+                continue
+            prefix = plain[start : min(start + PREFIX.size, stop)]
+            if plain[headers]:
+                named = header_value(plain[headers:end], is_key=is_key, index=index)
+                if named is not None:
+                    judge_name(judge, index, read_name(named), is_key=is_key)
+                    continue
+            if prefix not in accepted[is_key]:
+                name = read_name(plain[start : min(start + GUID_END, stop)])
+                if judge_name(judge, index, name, is_key=is_key) and isinstance(name, int):
+                    accepted[is_key].add(prefix)
         position = end
+    return position
+
+
+def _longer(plain: bytes, position: int, number: int) -> tuple[int, int]:
+    """Return a varint of more than one byte as it is encoded, and the position after it."""
+    number, position = number + (plain[position] << 7) - 0x80, position + 1
+    return continue_varint(plain, position, number) if number > 0x3FFF else (number, position)
