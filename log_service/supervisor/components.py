@@ -22,10 +22,12 @@ from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_REGISTRY_PORT, DEFAULT_REST_PORT
 from log_service.common.urls import host_port
 from log_service.config.client import ClientConfig
+from log_service.config.schema_registry_keys import URL as REGISTRY_URL_KEY
 from log_service.mirror.settings_file import read_mirror_settings
 from log_service.security.outgoing import outgoing_security
 from log_service.supervisor.authority import CERTIFICATE_FILE, write_private
 from log_service.supervisor.protection import (
+    ANY_ADDRESS,
     LOGIN_LISTENER,
     REGISTRY,
     REST,
@@ -104,6 +106,7 @@ def broker_component(
         "log.retention.check.interval.ms": str(DAY_MS),
         "log.cleaner.backoff.ms": str(DAY_MS),
         "auto.create.topics.declarations": str(context.data_directory / DECLARED_TOPICS_FILE),
+        **registry_properties(context, BROKER, protection),
     }
     if protection is not None:
         settings |= protection.node_properties(BROKER)
@@ -185,6 +188,17 @@ def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Com
     ]
 
 
+def registry_properties(
+    context: ServiceContext, name: str, protection: InstallationProtection | None
+) -> dict[str, str]:
+    """Return the properties by which the node ``name`` asks the schema registry, if any."""
+    if context.registry_port is None:
+        return {}
+    host = LOOPBACK if context.host in ANY_ADDRESS else context.host
+    settings = {REGISTRY_URL_KEY: _service_url(host, context.registry_port, protection)}
+    return settings if protection is None else {**settings, **protection.registry_access(name)}
+
+
 def registry_component(
     context: ServiceContext, after: Sequence[str], protection: InstallationProtection | None = None
 ) -> list[Component]:
@@ -244,8 +258,7 @@ def _http_component(  # noqa: PLR0917 - the facts of one service
 
     The file is for its owner alone, because it may have the secrets of a client.
     """
-    scheme = "http" if protection is None else "https"
-    url = f"{scheme}://{host_port(context.host, port)}"
+    url = _service_url(context.host, port, protection)
     directory = context.data_directory / name
     directory.mkdir(parents=True, exist_ok=True)
     settings = directory / file_name
@@ -263,6 +276,11 @@ def _http_component(  # noqa: PLR0917 - the facts of one service
         metrics_url=f"{url}/metrics",
         is_essential=False,
     )
+
+
+def _service_url(host: str, port: int, protection: InstallationProtection | None) -> str:
+    scheme = "http" if protection is None else "https"
+    return f"{scheme}://{host_port(host, port)}"
 
 
 def registry_port_of(host: str, wanted: int | None) -> int | None:

@@ -37,6 +37,7 @@ from log_service.supervisor.components import (
     check_ports_are_free,
     metrics_port_of,
     metrics_url,
+    registry_properties,
 )
 from log_service.supervisor.protection import LOGIN_LISTENER, SECURE_LISTENER, login_server, protect
 from log_service.supervisor.spec import Component, KafkaReadiness, ServiceContext
@@ -412,13 +413,14 @@ class NodeFactory:
         settings["auto.create.topics.declarations"] = str(
             self.context.data_directory / DECLARED_TOPICS_FILE
         )
-        if self.is_secure:
-            settings |= protected(
-                settings,
-                protect(
-                    self.context.data_directory, self.context.host, [node.name]
-                ).node_properties(node.name),
-            )
+        protection = (
+            protect(self.context.data_directory, self.context.host, [node.name])
+            if self.is_secure
+            else None
+        )
+        settings |= registry_properties(self.context, node.name, protection)
+        if protection is not None:
+            settings |= protected(settings, protection.node_properties(node.name))
         lines = [f"{key}={value}" for key, value in settings.items()]
         path = directory / PROPERTIES_FILE
         note = "# Written anew by `tidelog up`; change it there with --broker key=value."

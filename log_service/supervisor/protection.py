@@ -112,7 +112,19 @@ class InstallationProtection:
             "ssl.principal.mapping.rules": MAPPING,
             "authentication.method": "basic,mtls",
             "authorizer": "acl",
-            "super.users": f"User:{OPERATOR}",
+            "super.users": f"User:{NODE};User:{OPERATOR}",
+        }
+
+    def registry_access(self, name: str) -> dict[str, str]:
+        """Return what a node's properties file says of its connections to the registry.
+
+        The node shows its own certificate.
+        """
+        return {
+            "confluent.ssl.keystore.type": "PEM",
+            "confluent.ssl.keystore.location": str(self.directory / "nodes" / f"{name}.pem"),
+            "confluent.ssl.truststore.type": "PEM",
+            "confluent.ssl.truststore.location": str(self.directory / CERTIFICATE_FILE),
         }
 
     def rest_properties(self) -> dict[str, str]:

@@ -17,9 +17,7 @@ from uuid import UUID
 from log_service.client.schemas.errors import SerializationError
 from log_service.records.record import RecordHeader
 from log_service.records.schema_names import GUID_END, MAGIC_GUID, MAGIC_ID, PREFIX
-from log_service.records.schema_names import (
-    header_name as header_name,
-)  # the platform takes it from here
+from log_service.records.schema_names import header_name as header_name  # noqa: PLC0414 - the platform takes it from here
 
 MAX_INDEXES: Final = 1_000
 """The deepest nesting of messages that is read."""

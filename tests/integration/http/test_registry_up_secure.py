@@ -6,7 +6,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from log_service.client import BlockingAdmin, ScramUser, settings_from_file
+from log_service.client import (
+    BlockingAdmin,
+    BlockingProducer,
+    KafkaError,
+    NewTopic,
+    ScramUser,
+    settings_from_file,
+)
 from tests.helpers.ports import free_port
 from tests.integration.command_line import run
 from tests.integration.http.secured import basic, binding, until
@@ -50,6 +57,13 @@ def test_the_registry_of_a_secured_installation(
                 admin_client.post("/subjects/salaries-value/versions", json=INT).status_code == 200
             )
         until_shop_writes(url, authority)
+        with BlockingAdmin(servers, **settings_from_file(operator)) as admin:
+            validated = {"confluent.value.schema.validation": "true"}
+            admin.create_topics([NewTopic(name="orders", configs=validated)])
+        with BlockingProducer(servers, **settings_from_file(operator)) as producer:
+            producer.send("orders", value=b"\0\0\0\0\1\x0e").wait()
+            with pytest.raises(KafkaError, match="schema id 2 is not registered"):
+                producer.send("orders", value=b"\0\0\0\0\2\x0e").wait()
         with client(url, authority, authorization=basic("ann", "not-told-anywhere")) as ann:
             assert ann.get("/subjects").json() == ["orders-value"]
             assert ann.post("/subjects/orders-value/versions", json=INT).status_code == 403

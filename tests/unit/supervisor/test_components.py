@@ -2,18 +2,23 @@
 
 import socket
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from log_service.common.errors import ConfigError
+from log_service.config.server import parse_server_properties
+from log_service.supervisor.authority import CERTIFICATE_FILE
 from log_service.supervisor.components import (
+    BROKER,
     METRICS_PORT,
     broker_component,
     external_broker,
     metrics_port_of,
     service_context,
 )
+from log_service.supervisor.protection import protect
 from log_service.supervisor.spec import ServiceContext
 from tests.helpers.ports import free_ports
 
@@ -186,3 +191,31 @@ def test_without_the_platform_its_ports_may_be_another_installation_s(tmp_path: 
             **taken,
         )
     assert made.bootstrap_servers == f"127.0.0.1:{broker}"
+
+
+@pytest.mark.parametrize(
+    ("host", "reached"),
+    [("127.0.0.1", "127.0.0.1"), ("10.1.2.3", "10.1.2.3"), ("0.0.0.0", "127.0.0.1")],
+)
+def test_the_broker_asks_the_registry_of_its_installation(
+    tmp_path: Path, host: str, reached: str
+) -> None:
+    broker_component(replace(context(tmp_path, None), host=host, registry_port=8081))
+    assert f"confluent.schema.registry.url=http://{reached}:8081\n" in properties(tmp_path)
+    broker_component(context(tmp_path, None))
+    assert "confluent." not in properties(tmp_path)
+
+
+def test_a_secured_broker_shows_the_registry_its_own_certificate(tmp_path: Path) -> None:
+    protection = protect(tmp_path, "127.0.0.1", [BROKER])
+    broker_component(replace(context(tmp_path, None), registry_port=8081), protection=protection)
+    config, _ = parse_server_properties(properties(tmp_path))
+    registry = config.schema_registry
+    assert registry is not None
+    assert registry.urls == ("https://127.0.0.1:8081",)
+    assert registry.tls is not None
+    own, authority = protection.directory / "nodes" / "broker.pem", protection.directory
+    assert registry.tls.keystore_location == str(own)
+    assert registry.tls.truststore_location == str(authority / CERTIFICATE_FILE)
+    protection.write_login_file([])
+    assert "User:node" in protection.registry_properties()["super.users"]
