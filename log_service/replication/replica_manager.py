@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
-OPENED_AT_ONCE = 64
+OPENED_AT_ONCE = 8
 """The number of partitions of one image to open before other tasks get a turn.
 
 The rest are opened in later turns, or when a request needs them.

@@ -154,11 +154,12 @@ class CheckpointWriter:
         """Replace one entry of a file. None removes it."""
         with self._guard:
             written = self._written.get(path)
-            offsets = self._read(path) if written is None else written.copy()
+            offsets = self._read(path) if written is None else written
             is_doubtful = written is None and bool(
                 offsets
             )  # the content that was read may not be durable
             if offsets.get(topic_partition) != offset or is_doubtful:
+                offsets = offsets.copy()
                 if offset is None:
                     offsets.pop(topic_partition, None)
                 else:
