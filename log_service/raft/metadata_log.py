@@ -44,9 +44,14 @@ from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_header
 from log_service.records.control import ControlType
 from log_service.storage.checkpoints import read_offsets, write_offsets
 from log_service.storage.durable_directory import make_durable_directory
-from log_service.storage.file_names import TEMPORARY_SUFFIX
+from log_service.storage.file_names import (
+    OFFSET_INDEX_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+)
 from log_service.storage.log import Log
 from log_service.storage.recovery import OpenedFrom, open_log
+from log_service.storage.refused_access import own_name
 
 METADATA_TOPIC_ID = TopicId(UUID(int=1))
 METADATA_PARTITION = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
@@ -91,9 +96,28 @@ class MetadataLog:
             recovery_point=synced,
             start_offset=self.snapshots[0].end_offset if self.snapshots else 0,
         )
+        self._check_indexes()
         if newest is not None and self._is_behind(newest):
             self._begin_behind(newest)
         return snapshot
+
+    def _check_indexes(self) -> None:
+        """Check that the index files can be written, because they are opened only later.
+
+        Raises:
+            StorageError: one of them cannot.
+        """
+        for name in self._files.list_directory(self.path):
+            if not name.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
+                continue
+            try:
+                self._files.open(self.path / name, create=False).close()
+            except OSError as error:
+                raise StorageError(
+                    f"an index of the metadata log cannot be opened as user {own_name()}: {error};"
+                    " move it away or give it to that user, then start again: an index that is"
+                    " missing is built anew"
+                ) from error
 
     def _open_log(self, *, recovery_point: int, start_offset: int) -> Log:
         log = open_log(

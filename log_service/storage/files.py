@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -45,6 +45,14 @@ T = TypeVar("T")
 
 LOCK_FILE = ".lock"
 _SMALL_FILE_BYTES = 64 << 10
+
+
+def _raise_with_path(_function: object, path: str, failure: Any) -> None:
+    """Raise the error of a removal within a directory with the whole path."""
+    error = failure[1]
+    if isinstance(error, OSError):
+        error.filename = path
+    raise error
 
 
 async def _run_in_thread(function: Callable[[], T]) -> T:
@@ -138,7 +146,8 @@ class RealFile:
                 self._descriptor,
                 Descriptor(copy_prefix(self._descriptor.number, replacement, size_bytes)),
             )
-            replacement.rename(self.path)
+            with rights_named("rename", is_in_directory=True):
+                replacement.rename(self.path)
             self._files.sync_directory(self.path.parent)
             old.close()
         else:
@@ -339,7 +348,8 @@ class RealFiles:
 
         The paths of open files are updated, including files in a renamed directory.
         """
-        source.replace(target)
+        with rights_named("rename", is_in_directory=True):
+            source.replace(target)
         with self._guard:
             self._follow(self._take(source), target)
             for name, files in self._open_files.pop(str(source), {}).items():
@@ -362,18 +372,21 @@ class RealFiles:
 
     def remove(self, path: Path) -> None:
         """Remove a file, unless it is missing."""
-        path.unlink(missing_ok=True)
+        with rights_named("remove", is_in_directory=True):
+            path.unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
         """Remove a directory and its content, unless it is missing."""
         try:
-            shutil.rmtree(path)
+            with rights_named("remove", is_in_directory=True):
+                shutil.rmtree(path, onerror=_raise_with_path)
         except FileNotFoundError:
             return
 
     def sync_directory(self, path: Path) -> None:
         """Make renames, creations and removals in a directory durable."""
-        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with rights_named("sync"):
+            number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(number)
         finally:
@@ -413,7 +426,8 @@ class RealFiles:
             raise
         finally:
             os.close(number)
-        temporary.replace(path)
+        with rights_named("rename", is_in_directory=True):
+            temporary.replace(path)
         if is_synced:
             self.sync_directory(path.parent)
 

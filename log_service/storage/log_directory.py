@@ -21,7 +21,7 @@ from typing import TypeGuard
 from log_service.common.env import Files
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicPartition
-from log_service.storage.refused_access import own_name
+from log_service.storage.refused_access import own_name, remedy_of
 from log_service.storage.running_logs import Extent
 from log_service.storage.segment import Segment
 
@@ -157,8 +157,9 @@ class LogDirectory:
         """
         if not self.is_offline:
             self.is_offline = True
+            remedy = remedy_of(error) or "look at the disk"
             self.append_refusal = (
-                f"log directory {self.path} is offline since: {error}; look at the disk and restart"
+                f"log directory {self.path} is offline since: {error}; {remedy} and restart"
             )
             self.on_failed(self, error)
         return self.refused()
@@ -265,4 +266,4 @@ def _advice(path: Path, error: OSError) -> str:
             f"let user {user} have all of it (mkdir -p {path} && chown -R {user} {path}) or run the"
             " node as its owner"
         )
-    return "look at the disk, and at whom the directory belongs to"
+    return remedy_of(error) or "look at the disk, and at whom the directory belongs to"

@@ -12,24 +12,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
 
 @contextmanager
-def rights_named(operation: str) -> Iterator[None]:
+def rights_named(operation: str, *, is_in_directory: bool = False) -> Iterator[None]:
     """Make a permission error name ``operation``, the user, and the owner and mode of the file.
 
+    With ``is_in_directory`` the rights on the file's directory decide, as for a removal.
+
     Raises:
-        PermissionError: the system refuses. Its ``strerror`` has the details.
+        OSError: the system refuses. Its ``strerror`` has the details.
     """
     try:
         yield
-    except PermissionError as error:
-        if error.errno != errno.EACCES or error.filename is None:
+    except OSError as error:
+        if error.errno not in REFUSALS or error.filename is None:
             raise
-        text = (
-            f"{error.strerror} to {operation} it as user {own_name()};"
-            f" {_owner_of_nearest(Path(error.filename))}"
-        )
-        raise PermissionError(errno.EACCES, text, error.filename) from error
+        path = Path(error.filename)
+        owner = _owner_of_nearest(path.parent if is_in_directory else path)
+        text = f"{error.strerror} to {operation} it as user {own_name()}; {owner}"
+        raise OSError(error.errno, text, error.filename, None, error.filename2) from error
+
+
+def remedy_of(error: OSError) -> str | None:
+    """Return what an operator can do about a refused operation, or None for another error."""
+    if error.errno == errno.EROFS:
+        return "mount its file system writable"
+    if error.errno in REFUSALS:
+        return f"give its files and directories to user {own_name()} (chown -R)"
+    return None
 
 
 def own_name() -> str:

@@ -8,15 +8,17 @@ from random import Random
 import pytest
 
 from log_service.common.clock import SystemClock
+from log_service.common.errors import StorageError
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.config.views import MetadataLogConfig
 from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
 from log_service.raft.batches import encode_records
 from log_service.raft.events import AppendControl, AppendFetched, StoreSlice
 from log_service.raft.log_view import SnapshotId
-from log_service.raft.metadata_log import MetadataLog
+from log_service.raft.metadata_log import METADATA_PARTITION, MetadataLog
 from log_service.raft.snapshots import Snapshot, encode_snapshot
 from log_service.raft.voters import ReplicaKey, Voter, VoterEntry, VoterSet
+from log_service.storage.files import RealFiles
 from tests.sim.disk import Crashed
 from tests.sim.files import MemoryFiles
 from tests.unit.raft.node import DIRECTORY, METADATA
@@ -257,3 +259,27 @@ def test_a_control_batch_holds_what_the_rules_asked_for_and_nothing_else() -> No
     ]
     assert log.read_batches(0) == appended
     assert log.read_batches(3) == appended[2:], "the batch that holds the offset"
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_cannot_be_opened_stops_the_start_and_is_named(
+    tmp_path: Path, suffix: str
+) -> None:
+    """The node started, and took the log directory offline when it stopped."""
+    files = RealFiles(pool_threads=1)
+    log = MetadataLog(files, SystemClock(), tmp_path, MetadataLogConfig())
+    log.open()
+    append(log, "1")
+    log.close_files()
+    index = tmp_path / str(METADATA_PARTITION) / f"{0:020}{suffix}"
+    index.unlink(missing_ok=True)
+    index.mkdir()
+    again = MetadataLog(files, SystemClock(), tmp_path, MetadataLogConfig())
+    with pytest.raises(StorageError, match=rf"opened as user .*{index.name}.*move it away"):
+        again.open()
+    again.close_files()
+    index.rmdir()
+    healed = MetadataLog(files, SystemClock(), tmp_path, MetadataLogConfig())
+    healed.open()
+    assert values(healed, 0) == ["1"]
+    healed.close_files()

@@ -12,7 +12,7 @@ import pytest
 
 from log_service.common.errors import StorageError
 from log_service.storage.files import LOCK_FILE, RealFiles
-from log_service.storage.log_directory import directory_named
+from log_service.storage.log_directory import LogDirectory, directory_named
 from log_service.storage.refused_access import own_name
 
 DATA = Path("data")
@@ -92,6 +92,27 @@ def make_directory(files: RealFiles) -> None:
         files.make_directory(DATA / "a-0")
 
 
+def rename_log(files: RealFiles) -> None:
+    (DATA / "a-0").mkdir()
+    DATA.chmod(0o555)
+    with without_rights():
+        files.rename(DATA / "a-0", DATA / "a-0.stray")
+
+
+def remove_segment(files: RealFiles) -> None:
+    (DATA / "0.log").touch()
+    DATA.chmod(0o555)
+    with without_rights():
+        files.remove(DATA / "0.log")
+
+
+def remove_log(files: RealFiles) -> None:
+    (DATA / "a-0").mkdir()
+    (DATA / "a-0" / "0.log").touch()
+    with without_rights():
+        files.remove_tree(DATA / "a-0")
+
+
 @pytest.mark.parametrize(
     ("refused", "operation", "named", "mode"),
     [
@@ -103,6 +124,9 @@ def make_directory(files: RealFiles) -> None:
         (replace_file, "write", "data", "0555"),
         (open_log, "write", "data/0.log", "0444"),
         (make_directory, "make", "data", "0555"),
+        (rename_log, "rename", "data", "0555"),
+        (remove_segment, "remove", "data", "0555"),
+        (remove_log, "remove", "data/a-0", "0755"),
     ],
 )
 def test_missing_rights_are_told_with_user_owner_and_mode(
@@ -116,6 +140,15 @@ def test_missing_rights_are_told_with_user_owner_and_mode(
         refused(files)
     expected = f"Permission denied to {operation} it as user {user}; {named} belongs to user {owner}, mode {mode}"
     assert (caught.value.errno, caught.value.strerror) == (errno.EACCES, expected)
+
+
+def test_a_failure_while_the_node_runs_names_path_and_remedy(files: RealFiles) -> None:
+    """It said ``look at the disk``, where a directory's rights had been changed."""
+    with pytest.raises(PermissionError) as caught:
+        remove_log(files)
+    refusal = str(LogDirectory(DATA).note_error(caught.value))
+    assert "'data/a-0/0.log'" in refusal
+    assert "(chown -R) and restart" in refusal
 
 
 def test_the_advice_is_to_give_the_directory_to_the_user(files: RealFiles) -> None:
