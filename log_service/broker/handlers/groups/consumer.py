@@ -11,7 +11,7 @@ Versions of ConsumerGroupHeartbeat: 1 regular expressions, and member ids that t
 
 from functools import partial
 
-from log_service.broker.cluster_view import with_group_operations
+from log_service.broker.handlers.groups.described import describe_groups
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
 from log_service.common.errors import ErrorCode
@@ -42,19 +42,9 @@ def handle_consumer_group_describe(
     node: Node, call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Deferred:
     """Respond with state, epochs and members of each group, once per named group."""
-    request.group_ids = list(dict.fromkeys(request.group_ids))
-    if not _is_enabled(node):
-        groups = [
-            DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
-            for group_id in request.group_ids
-        ]
-        return ConsumerGroupDescribeResponse(groups=groups)
-    deferred = call.defer()
-
-    node.groups.describe_consumer_groups(
-        request, call.client(), deferred.completing(partial(with_group_operations, request))
-    )
-    return deferred
+    ask = partial(node.groups.describe_consumer_groups, request, call.client())
+    is_enabled = _is_enabled(node)
+    return describe_groups(call, request, DescribedGroup, ask, is_enabled=is_enabled)
 
 
 def _is_enabled(node: Node) -> bool:

@@ -10,7 +10,7 @@ the broker's ``group.coordinator.rebalance.protocols`` leave the protocol out.
 from collections.abc import Iterable
 from functools import partial
 
-from log_service.broker.cluster_view import with_group_operations
+from log_service.broker.handlers.groups.described import describe_groups
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
 from log_service.common.access import AclOperation, AclResource
@@ -129,19 +129,9 @@ def handle_streams_group_describe(
     node: Node, call: Call, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse | Deferred:
     """Respond with state, epochs, topology and members of each group, once per named group."""
-    request.group_ids = list(dict.fromkeys(request.group_ids))
-    if not _is_enabled(node):
-        groups = [
-            DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
-            for group_id in request.group_ids
-        ]
-        return StreamsGroupDescribeResponse(groups=groups)
-    deferred = call.defer()
-
-    node.groups.describe_streams_groups(
-        request, call.client(), deferred.completing(partial(with_group_operations, request))
-    )
-    return deferred
+    ask = partial(node.groups.describe_streams_groups, request, call.client())
+    is_enabled = _is_enabled(node)
+    return describe_groups(call, request, DescribedGroup, ask, is_enabled=is_enabled)
 
 
 def _is_enabled(node: Node) -> bool:

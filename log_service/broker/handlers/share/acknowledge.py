@@ -13,6 +13,7 @@ Acknowledgements that come with a ShareFetch are checked and stored by the same 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -253,24 +254,50 @@ def _response(
         response.acquisition_lock_timeout_ms = node.shares.settings(
             group_id
         ).records.record_lock_duration_ms
-    topics: dict[UUID, ShareAcknowledgeTopicResponse] = {}
+    told = {
+        where: PartitionData(
+            partition_index=where[1],
+            error_code=ErrorCode.NONE if error is None else error.code,
+            error_message=None if error is None else str(error),
+        )
+        for where, error in outcomes.items()
+    }
+    add_partitions(call, image, response, told, PARTS)
+    return response
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The messages that the response of a share session consists of."""
+
+    topic: type[Any]
+    leader: type[Any]
+    endpoint: type[Any]
+
+
+PARTS = Parts(topic=ShareAcknowledgeTopicResponse, leader=LeaderIdAndEpoch, endpoint=NodeEndpoint)
+
+
+def add_partitions(
+    call: Call,
+    image: MetadataImage,
+    response: Any,
+    told: Mapping[SharedPartition, Any],
+    parts: Parts,
+) -> None:
+    """Add partitions by topic, and the leaders of those that are led elsewhere (KIP-951)."""
+    topics: dict[UUID, Any] = {}
     leaders: list[int] = []
-    for (topic_id, index), error in outcomes.items():
-        told = PartitionData(partition_index=index)
-        if error is not None:
-            told.error_code, told.error_message = error.code, str(error)
-            if error.code in STALE_LEADER:
-                leader = leader_hint(image, "", topic_id, index)
-                told.current_leader = LeaderIdAndEpoch(
-                    leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
-                )
-                leaders.append(leader.leader_id)
-        topics.setdefault(
-            topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)
-        ).partitions.append(told)
+    for (topic_id, index), partition in told.items():
+        if partition.error_code in STALE_LEADER:
+            leader = leader_hint(image, "", topic_id, index)
+            partition.current_leader = parts.leader(
+                leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+            )
+            leaders.append(leader.leader_id)
+        topics.setdefault(topic_id, parts.topic(topic_id=topic_id)).partitions.append(partition)
     response.responses = list(topics.values())
     response.node_endpoints = [
-        NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+        parts.endpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
         for broker in hinted_brokers(image, call.connection.listener_name, leaders)
     ]
-    return response

@@ -20,13 +20,13 @@ never sees. (Apache Kafka 4.3 counts such deliveries.)
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from log_service.broker.cluster_view import STALE_LEADER, hinted_brokers, leader_hint
 from log_service.broker.handlers.share.acknowledge import (
     FIRST_VERSION_WITH_RENEWAL,
     Outcomes,
+    Parts,
     acknowledge,
+    add_partitions,
     batches_of,
     check_exists,
     check_readable,
@@ -60,6 +60,7 @@ from log_service.protocol.messages.share_fetch import (
 )
 
 NO_RECORDS = b""
+PARTS = Parts(topic=ShareFetchableTopicResponse, leader=LeaderIdAndEpoch, endpoint=NodeEndpoint)
 SESSIONS = "share sessions"
 HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES, ACQUIRED_BYTES = 24, 18, 24, 18
 """Of a response, its topics, its partitions and its acquired ranges, beside the records."""
@@ -350,7 +351,7 @@ def _response(fetch: _Fetch, fetched: list[Fetched], outcomes: Outcomes) -> Shar
     ).records.record_lock_duration_ms
     told = {} if fetch.is_paused else _told(fetch, fetched)
     _add_outcomes(told, outcomes)
-    _fill(fetch, response, told)
+    add_partitions(fetch.call, node.image(), response, told, PARTS)
     return response
 
 
@@ -430,27 +431,3 @@ def _add_outcomes(told: dict[SharedPartition, PartitionData], outcomes: Outcomes
                 error.code,
                 str(error),
             )
-
-
-def _fill(
-    fetch: _Fetch, response: ShareFetchResponse, told: dict[SharedPartition, PartitionData]
-) -> None:
-    """Group partitions by topic, and add leaders of those that are led elsewhere (KIP-951)."""
-    image = fetch.node.image()
-    topics: dict[Any, ShareFetchableTopicResponse] = {}
-    leaders: list[int] = []
-    for (topic_id, index), partition in told.items():
-        if partition.error_code in STALE_LEADER:
-            leader = leader_hint(image, "", topic_id, index)
-            partition.current_leader = LeaderIdAndEpoch(
-                leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
-            )
-            leaders.append(leader.leader_id)
-        topics.setdefault(
-            topic_id, ShareFetchableTopicResponse(topic_id=topic_id)
-        ).partitions.append(partition)
-    response.responses = list(topics.values())
-    response.node_endpoints = [
-        NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-        for broker in hinted_brokers(image, fetch.call.connection.listener_name, leaders)
-    ]

@@ -9,7 +9,7 @@ sender. A request is UNSUPPORTED_VERSION if the cluster has not finalized ``shar
 
 from functools import partial
 
-from log_service.broker.cluster_view import with_group_operations
+from log_service.broker.handlers.groups.described import describe_groups
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
 from log_service.broker.share.session import MAX_MEMBER_ID_LENGTH
@@ -53,19 +53,9 @@ def handle_share_group_describe(
     node: Node, call: Call, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse | Deferred:
     """Respond with state, epochs and members of each group, once per named group."""
-    request.group_ids = list(dict.fromkeys(request.group_ids))
-    if not has_share_groups(node.image().features):
-        groups = [
-            DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
-            for group_id in request.group_ids
-        ]
-        return ShareGroupDescribeResponse(groups=groups)
-    deferred = call.defer()
-
-    node.groups.share.describe(
-        request, call.client().context, deferred.completing(partial(with_group_operations, request))
-    )
-    return deferred
+    ask = partial(node.groups.share.describe, request, call.client().context)
+    is_enabled = has_share_groups(node.image().features)
+    return describe_groups(call, request, DescribedGroup, ask, is_enabled=is_enabled)
 
 
 def handle_alter_share_group_offsets(
