@@ -23,6 +23,7 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
+from log_service.common.steps import Steps
 from log_service.common.types import NO_LEADER_EPOCH
 from log_service.config.views import FetchConfig
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -32,6 +33,8 @@ MAX_CACHED_PARTITION_COUNT = 500_000
 
 _LAST_SESSION_ID = 2**31 - 1
 _NEVER_SENT = -1
+
+TARGETS_PER_STEP = 1_000
 
 PartitionKey = tuple[str | UUID, int]
 
@@ -69,15 +72,14 @@ class FetchTarget:
         self.current_leader_epoch = epoch if epoch >= 0 else NO_LEADER_EPOCH
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
-    def renewed(self, wanted: FetchPartition) -> "FetchTarget":
-        """Return the target of a later request. A waiting request keeps its own target."""
-        target = FetchTarget(self.topic, self.topic_id, wanted)
-        target.name = self.name
-        target.sent_high_watermark, target.sent_log_start_offset = (
-            self.sent_high_watermark,
-            self.sent_log_start_offset,
-        )
-        return target
+    def replace(self, known: "FetchTarget") -> None:
+        """Take the place of the target of an earlier request.
+
+        A request that still waits keeps its own target.
+        """
+        self.topic, self.topic_id, self.name = known.topic, known.topic_id, known.name
+        self.sent_high_watermark = known.sent_high_watermark
+        self.sent_log_start_offset = known.sent_log_start_offset
 
     def differs(
         self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int
@@ -103,13 +105,22 @@ class FetchTarget:
         return is_told
 
 
-def targets_of(topics: Iterable[FetchTopic], *, is_by_id: bool) -> dict[PartitionKey, FetchTarget]:
-    """Return the targets of a full request. For a partition named twice, the last one counts."""
-    targets: dict[PartitionKey, FetchTarget] = {}
+Targets = dict[PartitionKey, FetchTarget]
+
+
+def targets_of(topics: Iterable[FetchTopic], *, is_by_id: bool) -> Steps[Targets]:
+    """Return the targets of a request. For a partition named twice, the last one counts."""
+    targets: Targets = {}
+    left = TARGETS_PER_STEP
     for topic in topics:
-        key = topic.topic_id if is_by_id else topic.topic
+        name, topic_id = topic.topic, topic.topic_id
+        key = topic_id if is_by_id else name
         for wanted in topic.partitions:
-            targets[(key, wanted.partition)] = FetchTarget(topic.topic, topic.topic_id, wanted)
+            targets[key, wanted.partition] = FetchTarget(name, topic_id, wanted)
+            left -= 1
+            if left <= 0:
+                yield
+                left = TARGETS_PER_STEP
     return targets
 
 
@@ -149,27 +160,31 @@ class FetchSession:
     def __repr__(self) -> str:
         return f"<FetchSession {self.session_id} epoch={self.epoch} partitions={len(self.targets)}>"
 
-    def accept(self, request: FetchRequest, now_ms: int) -> None:
-        """Apply the changes of an incremental request, and advance the epoch."""
+    def accept(self, request: FetchRequest, wanted: Targets, now_ms: int) -> Steps[None]:
+        """Apply the changes of an incremental request, and advance the epoch.
+
+        ``wanted`` are the request's targets.
+        """
         self.last_used_ms = now_ms
         self.epoch = next_epoch(self.epoch)
-        for topic in request.topics:
-            self._want(topic)
-        for forgotten in request.forgotten_topics_data:
-            key = forgotten.topic_id if self.is_by_id else forgotten.topic
-            for partition in forgotten.partitions:
-                self.targets.pop((key, partition), None)
-
-    def _want(self, topic: FetchTopic) -> None:
-        name = topic.topic_id if self.is_by_id else topic.topic
-        for wanted in topic.partitions:
-            key: PartitionKey = (name, wanted.partition)
+        left = TARGETS_PER_STEP
+        for key, target in wanted.items():
             known = self.targets.get(key)
-            self.targets[key] = (
-                FetchTarget(topic.topic, topic.topic_id, wanted)
-                if known is None
-                else known.renewed(wanted)
-            )
+            if known is not None:
+                target.replace(known)
+            self.targets[key] = target
+            left -= 1
+            if left <= 0:
+                yield
+                left = TARGETS_PER_STEP
+        for forgotten in request.forgotten_topics_data:
+            name = forgotten.topic_id if self.is_by_id else forgotten.topic
+            for partition in forgotten.partitions:
+                self.targets.pop((name, partition), None)
+                left -= 1
+                if left <= 0:
+                    yield
+                    left = TARGETS_PER_STEP
 
     def move_to_end(self, target: FetchTarget) -> None:
         """Move a partition behind the others for the next request."""
@@ -210,20 +225,21 @@ class FetchSessionCache:
 
     def open(
         self, request: FetchRequest, now_ms: int, *, is_by_id: bool, is_privileged: bool = False
-    ) -> FetchContext:
+    ) -> Steps[FetchContext]:
         """Resolve a request, and start, advance or end its session.
 
-        ``is_privileged`` is true if a broker sent it, for one of its followers.
+        ``is_privileged`` is true if a broker sent it, for one of its followers. A request of very
+        many partitions takes several steps. Meanwhile its session is not in the cache.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
                 FETCH_SESSION_TOPIC_ID_ERROR; the consumer starts anew.
         """
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._open_incremental(request, now_ms, is_by_id=is_by_id)
+            return (yield from self._open_incremental(request, now_ms, is_by_id=is_by_id))
         if request.session_id in self._sessions:
             self._take(request.session_id)
-        targets = targets_of(request.topics, is_by_id=is_by_id)
+        targets = yield from targets_of(request.topics, is_by_id=is_by_id)
         session = (
             self._maybe_start(targets, now_ms, is_by_id=is_by_id, is_privileged=is_privileged)
             if request.session_epoch == INITIAL_EPOCH
@@ -243,7 +259,7 @@ class FetchSessionCache:
 
     def _open_incremental(
         self, request: FetchRequest, now_ms: int, *, is_by_id: bool
-    ) -> FetchContext:
+    ) -> Steps[FetchContext]:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -252,9 +268,9 @@ class FetchSessionCache:
         if session.epoch != request.session_epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         self._take(session.session_id)
-        session.accept(request, now_ms)
+        targets = yield from targets_of(request.topics, is_by_id=is_by_id)
+        yield from session.accept(request, targets, now_ms)
         if not session.targets:  # its last request is answered as one without a session
-            targets = targets_of(request.topics, is_by_id=is_by_id)
             return FetchContext(
                 targets=tuple(targets.values()),
                 session=None,

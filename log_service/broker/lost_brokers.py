@@ -18,7 +18,6 @@ Invariants:
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import trio
 
@@ -28,10 +27,7 @@ from log_service.common.timers import TimerQueue
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import BrokerRegistration, MetadataImage
-from log_service.protocol.schema import Message
 from log_service.replication.purgatory import Purgatory, Watch
-
-R = TypeVar("R", bound=Message)
 
 ELECTION_MS = 300
 """How long a response waits at most for the election after the grace period.
@@ -170,17 +166,20 @@ class LostBrokers:
             if each in brokers and brokers[each].epoch == epoch
         )
 
-    def respond(
-        self, call: Call, leaders: Callable[[], Iterable[NodeId]], describe: Callable[[], R]
-    ) -> R | Deferred:
-        """Return the response of ``describe``, or defer it if one of the leaders is lost.
+    def wait(
+        self,
+        call: Call,
+        leaders: Callable[[], Iterable[NodeId]],
+        on_settled: Callable[[Deferred], None],
+    ) -> Deferred | None:
+        """Promise a response if one of the leaders is lost. Otherwise return None.
 
-        It is sent once the loss is settled.
+        ``on_settled`` completes the response once the loss is settled.
         """
         lost = self._lost_of(leaders) if self._losses else ()
         if not lost:
-            return describe()
-        operation = _Waiting(call.defer(), lambda: not self._lost_of(leaders), describe)
+            return None
+        operation = _Waiting(call.defer(), lambda: not self._lost_of(leaders), on_settled)
         operation.wait(
             self._waiting.watch(operation, lost, max(self._losses[each].until_ms for each in lost))
         )
@@ -194,11 +193,14 @@ class _Waiting:
     """A response that waits for an election."""
 
     def __init__(
-        self, deferred: Deferred, is_settled: Callable[[], bool], describe: Callable[[], Message]
+        self,
+        deferred: Deferred,
+        is_settled: Callable[[], bool],
+        on_settled: Callable[[Deferred], None],
     ) -> None:
         self.deferred = deferred
         self._is_settled = is_settled
-        self._describe = describe
+        self._on_settled = on_settled
 
     def wait(self, watch: Watch[NodeId]) -> None:
         """Stop waiting when the connection ends."""
@@ -209,9 +211,9 @@ class _Waiting:
         return self._is_settled()
 
     def on_ready(self) -> None:
-        """Send the response."""
-        self.deferred.complete_with(self._describe)
+        """Have the response sent."""
+        self._on_settled(self.deferred)
 
     def on_expired(self) -> None:
-        """Send the response although the loss is not settled."""
-        self.deferred.complete_with(self._describe)
+        """Have the response sent although the loss is not settled."""
+        self._on_settled(self.deferred)

@@ -17,6 +17,7 @@ from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.requests.produce_lines import ProduceLines
+from log_service.broker.requests.turns import Turns
 from log_service.broker.share.shares import Shares
 from log_service.broker.share.state_protocol import SharePersister
 from log_service.broker.topic_creation.automatic import TopicCreation
@@ -94,11 +95,17 @@ class Node(QuorumNode):
     produce_lines: ProduceLines = field(default_factory=ProduceLines)
     fetch_turn: trio.Lock = field(default_factory=trio.Lock)
     """The turn of one of the fetches that read very many partitions."""
+    turns: Turns = field(init=False)
+    """The turns of other responses that describe very many things."""
     judges: Sequence[ChangeJudge] = ()
     """Validators of changes of this broker's certificates and users.
 
     They are called before the controller decides on a change.
     """
+
+    def __post_init__(self) -> None:
+        """Make what follows from the other parts."""
+        self.turns = Turns(self.run_in_pool)
 
     @property
     def appends(self) -> "ReplicaManager | CheckedAppends":

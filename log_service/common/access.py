@@ -10,6 +10,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
+from log_service.common.steps import Steps
+
 
 class Principal(NamedTuple):
     """The user behind a connection.
@@ -116,6 +118,8 @@ class Admission:
 
     request: Any
     amend: Callable[[Any], Any] | None = None
+    amend_in_steps: Callable[[Any], Steps[Any]] | None = None
+    """The same in steps, for responses of any size. ``amend`` then takes all of them."""
     response: Any = None
 
 

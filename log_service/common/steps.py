@@ -2,12 +2,15 @@
 Decides nothing.
 """
 
-from collections.abc import Generator
-from typing import TypeVar
+from collections.abc import Generator, Iterable
+from heapq import merge
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
+
+SORTED_PER_STEP = 1_000
 
 
 def finish(steps: Steps[T]) -> T:
@@ -18,3 +21,21 @@ def finish(steps: Steps[T]) -> T:
         except StopIteration as ended:
             result: T = ended.value
             return result
+
+
+def sorted_in_steps(items: Iterable[Any]) -> Steps[list[Any]]:
+    """Return the items in their order. Few of them take a single step."""
+    left = list(items)
+    runs = []
+    for start in range(0, len(left), SORTED_PER_STEP):
+        if start:
+            yield
+        runs.append(sorted(left[start : start + SORTED_PER_STEP]))
+    if len(runs) <= 1:
+        return runs[0] if runs else []
+    found: list[Any] = []
+    for item in merge(*runs):
+        found.append(item)
+        if len(found) % SORTED_PER_STEP == 0:
+            yield
+    return found

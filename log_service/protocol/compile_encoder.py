@@ -28,6 +28,7 @@ RUNTIME = {
     "does_not_fit": writer.does_not_fit,
     "too_long": writer.too_long,
     "null_value": reader.null_value,
+    "PLAIN": frozenset({bytes, type(None)}),
 }
 
 
@@ -186,10 +187,9 @@ class _EncoderCompiler:
             self._measure(value, length, is_text=is_text)
         self._length(field, length, "h" if is_text else "i", path)
         if field.wire_type == "records":
-            if nullable:
-                with source.block(f"if {value} is not None:"):
-                    self._records_chunk(value)
-            else:
+            # No chunk for no bytes, of which a response may have very many. An empty slice of a file
+            # is a chunk, because it has to be released.
+            with source.block(f"if {value} or type({value}) not in PLAIN:"):
                 self._records_chunk(value)
         elif nullable:
             with source.block(f"if {value}:"):

@@ -17,6 +17,7 @@ from log_service.broker.authorization.access import CLUSTER, GROUP, TOPIC, Acces
 from log_service.broker.requests.call import Api, Gate
 from log_service.common.access import AclOperation, AclResource, Admission
 from log_service.common.errors import KafkaError
+from log_service.common.steps import Steps, finish
 from log_service.common.types import TopicId
 from log_service.config.views import NodeConfig
 from log_service.metadata.image import MetadataImage
@@ -138,6 +139,23 @@ def amended(
     later = admission.amend
     return replace(
         admission, amend=amend if later is None else lambda response: later(amend(response))
+    )
+
+
+def amended_in_steps(
+    question: Question, admission: Admission | None, amend: Callable[[Any], Steps[Any]]
+) -> Admission:
+    """Return the same with an ``amend`` that takes steps, for a response of any size."""
+    later = None if admission is None else admission.amend
+
+    def in_steps(response: Any) -> Steps[Any]:
+        response = yield from amend(response)
+        return response if later is None else later(response)
+
+    return Admission(
+        request=question.request if admission is None else admission.request,
+        amend=lambda response: finish(in_steps(response)),
+        amend_in_steps=in_steps,
     )
 
 

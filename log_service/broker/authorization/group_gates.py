@@ -7,6 +7,7 @@ by topic.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from log_service.broker.authorization.access import (
@@ -25,6 +26,7 @@ from log_service.broker.authorization.gate_shapes import (
     Question,
     admit_part,
     amended,
+    amended_in_steps,
     keep,
     on_named_topics,
     on_plain_names,
@@ -40,6 +42,7 @@ from log_service.broker.handlers.find_coordinator import (
 from log_service.broker.handlers.groups.streams import fault_of_names, named_topics
 from log_service.broker.requests.call import Gate
 from log_service.common.access import Admission
+from log_service.common.steps import Steps
 from log_service.metadata.features import has_consumer_groups, has_share_groups, has_streams_groups
 from log_service.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,
@@ -73,6 +76,7 @@ from log_service.security.acls.values import CLUSTER_NAME
 FIRST_FETCH_VERSION_WITH_GROUPS: Final = 8
 FIRST_FETCH_VERSION_BY_ID: Final = 10
 NO_OFFSET: Final = -1
+NAMES_PER_STEP: Final = 500
 FIRST_COMMIT_VERSION_BY_ID = 10
 FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 
@@ -343,7 +347,7 @@ def _fetch_one(question: Question) -> Admission | None:
     request, access = question.request, question.access
     access.require(DESCRIBE, GROUP, request.group_id)
     if request.topics is None:
-        return Admission(request=request, amend=lambda response: _shown_alone(question, response))
+        return amended_in_steps(question, None, partial(_shown_alone, access))
     allowed = access.allowed(DESCRIBE, TOPIC, (topic.name for topic in request.topics))
     denied = [topic for topic in request.topics if topic.name not in allowed]
     if not denied:
@@ -368,11 +372,22 @@ def _refused_alone(topic: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
     return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
 
 
-def _shown_alone(question: Question, told: Any) -> Any:
+def _shown_alone(access: Access, told: Any) -> Steps[Any]:
     """Leave out the topics that the client must not see. The audit log names each of them."""
-    allowed = question.access.allowed(DESCRIBE, TOPIC, (topic.name for topic in told.topics))
-    told.topics = keep(told.topics, lambda topic: topic.name in allowed)
+    told.topics = yield from _shown(told.topics, partial(_audited, access))
     return told
+
+
+def _shown(topics: list[Any], seen_of: Callable[[list[str]], set[str]]) -> Steps[list[Any]]:
+    """Return the topics that ``seen_of`` returns of their names."""
+    shown: list[Any] = []
+    for start in range(0, len(topics), NAMES_PER_STEP):
+        if start:
+            yield
+        some = topics[start : start + NAMES_PER_STEP]
+        seen = seen_of([_told_name(topic) for topic in some])
+        shown += [topic for topic in some if _told_name(topic) in seen]
+    return shown
 
 
 def _fetch_many(question: Question) -> Admission | None:
@@ -455,18 +470,17 @@ def admit_groups(
             refused(topic) for topic in group.topics or () if name_of(topic) in denied
         )
 
-    def amend(response: Any) -> Any:
+    def amend(response: Any) -> Steps[Any]:
         for told in response.groups:
             if told.error_code:
                 continue
             if told.group_id in whole:
-                shown = seen_of(access, [_told_name(topic) for topic in told.topics])
-                told.topics = [topic for topic in told.topics if _told_name(topic) in shown]
+                told.topics = yield from _shown(told.topics, partial(seen_of, access))
             told.topics.extend(items.pop(told.group_id, ()))
         return response
 
     return replace(
-        amended(question, first, amend),
+        amended_in_steps(question, first, amend),
         request=replace(request, groups=[_without(group, name_of, denied) for group in groups]),
     )
 

@@ -50,7 +50,10 @@ def handle_find_coordinator(
     topic = _created_topic(request.key_type, call.version)
     if topic is None or topic in node.image().topics.by_name:
         find = partial(_find_all, node, call, request)
-        return node.lost_brokers.respond(call, lambda: _named(find()), find)
+        waiting = node.lost_brokers.wait(
+            call, lambda: _named(find()), lambda deferred: deferred.complete_with(find)
+        )
+        return find() if waiting is None else waiting
     return call.run(_create_and_find(node, call, request, topic))
 
 

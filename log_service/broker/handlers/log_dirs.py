@@ -19,11 +19,14 @@ Versions: 2 flexible; 3 an error at the top; 4 total and usable bytes (KIP-827);
 directories (KIP-1066).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from operator import attrgetter
 
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, Refusable
+from log_service.broker.requests.turns import ITEMS_PER_TURN
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import Steps, sorted_in_steps
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -103,11 +106,13 @@ def _move(node: Node, topic: str, index: int, path: str) -> ErrorCode:
 
 Asked = frozenset[TopicPartition] | None
 """The requested partitions. None means all."""
+Described = dict[LogDirectory, list[DescribeLogDirsTopic]]
+"""The partitions of each directory."""
 
 
 def handle_describe_log_dirs(node: Node, call: Call, request: DescribeLogDirsRequest) -> Deferred:
     """Describe every log directory."""
-    return call.run(_describe_all(node, request))
+    return node.turns.run(call, _describe_all(node, request))
 
 
 async def _describe_all(node: Node, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -118,12 +123,16 @@ async def _describe_all(node: Node, request: DescribeLogDirsRequest) -> Describe
             for topic in request.topics
             for index in topic.partitions
         )
-    return DescribeLogDirsResponse(
-        results=[await _described(node, directory, asked) for directory in node.logs.directories]
-    )
+    results = [await _described(node, directory) for directory in node.logs.directories]
+    partitions = await node.turns.take(_partitions(node, asked))
+    for directory, result in zip(node.logs.directories, results, strict=True):
+        if not result.error_code:
+            result.topics = partitions.get(directory, [])
+    return DescribeLogDirsResponse(results=results)
 
 
-async def _described(node: Node, directory: LogDirectory, asked: Asked) -> DescribeLogDirsResult:
+async def _described(node: Node, directory: LogDirectory) -> DescribeLogDirsResult:
+    """Return a directory without its partitions."""
     is_cordoned = directory.path in node.logs.config.cordoned_log_dirs
     result = DescribeLogDirsResult(log_dir=str(directory.path), is_cordoned=is_cordoned)
     try:
@@ -136,48 +145,51 @@ async def _described(node: Node, directory: LogDirectory, asked: Asked) -> Descr
     except OSError as error:
         directory.note_error(error)
     if directory.is_offline:
-        result.error_code, result.total_bytes, result.usable_bytes = (
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            -1,
-            -1,
-        )
-        return result
-    by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for topic_partition, partition in _partitions(node, directory, asked):
-        by_topic.setdefault(topic_partition.topic, []).append(partition)
-    result.topics = [
-        DescribeLogDirsTopic(name=name, partitions=partitions)
-        for name, partitions in sorted(by_topic.items())
-    ]
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        result.total_bytes = result.usable_bytes = -1
     return result
 
 
-def _partitions(
-    node: Node, directory: LogDirectory, asked: Asked
-) -> Iterator[tuple[TopicPartition, DescribeLogDirsPartition]]:
-    for topic_partition, log in sorted(node.logs.logs.items()):
-        if log.home is directory and (asked is None or topic_partition in asked):
-            yield (
-                topic_partition,
-                _partition(topic_partition, log, _lag(node, topic_partition, log), is_future=False),
+def _partitions(node: Node, asked: Asked) -> Steps[Described]:
+    """Return the requested partitions, in steps of so many. Copies come behind the logs."""
+    found: dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]] = {}
+    left = ITEMS_PER_TURN
+    for is_future, logs in ((False, node.logs.logs), (True, node.logs.futures.logs)):
+        for where, log in tuple(logs.items()):
+            if asked is not None and where not in asked:
+                continue
+            topics = found.setdefault(log.home, {})
+            topics.setdefault(where.topic, []).append(
+                _partition(node, where, log, is_future=is_future)
             )
-    for topic_partition, copy in sorted(node.logs.futures.logs.items()):
-        if copy.home is directory and (asked is None or topic_partition in asked):
-            present = node.logs.logs.get(topic_partition)
-            lag = 0 if present is None else present.log_end_offset - copy.log_end_offset
-            yield topic_partition, _partition(topic_partition, copy, lag, is_future=True)
-
-
-def _lag(node: Node, topic_partition: TopicPartition, log: Log) -> int:
-    partition = node.replicas.partitions.get((topic_partition.topic, topic_partition.partition))
-    return 0 if partition is None else max(partition.high_watermark - log.log_end_offset, 0)
+            left -= 1
+            if left <= 0:
+                yield
+                left = ITEMS_PER_TURN
+    described: Described = {}
+    for directory, topics in found.items():
+        in_order = described[directory] = []
+        for name in (yield from sorted_in_steps(topics)):
+            partitions = sorted(topics[name], key=attrgetter("partition_index"))
+            in_order.append(DescribeLogDirsTopic(name=name, partitions=partitions))
+            left -= len(partitions)
+            if left <= 0:
+                yield
+                left = ITEMS_PER_TURN
+    return described
 
 
 def _partition(
-    topic_partition: TopicPartition, log: Log, lag: int, *, is_future: bool
+    node: Node, where: TopicPartition, log: Log, *, is_future: bool
 ) -> DescribeLogDirsPartition:
+    if is_future:
+        present = node.logs.logs.get(where)
+        lag = 0 if present is None else present.log_end_offset - log.log_end_offset
+    else:
+        partition = node.replicas.partitions.get((where.topic, where.partition))
+        lag = 0 if partition is None else max(partition.high_watermark - log.log_end_offset, 0)
     return DescribeLogDirsPartition(
-        partition_index=topic_partition.partition,
+        partition_index=where.partition,
         partition_size=log.size_bytes,
         offset_lag=lag,
         is_future_key=is_future,

@@ -33,6 +33,7 @@ begin with it.
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Final
 
 from log_service.broker.cluster_view import (
     OPERATIONS_NOT_ASKED_FOR,
@@ -47,8 +48,10 @@ from log_service.broker.cluster_view import (
 )
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
+from log_service.broker.requests.turns import ITEMS_PER_TURN
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
+from log_service.common.steps import Steps
 from log_service.common.topic_names import topic_name_fault
 from log_service.common.types import NO_NODE, NO_TOPIC_ID, NodeId, TopicId
 from log_service.metadata.image import MetadataImage, TopicImage
@@ -66,6 +69,10 @@ FIRST_VERSION_WITH_NULL = 1
 FIRST_VERSION_WITH_ALL_REPLICAS = 1
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_ID = 12
+ANY_TOPIC: Final = MetadataRequestTopic()
+"""Stands for each topic if all are asked for."""
+TOPIC_ITEMS: Final = 5
+"""The work for a topic without its partitions, which is mostly for the client's rights."""
 
 
 def handle_metadata(
@@ -84,22 +91,27 @@ def handle_metadata(
     denied = _not_to_be_created(call, missing)
     missing = [name for name in missing if name not in denied]
     errors = dict.fromkeys(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if not missing:
-        leaders = partial(_leaders, node, call, request)
-        return node.lost_brokers.respond(
-            call, leaders, lambda: _describe(node, call, request, errors, hidden)
-        )
-    return call.run(_create_and_describe(node, call, request, missing, errors, hidden))
+    if missing:
+        creating = _create_and_describe(node, call, request, missing, errors, hidden)
+        return node.turns.run(call, creating)
+    describe = partial(_describe, node, call, request, errors, hidden)
+    waiting = node.lost_brokers.wait(
+        call,
+        partial(_leaders, node, call, request),
+        lambda deferred: node.turns.complete(call, deferred, node.turns.take(describe())),
+    )
+    return node.turns.respond(call, describe()) if waiting is None else waiting
 
 
 def _leaders(node: Node, call: Call, request: MetadataRequest) -> set[NodeId]:
-    """Return the leaders of all partitions of the requested topics."""
+    """Return the leaders of all partitions of the requested topics.
+
+    If all topics are asked for, any broker may lead one of them.
+    """
     image = node.image()
-    found = (
-        image.topics.by_name.values()
-        if _asks_for_all(call, request)
-        else (_find(image, each) for each in request.topics or ())
-    )
+    if _asks_for_all(call, request):
+        return set(image.cluster.brokers)
+    found = (_find(image, each) for each in request.topics or ())
     return {
         partition.leader
         for topic in found
@@ -134,24 +146,14 @@ async def _create_and_describe(  # noqa: PLR0917 - what was found out so far
     errors: dict[str, ErrorCode],
     hidden: frozenset[str],
 ) -> MetadataResponse:
-    return _describe(
-        node,
-        call,
-        request,
-        errors | await node.topic_creation.create(missing, call.caller()),
-        hidden,
-    )
+    errors = errors | await node.topic_creation.create(missing, call.caller())
+    return await node.turns.take(_describe(node, call, request, errors, hidden))
 
 
 def _hidden(image: MetadataImage, call: Call, request: MetadataRequest) -> frozenset[str]:
-    """Return the requested names that the client may not describe, existing or not."""
-    if call.access is None:
+    """Return the named topics that the client may not describe, existing or not."""
+    if call.access is None or _asks_for_all(call, request):
         return frozenset()
-    if _asks_for_all(call, request):
-        names = set(image.topics.by_name)
-        return frozenset(
-            names - call.access.visible(AclOperation.DESCRIBE, AclResource.TOPIC, names)
-        )
     found = (_find(image, wanted) or wanted for wanted in _asked_for(request.topics or []))
     names = {each.name for each in found if each.name is not None}
     return frozenset(names - call.access.allowed(AclOperation.DESCRIBE, AclResource.TOPIC, names))
@@ -191,15 +193,11 @@ def _describe(
     request: MetadataRequest,
     errors: dict[str, ErrorCode],
     hidden: frozenset[str],
-) -> MetadataResponse:
+) -> Steps[MetadataResponse]:
+    """Return the response, in steps of so many partitions."""
     image = node.image()
     listener_name = call.connection.listener_name
-    operations = (
-        cluster_operations(call.access)
-        if request.include_cluster_authorized_operations
-        else OPERATIONS_NOT_ASKED_FOR
-    )
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
@@ -208,37 +206,65 @@ def _describe(
         ],
         cluster_id=node.cluster_id,
         controller_id=told_controller(image, node.rng),
-        topics=_describe_topics(image, call, request, errors, hidden),
-        cluster_authorized_operations=operations,
+        cluster_authorized_operations=(
+            cluster_operations(call.access)
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_NOT_ASKED_FOR
+        ),
     )
-
-
-def _describe_topics(
-    image: MetadataImage,
-    call: Call,
-    request: MetadataRequest,
-    errors: dict[str, ErrorCode],
-    hidden: frozenset[str],
-) -> list[MetadataResponseTopic]:
-    def operations_on(name: str | None) -> int:
-        if name is None or not request.include_topic_authorized_operations:
-            return OPERATIONS_NOT_ASKED_FOR
-        return topic_operations(call.access, name)
-
-    if _asks_for_all(call, request):
-        seen = [topic for name, topic in sorted(image.topics.by_name.items()) if name not in hidden]
-        return [_describe_topic(image, topic, call, operations_on(topic.name)) for topic in seen]
-    responses, refused = [], []
-    for wanted in _asked_for(request.topics or []):
-        topic = _find(image, wanted)
+    refused, left = [], ITEMS_PER_TURN
+    for wanted, topic in _asked_topics(image, call, request):
+        if left <= 0:
+            yield
+            left = ITEMS_PER_TURN
+        left -= TOPIC_ITEMS
         name = wanted.name if topic is None else topic.name
-        if name in hidden:
+        if wanted is ANY_TOPIC:
+            if not _is_visible(call, name):
+                continue
+        elif name in hidden:
             refused.append(_refused(wanted))
-        elif topic is None:
-            responses.append(_unknown(wanted, errors, operations_on(name)))
-        else:
-            responses.append(_describe_topic(image, topic, call, operations_on(name)))
-    return responses + refused
+            continue
+        operations = OPERATIONS_NOT_ASKED_FOR
+        if name is not None and request.include_topic_authorized_operations:
+            operations = topic_operations(call.access, name)
+        if topic is None:
+            response.topics.append(_unknown(wanted, errors, operations))
+            continue
+        described = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=is_internal(topic.name),
+            topic_authorized_operations=operations,
+        )
+        response.topics.append(described)
+        for index, partition in topic.partitions.items():
+            if left <= 0:
+                yield
+                left = ITEMS_PER_TURN
+            left -= 1
+            described.partitions.append(_describe_partition(image, index, partition, call))
+    response.topics += refused
+    return response
+
+
+def _asked_topics(
+    image: MetadataImage, call: Call, request: MetadataRequest
+) -> Iterable[tuple[MetadataRequestTopic, TopicImage | None]]:
+    """Return each topic that is asked for, by the request and by the image."""
+    if _asks_for_all(call, request):
+        return ((ANY_TOPIC, topic) for topic in image.topics.by_name.values())
+    return ((wanted, _find(image, wanted)) for wanted in _asked_for(request.topics or []))
+
+
+def _is_visible(call: Call, name: str | None) -> bool:
+    """Return whether a topic is shown to a client that asks for all of them."""
+    access = call.access
+    return (
+        access is None
+        or name is None
+        or access.could(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+    )
 
 
 def _refused(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
@@ -282,22 +308,6 @@ def _unknown(
         ),
         name=wanted.name,
         is_internal=is_internal(wanted.name),
-        topic_authorized_operations=operations,
-    )
-
-
-def _describe_topic(
-    image: MetadataImage, topic: TopicImage, call: Call, operations: int
-) -> MetadataResponseTopic:
-    partitions = [
-        _describe_partition(image, index, partition, call)
-        for index, partition in sorted(topic.partitions.items())
-    ]
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=is_internal(topic.name),
-        partitions=partitions,
         topic_authorized_operations=operations,
     )
 

@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import partial
 from types import coroutine
-from typing import Any, Protocol, final
+from typing import Any, Protocol, TypeVar, final
 
 from log_service.broker.requests.pieces import Items, Levels
 from log_service.common.access import Access, AclOperation, AclResource, Admission, Permission
 from log_service.common.env import RunInPool
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.steps import Steps
 from log_service.controller.caller import Caller
 from log_service.coordinator.request_context import RequestClient
 from log_service.metrics.request_meter import RequestMeter
@@ -41,6 +42,8 @@ FAILED = "%s from %s failed"
 NOT_COUNTED: AbstractContextManager[None] = nullcontext()
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 StartTask = Callable[..., None]
 """``nursery.start_soon``, which runs a request's waiting work beside the connections."""
@@ -148,6 +151,14 @@ class Deferred(PendingResponse):
         super().complete_encoded(chunks)
         if on_responded is not None:
             on_responded()
+
+    def pass_on_to(self, other: "Deferred") -> None:
+        """Send this response as that of another promise, as soon as it is ready."""
+        if self.is_done:
+            other.complete_encoded(self.take())
+            return
+        other.on_discard(self.discard)
+        self.watch(lambda done: other.complete_encoded(done.take()))
 
     async def complete_after(self, waiting: Coroutine[Any, Any, Message]) -> None:
         """Send the response that ``waiting`` returns, or the API's error response if it raises."""
@@ -396,6 +407,8 @@ class Call:
     """The client's access rights. None if there is no authorizer and everything is allowed."""
     amend: Callable[[Any], Any] | None = field(default=None, init=False)
     """Adds the refused parts to the response."""
+    amend_in_steps: Callable[[Any], Steps[Any]] | None = field(default=None, init=False)
+    """Does the same in steps, where a response may be of any size."""
 
     @property
     def response_type(self) -> type[Message]:
@@ -469,8 +482,8 @@ class Call:
         """Count the time within as cost of the request, for work after its handler is done."""
         return NOT_COUNTED if self.account is None else self.account.counted()
 
-    def counting(self, waiting: Coroutine[Any, Any, Message]) -> Awaitable[Message]:
-        """Return an awaitable that counts a coroutine's turns of the event loop like ``counted``."""
+    def counting(self, waiting: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """Return an awaitable that counts the turns of a coroutine like ``counted``."""
         return waiting if self.account is None else _counting(self.account, waiting)
 
     def refusal(self, error: KafkaError) -> Message:
@@ -516,6 +529,10 @@ class ForwardedCall(Call):
         self.charge(response)
         return self.outer.wrap(self, response)
 
+    async def respond_in_pool(self, response: Message, run_in_pool: RunInPool) -> list[Chunk]:
+        """Charge the request, and return the frame that answers the enclosing request."""
+        return await self.outer.call.respond_in_pool(self.wrapped(response), run_in_pool)
+
 
 @dataclass(slots=True, eq=False)
 class PieceCall(Call):
@@ -530,6 +547,10 @@ class PieceCall(Call):
         self.told = response if self.amend is None else self.amend(response)
         return []
 
+    async def respond_in_pool(self, response: Message, run_in_pool: RunInPool) -> list[Chunk]:  # noqa: ARG002 - the whole response is encoded
+        """Keep the response. Return no frame."""
+        return self.respond(response)
+
     def charge(self, response: Message | None) -> None:
         """Do nothing, because the whole request is charged."""
 
@@ -537,15 +558,13 @@ class PieceCall(Call):
         """Count the time within as cost of the whole request."""
         return self.whole.counted()
 
-    def counting(self, waiting: Coroutine[Any, Any, Message]) -> Awaitable[Message]:
+    def counting(self, waiting: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Count the turns of a coroutine as cost of the whole request."""
         return self.whole.counting(waiting)
 
 
 @coroutine
-def _counting(
-    account: QuotaAccount, waiting: Coroutine[Any, Any, Message]
-) -> Generator[Any, Any, Message]:
+def _counting(account: QuotaAccount, waiting: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Run a coroutine, and count its turns but not its waits."""
     advance = partial(waiting.send, None)
     while True:
@@ -553,8 +572,8 @@ def _counting(
             try:
                 awaited = advance()
             except StopIteration as ended:
-                response: Message = ended.value
-                return response
+                result: T = ended.value
+                return result
         try:
             sent = yield awaited
         except BaseException as error:  # noqa: BLE001 - the coroutine's own, above all its cancellation

@@ -152,7 +152,7 @@ class LargeRequests:
             with work.call.counted():
                 reply = self._answer(work.call)
         if isinstance(reply, Deferred):
-            work.pass_on(reply)
+            reply.pass_on_to(work.deferred)
         elif isinstance(reply, Nothing):
             work.deferred.complete_without_response()
         elif isinstance(reply, list):
@@ -175,14 +175,6 @@ class _Work:
         self.scope = trio.CancelScope()
         self.deferred = Deferred(call, holds_frame=True)
         self.deferred.on_discard(self.scope.cancel)
-
-    def pass_on(self, reply: Deferred) -> None:
-        """Send the response that a handler has promised, as soon as it is ready."""
-        if reply.is_done:
-            self.deferred.complete_encoded(reply.take())
-            return
-        self.deferred.on_discard(reply.discard)
-        reply.watch(lambda done: self.deferred.complete_encoded(done.take()))
 
 
 def _read(call: Call, frame: memoryview, body: int) -> tuple[Levels, Sequence[Piece]]:

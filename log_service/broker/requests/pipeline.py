@@ -250,6 +250,7 @@ class Pipeline:
                         refused: Message = admission.response
                         return refused
                     call.request, call.amend = admission.request, admission.amend
+                    call.amend_in_steps = admission.amend_in_steps
             if call.account is not None and self.quotas is not None and self.quotas.is_free(call):
                 call.account = None
             return call.route.handle(self._node, call, call.request)

@@ -11,6 +11,7 @@ import pytest
 from log_service.broker import fetch_session
 from log_service.broker.fetch_session import FetchContext, FetchSessionCache
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import finish
 from log_service.config.views import FetchConfig
 from log_service.protocol.messages.fetch import (
     FetchPartition,
@@ -46,7 +47,7 @@ def asks(
 def open_session(
     sessions: FetchSessionCache, request: FetchRequest, now_ms: int = 0
 ) -> FetchContext:
-    return sessions.open(request, now_ms, is_by_id=False)
+    return finish(sessions.open(request, now_ms, is_by_id=False))
 
 
 def names(context: FetchContext) -> list[tuple[str, int]]:
@@ -112,7 +113,7 @@ def test_a_session_by_name_cannot_be_used_by_id() -> None:
     sessions = cache()
     known = open_session(sessions, asks(("a", 0))).session_id
     with pytest.raises(KafkaError) as caught:
-        sessions.open(asks(session_id=known, epoch=1), 0, is_by_id=True)
+        finish(sessions.open(asks(session_id=known, epoch=1), 0, is_by_id=True))
     assert caught.value.code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
@@ -142,7 +143,7 @@ def test_partitions_by_id_are_told_apart_by_id() -> None:
             for number in (1, 2)
         ],
     )
-    context = sessions.open(request, 0, is_by_id=True)
+    context = finish(sessions.open(request, 0, is_by_id=True))
     assert [target.topic_id.int for target in context.targets] == [1, 2]
 
 

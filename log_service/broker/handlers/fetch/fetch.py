@@ -21,6 +21,9 @@ A partition of a topic that the client may not read is TOPIC_AUTHORIZATION_FAILE
 that named it before.
 """
 
+import trio
+
+from log_service.broker.fetch_session import FetchContext
 from log_service.broker.handlers.fetch.in_turns import fetch_in_turns, respond_in_turns
 from log_service.broker.handlers.fetch.reads import (
     DelayedFetch,
@@ -34,21 +37,62 @@ from log_service.broker.requests.call import Call, Deferred
 from log_service.common.access import AclOperation
 from log_service.common.errors import KafkaError
 from log_service.common.session_epochs import INITIAL_EPOCH
+from log_service.common.steps import Steps
 from log_service.protocol.messages.fetch import FetchRequest, FetchResponse
 
 FIRST_VERSION_BY_ID = 13
 
 
 def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse | Deferred:
-    """Respond with records, or wait for them."""
-    now_ms = node.clock.monotonic_ms()
+    """Respond with records, or wait for them.
+
+    A request that names very many partitions has its session opened in turns.
+    """
+    context: FetchContext | None = None
     try:
-        is_by_id, is_privileged = call.version >= FIRST_VERSION_BY_ID, _is_privileged(call, request)
-        context = node.fetch_sessions.open(
-            request, now_ms, is_by_id=is_by_id, is_privileged=is_privileged
+        opening = node.fetch_sessions.open(
+            request,
+            node.clock.monotonic_ms(),
+            is_by_id=call.version >= FIRST_VERSION_BY_ID,
+            is_privileged=_is_privileged(call, request),
         )
+        next(opening)
+    except StopIteration as opened:
+        context = opened.value
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    if context is not None:
+        return _fetch(node, call, request, context)
+    deferred = call.defer()
+    call.route.start_task(_fetch_many, node, call, request, opening, deferred)
+    return deferred
+
+
+async def _fetch_many(
+    node: Node, call: Call, request: FetchRequest, opening: Steps[FetchContext], deferred: Deferred
+) -> None:
+    scope = trio.CancelScope()
+    deferred.on_discard(scope.cancel)
+    with scope:
+        try:
+            context = await call.counting(node.turns.take(opening))
+            with call.counted():
+                reply = _fetch(node, call, request, context)
+        except KafkaError as error:
+            deferred.complete(FetchResponse(error_code=error.code))
+        except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
+            deferred.fail(error)
+        else:
+            if isinstance(reply, Deferred):
+                reply.pass_on_to(deferred)
+            else:
+                deferred.complete(reply)
+
+
+def _fetch(
+    node: Node, call: Call, request: FetchRequest, context: FetchContext
+) -> FetchResponse | Deferred:
+    now_ms = node.clock.monotonic_ms()
     replica = replica_of_request(node, request, is_noted=False)
     reads = PartitionReads(node, call, request, context, replica)
     is_all, reading = reads.read_some(), reads.reading

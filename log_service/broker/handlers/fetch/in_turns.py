@@ -124,6 +124,10 @@ class _Work:
                     add_results(node, call, context, reading, response, results=some)
             reading.count_sent()
         self._deferred.complete_encoded(await call.respond_in_pool(response, node.run_in_pool))
+        response.responses.clear()
+        while reading.results:  # to free all of them at once takes a turn that is too long
+            async with self._turn():
+                del reading.results[-PARTITIONS_PER_TURN:]
 
 
 def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -5,6 +5,7 @@ has the behaviour and the versions of the API, and handles requests.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from log_service.broker.cluster_view import STALE_LEADER, leader_hint
@@ -249,6 +250,7 @@ class PartitionReads:
 
     __slots__ = (
         "_absent",
+        "_absent_left",
         "_asked",
         "_guard",
         "_is_readable",
@@ -256,6 +258,7 @@ class PartitionReads:
         "_left",
         "_left_bytes",
         "_readable",
+        "_unknown_ids",
         "call",
         "context",
         "node",
@@ -294,9 +297,11 @@ class PartitionReads:
                 None,
             )  # followers are brokers
         self._readable: dict[str, bool] = {}
+        self._unknown_ids: list[tuple[FetchTarget, PartitionData]] = []
         self._absent: list[tuple[FetchTarget, PartitionData]] = []
         self._asked: FetchTarget | None = None
         self._left = iter(context.targets)
+        self._absent_left = chain(self._unknown_ids, self._absent)  # last, as Kafka orders them
 
     def read_some(self) -> bool:
         """Read partitions for as long as a turn may take. Return whether all are read."""
@@ -344,9 +349,11 @@ class PartitionReads:
             if work <= 0:
                 self._left_bytes = left_bytes
                 return False
-        self._absent.sort(key=lambda pair: pair[1].error_code != ErrorCode.UNKNOWN_TOPIC_ID)
-        for target, found in self._absent:  # last, as Kafka orders them
+        for target, found in self._absent_left:
             reading.add(target, found, 0)
+            work -= WORK_OF_QUIET
+            if work <= 0:
+                return False
         return True
 
     def _find(self, target: FetchTarget) -> Partition | None:
@@ -359,7 +366,8 @@ class PartitionReads:
         except KafkaError as error:
             found = _not_there(self.node, target, error.code, is_by_id=self.context.is_by_id)
             if found.error_code in NOT_THERE:
-                self._absent.append((target, found))
+                is_id = found.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+                (self._unknown_ids if is_id else self._absent).append((target, found))
             else:
                 self.reading.add(target, found, 0)
             return None

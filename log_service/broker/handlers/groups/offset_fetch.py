@@ -11,10 +11,17 @@ topic ids (KIP-848). Up to version 7 there is one group. In version 1 each of it
 group's error.
 """
 
+from collections.abc import Callable
+
+import trio
+
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, Refusable
+from log_service.broker.requests.turns import ITEMS_PER_TURN
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import Steps, finish
 from log_service.common.types import TopicId
+from log_service.coordinator.group.offsets.fetching import AllOffsets
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -35,39 +42,66 @@ NO_OFFSET = -1
 
 
 def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> Deferred:
-    """Ask the coordinators, and convert their responses to the version of the request."""
-    deferred = call.defer()
-    if call.version < FIRST_VERSION_WITH_GROUPS:
-        group = _only_group(request)
+    """Ask the coordinators, and convert their responses to the version of the request.
 
-        def of_one(responses: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-            return _one_group_response(call, group, responses[0])
-
-        node.groups.offset_fetch(
-            [group],
-            call.client(),
-            deferred.completing(of_one),
-            is_stable_required=request.require_stable,
-        )
-        return deferred
-    request.groups = _each_whole_once(request.groups)
+    All offsets of a group are taken in turns, because there may be very many.
+    """
+    is_one = call.version < FIRST_VERSION_WITH_GROUPS
+    request.groups = [_only_group(request)] if is_one else _each_whole_once(request.groups)
     image = node.image()
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     groups = [_named(image, group) for group in request.groups] if is_by_id else request.groups
 
-    def of_all(responses: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-        if is_by_id:
-            for group, response in zip(request.groups, responses, strict=True):
-                _add_ids(image, group, response)
-        return OffsetFetchResponse(groups=responses)
+    def respond(told: list[OffsetFetchResponseGroup]) -> Steps[OffsetFetchResponse]:
+        if is_one:
+            return _one_group_response(call, request.groups[0], told[0])
+        return _many_groups_response(image if is_by_id else None, request.groups, told)
 
+    if any(group.topics is None for group in groups):
+        return node.turns.run(call, _fetch_in_turns(node, call, request, groups, respond))
+    deferred = call.defer()
     node.groups.offset_fetch(
         groups,
         call.client(),
-        deferred.completing(of_all),
+        deferred.completing(lambda told: finish(respond(told))),
         is_stable_required=request.require_stable,
     )
     return deferred
+
+
+async def _fetch_in_turns(
+    node: Node,
+    call: Call,
+    request: OffsetFetchRequest,
+    groups: list[OffsetFetchRequestGroup],
+    respond: Callable[[list[OffsetFetchResponseGroup]], Steps[OffsetFetchResponse]],
+) -> OffsetFetchResponse:
+    """Ask for one group after the other."""
+    told = []
+    for group in groups:
+        answer = await _told_of(node, call, group, is_stable_required=request.require_stable)
+        if isinstance(answer, AllOffsets):
+            answer = await node.turns.take(answer.response())
+        told.append(answer)
+    return await node.turns.take(respond(told))
+
+
+async def _told_of(
+    node: Node, call: Call, group: OffsetFetchRequestGroup, *, is_stable_required: bool
+) -> OffsetFetchResponseGroup | AllOffsets:
+    """Return the coordinator's response for one group."""
+    answers: list[OffsetFetchResponseGroup | AllOffsets] = []
+    done = trio.Event()
+
+    def on_reply(replies: list[OffsetFetchResponseGroup | AllOffsets]) -> None:
+        answers.extend(replies)
+        done.set()
+
+    node.groups.offset_fetch(
+        [group], call.client(), on_reply, is_stable_required=is_stable_required
+    )
+    await done.wait()
+    return answers[0]
 
 
 def _each_whole_once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
@@ -84,9 +118,8 @@ def refuse_offset_fetch(call: Refusable, error: KafkaError) -> OffsetFetchRespon
     request: OffsetFetchRequest = call.request
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)
-        return _one_group_response(
-            call, group, OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-        )
+        told = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+        return finish(_one_group_response(call, group, told))
     return OffsetFetchResponse(
         groups=[
             OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
@@ -110,17 +143,21 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 def _one_group_response(
     call: Refusable, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup
-) -> OffsetFetchResponse:
+) -> Steps[OffsetFetchResponse]:
     if response.error_code and call.version < FIRST_VERSION_WITH_ERROR:
         return OffsetFetchResponse(
             topics=[_failed_topic(topic, response.error_code) for topic in group.topics or ()]
         )
-    topics = [
-        OffsetFetchResponseTopic(
-            name=topic.name, partitions=[_old_shape(partition) for partition in topic.partitions]
-        )
-        for topic in response.topics
-    ]
+    topics = []
+    left = ITEMS_PER_TURN
+    for topic in response.topics:
+        topics.append(OffsetFetchResponseTopic(name=topic.name))
+        for partition in topic.partitions:
+            if left <= 0:
+                yield
+                left = ITEMS_PER_TURN
+            left -= 1
+            topics[-1].partitions.append(_old_shape(partition))
     return OffsetFetchResponse(error_code=response.error_code, topics=topics)
 
 
@@ -168,14 +205,31 @@ def _named(image: MetadataImage, group: OffsetFetchRequestGroup) -> OffsetFetchR
     )
 
 
+def _many_groups_response(
+    image: MetadataImage | None,
+    groups: list[OffsetFetchRequestGroup],
+    told: list[OffsetFetchResponseGroup],
+) -> Steps[OffsetFetchResponse]:
+    """Return the response from version 8. With an image its topics get their ids."""
+    if image is not None:
+        for group, response in zip(groups, told, strict=True):
+            yield from _add_ids(image, group, response)
+    return OffsetFetchResponse(groups=told)
+
+
 def _add_ids(
     image: MetadataImage, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup
-) -> None:
+) -> Steps[None]:
     """Set the topic ids of a response, and add topics that do not exist."""
-    by_name = image.topics.by_name
-    response.topics = [topic for topic in response.topics if topic.name in by_name]
-    for topic in response.topics:
-        topic.topic_id = by_name[topic.name].topic_id
+    known = []
+    for number, topic in enumerate(response.topics, 1):
+        found = image.topics.by_name.get(topic.name)
+        if found is not None:
+            topic.topic_id = found.topic_id
+            known.append(topic)
+        if number % ITEMS_PER_TURN == 0:
+            yield
+    response.topics = known
     if response.error_code:
         return
     for wanted in group.topics or ():

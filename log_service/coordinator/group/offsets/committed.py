@@ -11,8 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode
+from log_service.common.steps import finish
 from log_service.common.types import NO_PRODUCER_ID, NO_TOPIC_ID, TopicPartition
 from log_service.config.views import GroupConfig
+from log_service.coordinator.group.offsets.fetching import (
+    OFFSETS_PER_STEP,
+    AllOffsets,
+    GroupOffsets,
+    fetched,
+    unstable_offset,
+)
 from log_service.coordinator.group.offsets.pending import PendingOffsets
 from log_service.coordinator.group.records.codec import GroupRecord
 from log_service.coordinator.group.records.offset import NO_EXPIRY, CommittedOffset, OffsetRecord
@@ -32,9 +40,7 @@ from log_service.protocol.messages.offset_delete import (
 )
 from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
 from log_service.protocol.messages.txn_offset_commit import (
@@ -45,9 +51,6 @@ from log_service.protocol.messages.txn_offset_commit import (
 )
 from log_service.state_machine.decision import Decision, ReplayContext
 
-NO_OFFSET = -1
-
-GroupOffsets = dict[TopicPartition, CommittedOffset]
 IsInUse = Callable[[str], bool]
 """Returns whether members of the group read a topic."""
 
@@ -218,7 +221,7 @@ class OffsetStore:
 
     def fetch(
         self, request: OffsetFetchRequestGroup, *, is_stable_required: bool = False
-    ) -> OffsetFetchResponseGroup:
+    ) -> OffsetFetchResponseGroup | AllOffsets:
         """Return the requested offsets. If no topics are named, return all offsets of the group.
 
         With ``is_stable_required``, an offset that an open transaction may still change gets an
@@ -228,17 +231,17 @@ class OffsetStore:
         unstable = self._pending.of(request.group_id) if is_stable_required else ()
         wanted = request.topics
         if wanted is None:
-            wanted = [
-                OffsetFetchRequestTopics(name=name, partition_indexes=found)
-                for name, found in by_topic(offsets).items()
-            ]
+            found = AllOffsets(
+                group_id=request.group_id, offsets=offsets.copy(), unstable=frozenset(unstable)
+            )
+            return finish(found.response()) if len(offsets) <= OFFSETS_PER_STEP else found
         topics = [
             OffsetFetchResponseTopics(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
                     (
-                        _unstable(index)
+                        unstable_offset(index)
                         if (where := TopicPartition(topic.name, index)) in unstable
                         else fetched(index, _of_topic(offsets.get(where), topic.topic_id))
                     )
@@ -345,29 +348,3 @@ def by_topic(offsets: GroupOffsets) -> dict[str, list[int]]:
     for where in sorted(offsets):
         topics.setdefault(where.topic, []).append(where.partition)
     return topics
-
-
-def fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
-    """Return the response for one partition.
-
-    Without a committed offset, the response holds offset -1 and no error.
-    """
-    if committed is None:
-        return OffsetFetchResponsePartitions(
-            partition_index=partition, committed_offset=NO_OFFSET, metadata=""
-        )
-    return OffsetFetchResponsePartitions(
-        partition_index=partition,
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-    )
-
-
-def _unstable(partition: int) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
-        partition_index=partition,
-        committed_offset=NO_OFFSET,
-        metadata="",
-        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    )

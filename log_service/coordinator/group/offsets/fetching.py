@@ -1,0 +1,87 @@
+"""Committed offsets as OffsetFetch returns them.
+
+Decides the response for a partition with an offset, without one, or with one that an open
+transaction may still change. All offsets of a group may be very many. A response with them is made
+in steps, from a copy of one moment.
+"""
+
+from dataclasses import dataclass
+from operator import attrgetter
+
+from log_service.common.errors import ErrorCode
+from log_service.common.steps import Steps, sorted_in_steps
+from log_service.common.types import TopicPartition
+from log_service.coordinator.group.records.offset import CommittedOffset
+from log_service.protocol.messages.offset_fetch import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+NO_OFFSET = -1
+OFFSETS_PER_STEP = 500
+
+GroupOffsets = dict[TopicPartition, CommittedOffset]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllOffsets:
+    """All offsets of a group at one moment, where a response with them takes several steps.
+
+    ``unstable`` are the partitions whose offset an open transaction may still change.
+    """
+
+    group_id: str
+    offsets: GroupOffsets
+    unstable: frozenset[TopicPartition]
+
+    def response(self) -> Steps[OffsetFetchResponseGroup]:
+        """Return the response in steps of so many offsets, in the order of topics."""
+        topics: dict[str, list[OffsetFetchResponsePartitions]] = {}
+        left = OFFSETS_PER_STEP
+        for where, committed in self.offsets.items():
+            if left <= 0:
+                yield
+                left = OFFSETS_PER_STEP
+            left -= 1
+            topics.setdefault(where.topic, []).append(
+                unstable_offset(where.partition)
+                if where in self.unstable
+                else fetched(where.partition, committed)
+            )
+        told = []
+        for name in (yield from sorted_in_steps(topics)):
+            if left <= 0:
+                yield
+                left = OFFSETS_PER_STEP
+            left -= 1
+            partitions = sorted(topics[name], key=attrgetter("partition_index"))
+            told.append(OffsetFetchResponseTopics(name=name, partitions=partitions))
+        return OffsetFetchResponseGroup(group_id=self.group_id, topics=told)
+
+
+def fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+    """Return the response for one partition.
+
+    Without a committed offset, the response holds offset -1 and no error.
+    """
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=partition, committed_offset=NO_OFFSET, metadata=""
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def unstable_offset(partition: int) -> OffsetFetchResponsePartitions:
+    """Return the response for a partition whose offset an open transaction may still change."""
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=NO_OFFSET,
+        metadata="",
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    )
