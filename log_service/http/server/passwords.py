@@ -2,17 +2,18 @@
 
 A check may take a login at the cluster, and clients send their password with each request. So a
 right one is remembered for ``REMEMBERED_MS``, by a keyed hash whose key is never written. Requests
-with the same user and password wait for one check.
+from one address with the same user and password wait for one check.
 
 Invariants: a wrong password is never remembered. Memory is bounded. A password is in memory only
-while it is checked.
+while it is checked. A guess that waits for its turn keeps no other user from a check.
 """
 
 import base64
 import binascii
 import hashlib
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
@@ -28,7 +29,11 @@ REMEMBERED_MS: Final = 60_000
 """How long a password is taken that the cluster would refuse by now."""
 MAX_REMEMBERED: Final = 1_000
 MAX_CHECKS: Final = 64
-"""The most checks at the same time."""
+MAX_CHECKS_OF_ADDRESS: Final = 32
+"""The most checks at the same time, of all addresses and of one."""
+MAX_WAITING: Final = 1_000
+MAX_WAITING_OF_ADDRESS: Final = 100
+"""The most guesses that wait for their turn. A user without wrong passwords never waits."""
 MAX_TEXT_CHARACTERS: Final = 512
 """A longer user or password is wrong."""
 
@@ -57,6 +62,33 @@ class _Check:
     ended: trio.Event = field(default_factory=trio.Event)
 
 
+class _Places:
+    """A number of places, of which one address may take a part."""
+
+    def __init__(self, most: int, most_of_address: int) -> None:
+        self._most = most
+        self._most_of_address = most_of_address
+        self._taken = Counter[str]()
+
+    @contextmanager
+    def one_of(self, address: str, status: int, text: str) -> Iterator[None]:
+        """Hold a place.
+
+        Raises:
+            HttpError: none is free. It has the given status and text.
+        """
+        taken = self._taken
+        if taken.total() >= self._most or taken[address] >= self._most_of_address:
+            raise HttpError(status, text, (("retry-after", "1"),))
+        taken[address] += 1
+        try:
+            yield
+        finally:
+            taken[address] -= 1
+            if not taken[address]:
+                del taken[address]
+
+
 class Passwords:
     """The passwords of one service."""
 
@@ -67,7 +99,9 @@ class Passwords:
         self._guesses = Guesses()
         self._remembered = OrderedDict[bytes, tuple[int, str]]()
         """Principal, and the time until which it counts, in monotonic milliseconds."""
-        self._checks: dict[bytes, _Check] = {}
+        self._checks: dict[tuple[str, bytes], _Check] = {}
+        self._running = _Places(MAX_CHECKS, MAX_CHECKS_OF_ADDRESS)
+        self._waiting = _Places(MAX_WAITING, MAX_WAITING_OF_ADDRESS)
 
     def __repr__(self) -> str:
         return f"<Passwords remembered={len(self._remembered)} checks={len(self._checks)}>"
@@ -85,7 +119,7 @@ class Passwords:
             until_ms, principal = self._remembered.get(digest, (0, ""))
             if until_ms > self._clock.monotonic_ms():
                 return principal
-            check = self._checks.get(digest)
+            check = self._checks.get((login.address, digest))
             if check is None:
                 return await self._run_check(digest, login)
             await check.ended.wait()
@@ -95,9 +129,8 @@ class Passwords:
                 return check.principal
 
     async def _run_check(self, digest: bytes, login: Login) -> str | None:
-        if len(self._checks) >= MAX_CHECKS:
-            raise HttpError(503, "too many passwords are checked at once", (("retry-after", "1"),))
-        check = self._checks[digest] = _Check()
+        key = login.address, digest
+        check = self._checks[key] = _Check()
         try:
             check.principal = await self._attempt(login)
             check.is_complete = True
@@ -105,7 +138,7 @@ class Passwords:
             check.error = error
             raise
         finally:
-            del self._checks[digest]
+            del self._checks[key]
             check.ended.set()
         if check.principal is not None:
             self._remember(digest, check.principal)
@@ -119,8 +152,11 @@ class Passwords:
             pause = str(MAX_WAIT_MS // 1_000)
             raise HttpError(429, "too many wrong passwords of this user", (("retry-after", pause),))
         try:
-            await trio.sleep(wait_ms / 1_000)
-            principal = await self._check(user, password)
+            if wait_ms:
+                with self._waiting.one_of(address, 429, "too many passwords wait to be checked"):
+                    await trio.sleep(wait_ms / 1_000)
+            with self._running.one_of(address, 503, "too many passwords are checked at once"):
+                principal = await self._check(user, password)
         except BaseException:
             self._guesses.note_unseen(address, user)
             raise

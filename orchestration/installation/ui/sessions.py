@@ -13,8 +13,9 @@ import logging
 import secrets
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from log_service.client import ConfigError, KafkaError
@@ -31,8 +32,14 @@ RECHECK_PATIENCE_S = 2.0
 FAILURE_DELAY_S = 1.0
 MAX_SESSIONS = 1000
 MAX_LOGINS = 64
-"""Most logins that wait for their turn or their response at the same time."""
+"""Most logins that wait for the cluster's response at the same time."""
 MAX_LOGINS_OF_ADDRESS = 8
+MAX_WAITING = 512
+MAX_WAITING_OF_ADDRESS = 64
+"""Most guesses that wait for their turn, and refusals that wait before they are told.
+
+They keep nobody from a login, because many users may come from the address of one proxy.
+"""
 ASKING_THREADS = 4
 RECHECKING_THREADS = 2
 """Threads apart from those of logins, so that a flood of logins keeps no session that has lost its
@@ -84,6 +91,7 @@ class Sessions:
         self._sessions = OrderedDict[bytes, Session]()
         self._guesses = Guesses()
         self._pending = Counter[str]()
+        self._waiting = Counter[str]()
         self._threads = ThreadPoolExecutor(ASKING_THREADS, thread_name_prefix="ui-login")
         self._rechecking = ThreadPoolExecutor(RECHECKING_THREADS, thread_name_prefix="ui-recheck")
 
@@ -95,18 +103,13 @@ class Sessions:
         :raises BusyError: too many logins wait.
         :raises UnreachableError: the cluster did not respond.
         """
-        if self._pending.total() >= MAX_LOGINS or self._pending[address] >= MAX_LOGINS_OF_ADDRESS:
-            raise BusyError
         wait_ms = self._guesses.begin(address, user, self._now_ms())
         if wait_ms is None:
             raise BusyError
-        self._pending[address] += 1
-        try:
-            rights = await self._attempt(user, password, address, wait_ms)
-            if rights is UiRights.UNKNOWN:
+        rights = await self._attempt(user, password, address, wait_ms)
+        if rights is UiRights.UNKNOWN:
+            with _place(self._waiting, address, MAX_WAITING, MAX_WAITING_OF_ADDRESS):
                 await self._sleep(FAILURE_DELAY_S)
-        finally:
-            self._pending -= Counter([address])
         logger.warning("login of %s from %s: %s", escaped(user), escaped(address), rights.value)
         return self._begin(user, password, rights) if rights.is_reader else "", rights
 
@@ -115,8 +118,11 @@ class Sessions:
     ) -> UiRights:
         """Ask the cluster in turn, and count the result."""
         try:
-            await self._sleep(wait_ms / 1000)
-            rights = await self._ask(user, password, self._threads)
+            if wait_ms:
+                with _place(self._waiting, address, MAX_WAITING, MAX_WAITING_OF_ADDRESS):
+                    await self._sleep(wait_ms / 1000)
+            with _place(self._pending, address, MAX_LOGINS, MAX_LOGINS_OF_ADDRESS):
+                rights = await self._ask(user, password, self._threads)
         except BaseException:
             self._guesses.note_unseen(address, user)
             raise
@@ -197,6 +203,23 @@ class Sessions:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
+
+
+@contextmanager
+def _place(taken: Counter[str], address: str, most: int, most_of_address: int) -> Iterator[None]:
+    """Count a login while it is under way.
+
+    :raises BusyError: there are too many, of this address or in all.
+    """
+    if taken.total() >= most or taken[address] >= most_of_address:
+        raise BusyError
+    taken[address] += 1
+    try:
+        yield
+    finally:
+        taken[address] -= 1
+        if not taken[address]:
+            del taken[address]
 
 
 def _digest(token: str) -> bytes:

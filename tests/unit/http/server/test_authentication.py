@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from log_service.common.secrets import SecretText
 from log_service.http.server.authentication import Authentication, token_check
 from log_service.http.server.health import health_routes
-from log_service.http.server.passwords import REMEMBERED_MS, parse_basic
+from log_service.http.server.passwords import MAX_CHECKS_OF_ADDRESS, REMEMBERED_MS, parse_basic
 from log_service.http.server.values import ANONYMOUS, HttpError, HttpRequest
 from log_service.security.sasl.oauthbearer import TokenRefusedError, ValidToken
 from tests.sim import VirtualClock
@@ -230,6 +230,47 @@ def test_guesses_become_slow_and_other_addresses_do_not() -> None:
             assert await status_of(authentication, elsewhere) == 200
             assert trio.current_time() == began_s
         assert statuses.count(429) >= 15
+
+    play_logins(scene)
+
+
+def test_one_stranger_behind_a_proxy_keeps_nobody_out() -> None:
+    """Guesses that waited for their turn took all checks, and everyone else was told 503."""
+
+    async def scene(authentication: Authentication, users: Users) -> None:
+        async def guess(user: str, number: int) -> None:
+            await status_of(authentication, request(basic(user, f"{number}")))
+
+        async with trio.open_nursery() as nursery:
+            users.pause_s = 0.0
+            for user in range(10):
+                for number in range(20):
+                    nursery.start_soon(guess, f"user-{user}", number)
+                    await trio.testing.wait_all_tasks_blocked()
+            began_s = trio.current_time()
+            assert await status_of(authentication, request(basic())) == 200
+            assert await status_of(authentication, request(basic(), peer="10.0.0.1")) == 200
+            assert trio.current_time() == began_s
+            nursery.cancel_scope.cancel()
+
+    play_logins(scene)
+
+
+def test_slow_checks_of_one_address_leave_room_for_others() -> None:
+    async def scene(authentication: Authentication, users: Users) -> None:
+        users.pause_s = 100.0
+        statuses: list[int] = []
+
+        async def log_in(user: str, peer: str) -> None:
+            statuses.append(await status_of(authentication, request(basic(user), peer=peer)))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(2 * MAX_CHECKS_OF_ADDRESS):
+                nursery.start_soon(log_in, f"user-{number}", "10.0.0.1")
+            await trio.testing.wait_all_tasks_blocked()
+            assert statuses == [503] * MAX_CHECKS_OF_ADDRESS
+            nursery.start_soon(log_in, "ann", "10.0.0.2")
+        assert statuses.count(200) == 1
 
     play_logins(scene)
 
