@@ -264,6 +264,23 @@ def test_a_clean_stop_keeps_a_broker_eligible_and_a_crash_does_not() -> None:
         assert sets(context) == (1, (1,), eligible)
 
 
+@pytest.mark.parametrize("claimed", ["-1", "0", "older", "stored", "newer"])
+@pytest.mark.parametrize("incarnation", [1, 2])
+def test_only_the_stored_epoch_claims_a_clean_stop(claimed: str, incarnation: int) -> None:
+    """As ``ClusterControlManager.registerBroker`` of Apache Kafka 4.3, which compares the stored
+    epoch with the claimed one, for another incarnation only. Brokers of both products send the same
+    claim, -1 where they do not know (KIP-966).
+    """
+    context = cluster(1, 2, elr=True, brokers=(1, 2), min_insync_replicas="2")
+    context.leave(2)
+    stored = epoch_of(context, 2)
+    epochs = {"-1": -1, "0": 0, "older": stored - 1, "stored": stored, "newer": stored + 1}
+    context.register(2, incarnation=incarnation, previous_broker_epoch=epochs[claimed])
+    is_same_process = incarnation == 1
+    eligible = (2,) if is_same_process or epochs[claimed] == stored else ()
+    assert sets(context) == (1, (1,), eligible)
+
+
 def test_an_eligible_broker_leads_when_it_is_back_before_the_last_leader() -> None:
     context = cluster(1, 2, elr=True, brokers=(1, 2, 3), min_insync_replicas="2")
     context.leave(2)
