@@ -1,8 +1,7 @@
-"""Computes the offsets to which ``tidelog groups reset`` moves a group. It changes nothing.
+"""Reads which offsets ``tidelog groups reset`` shall move, and where to. It changes nothing.
 
-Decides which partitions are meant and what each option means. An offset outside of its log is moved
-to the nearest offset of the log, and the result notes that. Follows kafka-consumer-groups, whose
-CSV it reads and writes.
+Decides which partitions are meant and what each option means. Reads and writes the CSV of
+kafka-consumer-groups.
 """
 
 import csv
@@ -17,10 +16,15 @@ import click
 from log_service.cli.names import partitions_named
 from log_service.cli.numbers import checked_size
 from log_service.client.admin.admin import Admin
-from log_service.client.admin.values import OffsetAndMetadata, OffsetSpec, PartitionOffsets
+from log_service.client.admin.values import OffsetAndMetadata
+from log_service.cluster_operations.group_offsets import (
+    Move,
+    Offsets,
+    ResetRefused,
+    ResetTarget,
+    planned_moves,
+)
 from log_service.common.types import TopicPartition
-
-Offsets = dict[TopicPartition, int]
 
 DURATION = re.compile(
     r"(?:P(?:(?P<days>\d+)D)?T?)?(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?",
@@ -40,17 +44,6 @@ class Target:
     kind: str
     value: int = 0
     path: Path | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """One partition's position before and after. ``note`` describes an adjustment."""
-
-    where: TopicPartition
-    before: int | None
-    after: int
-    end: int
-    note: str = ""
 
 
 class DurationParameter(click.ParamType[int]):
@@ -109,70 +102,11 @@ async def planned(
     Raises:
         ClickException: a partition does not exist, or has no position that could be shifted.
     """
-    bounds = (
-        await admin.describe_offsets(sorted({where.topic for where in wanted})) if wanted else {}
-    )
-    for where in wanted:
-        if where not in bounds:
-            raise click.ClickException(
-                f"there is no partition {where}; see: tidelog topics describe {where.topic}"
-            )
-    found = (
-        await found_by_time(admin, list(wanted), target.value, bounds)
-        if target.kind == "time"
-        else {}
-    )
-    moves = []
-    for where in sorted(wanted):
-        before = committed[where].offset if where in committed else None
-        start, end = bounds[where].log_start_offset, bounds[where].high_watermark
-        after = {
-            "earliest": start,
-            "latest": end,
-            "current": end if before is None else before,
-            "offset": target.value,
-            "shift": shifted(where, before, target.value) if target.kind == "shift" else 0,
-            "time": found.get(where, end),
-            "file": wanted[where],
-        }[target.kind]
-        moves.append(bounded(Move(where=where, before=before, after=after, end=end), start))
-    return moves
-
-
-def shifted(where: TopicPartition, before: int | None, by: int) -> int:
-    """Return a position shifted by a number of offsets.
-
-    Raises:
-        ClickException: there is no position.
-    """
-    if before is None:
-        raise click.ClickException(
-            f"the group has committed nothing for {where}: there is nothing to shift"
-        )
-    return before + by
-
-
-async def found_by_time(
-    admin: Admin,
-    wanted: Sequence[TopicPartition],
-    time_ms: int,
-    bounds: Mapping[TopicPartition, PartitionOffsets],
-) -> Offsets:
-    """Return each partition's first offset at or after a time, or its end where there is none."""
-    found = await admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.at(time_ms)))
-    return {
-        where: each.offset if each.offset >= 0 else bounds[where].high_watermark
-        for where, each in found.items()
-    }
-
-
-def bounded(move: Move, start: int) -> Move:
-    """Return a move that ends inside of the log."""
-    after = min(max(move.after, start), move.end)
-    if after == move.after:
-        return move
-    note = f"{move.after} is {'below the start' if move.after < start else 'above the end'}"
-    return Move(where=move.where, before=move.before, after=after, end=move.end, note=note)
+    reset = ResetTarget(kind="given" if target.path else target.kind, value=target.value)
+    try:
+        return await planned_moves(admin, reset, committed, wanted)
+    except ResetRefused as error:
+        raise click.ClickException(str(error)) from error
 
 
 def read_csv(path: Path) -> Offsets:

@@ -13,7 +13,6 @@ import click
 from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.group_resets import (
     DurationParameter,
-    Move,
     Target,
     as_csv,
     chosen_partitions,
@@ -51,6 +50,7 @@ from log_service.cli.times import TimeParameter
 from log_service.client.admin.admin import Admin
 from log_service.client.admin.share_groups import ShareGroupDescription
 from log_service.client.admin.values import GroupDescription, OffsetAndMetadata
+from log_service.cluster_operations.group_offsets import Move
 from log_service.common.types import TopicPartition
 
 STATES = [

@@ -9,6 +9,7 @@ and take one back.
 - ``rolling``: through a rolling restart, and what one leaves that ends early.
 - ``cordoning``: no new partitions on a broker while it is emptied.
 - ``removal``: a broker emptied, stopped and forgotten.
+- ``group_offsets``: where a reset moves the offsets of a group.
 - ``membership``: what has to hold before a broker leaves, and how voters come and go.
 
 Everything here asks the cluster through ``log_service.client`` and works on tidelog and Apache

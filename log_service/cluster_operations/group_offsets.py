@@ -1,0 +1,109 @@
+"""Computes the offsets to which a reset moves a group. It changes nothing.
+
+Decides what each target means. An offset outside of its log is moved to the nearest offset of the
+log, and the result notes that. Follows kafka-consumer-groups.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from log_service.client.admin.admin import Admin
+from log_service.client.admin.values import OffsetAndMetadata, OffsetSpec, PartitionOffsets
+from log_service.common.errors import TidelogError
+from log_service.common.types import TopicPartition
+
+Offsets = dict[TopicPartition, int]
+
+
+class ResetRefused(TidelogError):  # noqa: N818 - it names what happened
+    """A group cannot be moved like that. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetTarget:
+    """The target of a reset, as a kind and its number.
+
+    ``kind`` is one of earliest, latest, current, offset, shift, time, given. ``value`` is the
+    number that the kind needs.
+    """
+
+    kind: str
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One partition's position before and after. ``note`` describes an adjustment."""
+
+    where: TopicPartition
+    before: int | None
+    after: int
+    end: int
+    note: str = ""
+
+
+async def planned_moves(
+    admin: Admin,
+    target: ResetTarget,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    wanted: Mapping[TopicPartition, int],
+) -> list[Move]:
+    """Return every partition's move. ``wanted`` has the offsets where they are given.
+
+    Raises:
+        ResetRefused: a partition does not exist, or has no position that could be shifted.
+        KafkaError: the cluster refuses to tell offsets.
+    """
+    topics = sorted({where.topic for where in wanted})
+    bounds = await admin.describe_offsets(topics) if wanted else {}
+    for where in wanted:
+        if where not in bounds:
+            text = f"there is no partition {where}; see: tidelog topics describe {where.topic}"
+            raise ResetRefused(text)
+    at_time = target.kind == "time"
+    found = await _by_time(admin, list(wanted), target.value, bounds) if at_time else {}
+    moves = []
+    for where in sorted(wanted):
+        before = committed[where].offset if where in committed else None
+        start, end = bounds[where].log_start_offset, bounds[where].high_watermark
+        after = {
+            "earliest": start,
+            "latest": end,
+            "current": end if before is None else before,
+            "offset": target.value,
+            "shift": _shifted(where, before, target.value) if target.kind == "shift" else 0,
+            "time": found.get(where, end),
+            "given": wanted[where],
+        }[target.kind]
+        moves.append(_bounded(Move(where=where, before=before, after=after, end=end), start))
+    return moves
+
+
+def _shifted(where: TopicPartition, before: int | None, by: int) -> int:
+    if before is None:
+        text = f"the group has committed nothing for {where}: there is nothing to shift"
+        raise ResetRefused(text)
+    return before + by
+
+
+async def _by_time(
+    admin: Admin,
+    wanted: Sequence[TopicPartition],
+    time_ms: int,
+    bounds: Mapping[TopicPartition, PartitionOffsets],
+) -> Offsets:
+    """Return each partition's first offset at or after a time, or its end where there is none."""
+    found = await admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.at(time_ms)))
+    return {
+        where: each.offset if each.offset >= 0 else bounds[where].high_watermark
+        for where, each in found.items()
+    }
+
+
+def _bounded(move: Move, start: int) -> Move:
+    """Return a move that ends inside of the log."""
+    after = min(max(move.after, start), move.end)
+    if after == move.after:
+        return move
+    note = f"{move.after} is {'below the start' if move.after < start else 'above the end'}"
+    return Move(where=move.where, before=move.before, after=after, end=move.end, note=note)
