@@ -77,6 +77,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "log_service.cli.rest:rest",
         "Serve a cluster over HTTP, as Confluent's REST proxy does.",
     ),
+    "console": ("log_service.cli.console:console", "Serve the web console of a cluster."),
     "schemas": (
         "log_service.cli.schemas:schemas",
         "Schemas in a registry: list, get, register, check, delete.",

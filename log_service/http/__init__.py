@@ -8,6 +8,7 @@ The rooms, from the bottom up:
 - ``cluster_clients``: clients of the cluster that act as the user behind a request.
 - ``rest_proxy``: produce and consume over HTTP, with the API of Confluent's REST proxy.
 - ``schema_registry``: the schemas of records, with the REST API of Confluent's clients.
+- ``console``: pages of a cluster for people, who act with their own rights.
 
 The cluster may also be Apache Kafka.
 """

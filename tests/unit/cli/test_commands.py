@@ -66,6 +66,7 @@ WITHOUT_JSON = {
     ("mirror", "run"),
     ("registry", "serve"),
     ("rest", "serve"),
+    ("console",),
     ("completion",),
 }
 """Commands that run until they are stopped, become another program, or print a script."""

@@ -1,0 +1,19 @@
+"""The web console: pages of a cluster, rendered on the server, for people with their own rights.
+
+A page shows and does what the cluster's ACLs allow the person, because each request acts with the
+person's own login. Every page is a URL, and shows the ``tidelog`` commands that do the same.
+
+The rooms, from the bottom up:
+
+- ``addresses``: paths of pages and command lines. ``forms``: fields and their checks.
+  ``browser_rules``: headers, cookies and origins. ``audit``: a log line for each change.
+- ``sessions``: people who are logged in. ``rendering``: templates. ``streams``: responses that go
+  on. ``assets``: styles and scripts. ``static`` has their files, and ``templates`` those of all.
+- ``visits``: one request of a person. ``previews``: changes before they happen. ``areas``: the
+  parts of the console, also those of other packages.
+- ``gate``: session, origin, token and failures. ``login``: the pages to log in and out.
+- ``pages``: the pages, a folder for each area.
+- ``settings``: the settings of a console. ``service``: a console.
+
+htmx (0BSD) is part of ``static``, with its licence. No page asks another host for anything.
+"""

@@ -1,0 +1,36 @@
+"""One line in the log for each change that a person asks for, with its result."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from log_service.common.errors import KafkaError
+from log_service.common.log_lines import escaped
+from log_service.http.server.values import ANONYMOUS, HttpError
+
+logger = logging.getLogger(__name__)
+
+MAX_TARGET_CHARACTERS = 500
+
+
+@contextmanager
+def audited(user: str, address: str, action: str, target: str) -> Iterator[None]:
+    """Note a change with its result once it is complete.
+
+    ``user`` is empty without a login. A change that was cancelled may have happened.
+    """
+    result = "unknown"
+    try:
+        yield
+        result = "done"
+    except KafkaError as error:
+        result = f"refused {error.code.name}"
+        raise
+    except HttpError as error:
+        result = f"refused {error.status}"
+        raise
+    finally:
+        principal = f"User:{user}" if user else ANONYMOUS
+        shown = escaped(target)[:MAX_TARGET_CHARACTERS]
+        text = "audit: principal=%s address=%s action=%s target=%s result=%s"
+        logger.info(text, escaped(principal), address, action, shown, result)

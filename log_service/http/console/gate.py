@@ -1,0 +1,233 @@
+"""The way of a request to its page: session, origin, token, clients, and the look of failures.
+
+Decides who a request is from, and refuses changes that no page of the console sent. A refusal of
+the cluster becomes a page with the cluster's words and HTTP's status. A login that the cluster
+takes no more ends the session.
+"""
+
+from collections.abc import Iterable
+
+from log_service.client.schemas.errors import NO_RESPONSE, SchemaRegistryError
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.http.cluster_clients.pool import ClusterClients
+from log_service.http.console.addresses import path_to
+from log_service.http.console.areas import Area, PageRoute
+from log_service.http.console.browser_rules import cookie_of, require_own_origin, set_cookie
+from log_service.http.console.forms import form_of
+from log_service.http.console.sessions import Sessions
+from log_service.http.console.visits import Person, Visit, Workplace, redirect, rendered
+from log_service.http.server.routes import Route
+from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
+
+CSRF_FIELD = "csrf_token"
+CSRF_HEADER = "x-csrf-token"
+HANDLER_DEADLINE_MS = 60_000
+STALE = "the page was too old for this change: go back, reload it, and try again"
+WHY = {
+    400: "This is not possible",
+    403: "You may not do this",
+    404: "There is no such thing",
+    405: "This is not possible",
+    409: "Something else is in the way",
+    429: "Too many attempts",
+    503: "The cluster does not respond",
+}
+MISSING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.RESOURCE_NOT_FOUND,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+    }
+)
+IN_THE_WAY = frozenset(
+    {
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.NON_EMPTY_GROUP,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.DUPLICATE_RESOURCE,
+    }
+)
+AWAY = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+)
+
+
+def status_of(code: ErrorCode) -> int:
+    """Return HTTP's status of a refusal of the cluster."""
+    if code.name.endswith("AUTHORIZATION_FAILED"):
+        return 403
+    if code in MISSING:
+        return 404
+    if code in IN_THE_WAY:
+        return 409
+    return 503 if code in AWAY else 400
+
+
+class Gate:
+    """The checks before all pages. ``cookie`` is the name of the session's cookie."""
+
+    def __init__(
+        self,
+        workplace: Workplace,
+        clients: ClusterClients,
+        sessions: Sessions,
+        *,
+        cookie: str,
+        is_secure: bool,
+    ) -> None:
+        self.workplace = workplace
+        self.sessions = sessions
+        self.cookie = cookie
+        self.is_secure = is_secure
+        self._clients = clients
+
+    def __repr__(self) -> str:
+        return f"<Gate {self.sessions!r}>"
+
+    def routes_of(self, areas: Iterable[Area]) -> list[Route]:
+        """Return the routes of all pages behind these checks."""
+        return [self._route(area, each) for area in areas for each in area.routes]
+
+    def error_page(self, error: HttpError) -> HttpResponse:
+        """Return the page of a refusal."""
+        return self._failure(None, None, error)
+
+    def browser_id(self, request: HttpRequest) -> str:
+        """Return the id that a browser shows, empty without one."""
+        return cookie_of(request.headers, self.cookie)
+
+    def new_cookie(self, value: str) -> tuple[str, str]:
+        """Return the header that gives a browser an id, or takes it away."""
+        return set_cookie(self.cookie, value, is_secure=self.is_secure)
+
+    def check_change(self, request: HttpRequest, token: str) -> None:
+        """Refuse a change that no page of the console sent for this browser.
+
+        Raises:
+            HttpError: 403.
+        """
+        require_own_origin(request.headers)
+        browser_id = self.browser_id(request)
+        if not browser_id or not self.sessions.is_csrf_token(browser_id, token):
+            raise HttpError(403, STALE)
+
+    def _route(self, area: Area, page: PageRoute) -> Route:
+        async def respond(request: HttpRequest) -> HttpResponse:
+            return await self._respond(area, page, request)
+
+        return Route(
+            method=page.method,
+            path=page.path,
+            handler=respond,
+            max_body_bytes=page.max_body_bytes,
+            deadline_ms=HANDLER_DEADLINE_MS,
+            is_public=True,
+        )
+
+    async def _respond(self, area: Area, page: PageRoute, request: HttpRequest) -> HttpResponse:
+        browser_id = self.browser_id(request)
+        person = self._person(browser_id)
+        if person is None:
+            return self._to_login(request)
+        form = {}
+        if page.method != "GET":
+            form = form_of(request)
+            self.check_change(request, form.pop(CSRF_FIELD, request.headers.get(CSRF_HEADER, "")))
+        headers: tuple[tuple[str, str], ...] = ()
+        if not browser_id:  # without logins, the first page gives the id
+            browser_id = self.sessions.new_id()
+            person = Person(csrf_token=self.sessions.csrf_token(browser_id))
+            headers = (self.new_cookie(browser_id),)
+        response = await self._visit(area, page, request, person, form)
+        if not headers:
+            return response
+        return HttpResponse(
+            status=response.status,
+            body=response.body,
+            content_type=response.content_type,
+            headers=(*response.headers, *headers),
+        )
+
+    def _person(self, browser_id: str) -> Person | None:
+        """Return who a request is from, None if it needs a login."""
+        token = self.sessions.csrf_token(browser_id)
+        if not self.workplace.has_logins:
+            return Person(csrf_token=token)
+        session = self.sessions.find(browser_id)
+        if session is None:
+            return None
+
+        def is_here() -> bool:
+            return self.sessions.find(browser_id, is_use=False) is not None
+
+        return Person(
+            csrf_token=token,
+            user=session.user,
+            credentials=session.credentials,
+            is_here=is_here,
+        )
+
+    def _to_login(self, request: HttpRequest) -> HttpResponse:
+        if request.method not in {"GET", "HEAD"}:
+            raise HttpError(403, "your session has ended: log in, and try again")
+        wanted = request.path if request.path != "/" else None
+        path = path_to("login", next=wanted)
+        if request.headers.get("hx-request") == "true":
+            return HttpResponse(status=204, headers=(("hx-redirect", path),))
+        return redirect(path)
+
+    async def _visit(
+        self,
+        area: Area,
+        page: PageRoute,
+        request: HttpRequest,
+        person: Person,
+        form: dict[str, str],
+    ) -> HttpResponse:
+        try:
+            async with self._clients.lease(person.credentials) as clients:
+                visit = Visit(
+                    request=request,
+                    person=person,
+                    workplace=self.workplace,
+                    clients=clients,
+                    area=area.name,
+                    form=form,
+                )
+                return await page.handler(visit)
+        except HttpError as error:
+            return self._failure(person, area, error)
+        except KafkaError as error:
+            if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED and person.user:
+                self.sessions.close(self.browser_id(request))
+                return self._to_login(request)
+            return self._failure(person, area, HttpError(status_of(error.code), str(error)))
+        except SchemaRegistryError as error:
+            status = 503 if error.status == NO_RESPONSE or error.status >= 500 else error.status
+            known = status if status in WHY else 400
+            return self._failure(person, area, HttpError(known, str(error)))
+        except ConfigError as error:
+            return self._failure(person, area, HttpError(400, str(error)))
+
+    def _failure(self, person: Person | None, area: Area | None, error: HttpError) -> HttpResponse:
+        return rendered(
+            self.workplace,
+            person,
+            "console/error.html",
+            area="" if area is None else area.name,
+            title=WHY.get(error.status, "Something went wrong"),
+            status=error.status,
+            headers=error.headers,
+            text=error.text,
+            number=error.status,
+        )

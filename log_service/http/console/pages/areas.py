@@ -1,0 +1,17 @@
+"""The console's own areas, in the order of the navigation."""
+
+from log_service.http.console.areas import Area
+from log_service.http.console.pages import (
+    cluster,
+    groups,
+    schemas,
+    security,
+    topics,
+    transactions,
+)
+
+
+def own_areas() -> list[Area]:
+    """Return the areas."""
+    rooms = (cluster, topics, groups, schemas, transactions, security)
+    return [each.area() for each in rooms]

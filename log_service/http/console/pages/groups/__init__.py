@@ -1,0 +1,28 @@
+"""The area of groups: classic, consumer, share and streams groups with members and lag.
+
+- ``view``: the pages as values. ``handlers``: the requests.
+"""
+
+from pathlib import Path
+
+from log_service.http.console.areas import Area, PageRoute
+from log_service.http.console.pages.groups import handlers
+
+
+def area() -> Area:
+    """Return the area. Ids of groups may hold any character, so they are in the query."""
+    rows = (
+        ("GET", "/groups", handlers.show_list),
+        ("GET", "/group", handlers.show),
+        ("POST", "/group/reset", handlers.reset),
+        ("POST", "/group/delete", handlers.delete),
+    )
+    return Area(
+        name="groups",
+        label="Groups",
+        path="/groups",
+        routes=tuple(
+            PageRoute(method=method, path=path, handler=handler) for method, path, handler in rows
+        ),
+        templates=Path(__file__).parent / "templates",
+    )

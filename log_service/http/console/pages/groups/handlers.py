@@ -1,0 +1,209 @@
+"""The list of groups, one group, and changes of its offsets."""
+
+from collections.abc import Mapping
+
+from log_service.client.admin.admin import Admin
+from log_service.client.admin.values import ItemsFailed, OffsetAndMetadata, PartitionOffsets
+from log_service.cluster_operations.group_offsets import (
+    Move,
+    ResetRefused,
+    ResetTarget,
+    planned_moves,
+)
+from log_service.common.types import TopicPartition
+from log_service.http.console.addresses import command, path_to
+from log_service.http.console.forms import choice_of, number_of, time_of
+from log_service.http.console.pages.groups.view import (
+    KINDS,
+    SHARE,
+    GroupPage,
+    group_list,
+    group_page,
+    queue_page,
+)
+from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
+from log_service.http.console.rendering import UNKNOWN
+from log_service.http.console.visits import Visit, part_response, redirect
+from log_service.http.server.values import HttpError, HttpResponse
+
+MAX_SHIFT = 2**62
+TARGETS = ("earliest", "latest", "offset", "shift", "time")
+ABSENT = "Dead"
+DONE = {"reset": "The offsets were reset.", "deleted": "The group was deleted."}
+
+
+async def show_list(visit: Visit) -> HttpResponse:
+    """Show a page of the groups."""
+    query = visit.query
+    kind = choice_of(query, "kind", ("", *KINDS))
+    search = query.get("q", "")[:250]
+    groups = await (await visit.admin()).list_groups()
+    found = group_list(
+        groups, search=search, kind=kind, page=number_of(query, "page", 1, most=1_000_000)
+    )
+    own = path_to("groups", q=search, kind=kind)
+    values = {"groups": found, "kinds": KINDS, "own": own + ("&" if "?" in own else "?")}
+    if visit.is_part:
+        return part_response(visit.part("table.html", **values))
+    return visit.page(
+        "list.html",
+        title="Groups",
+        commands=(command("groups", "list"),),
+        search=search,
+        kind=kind,
+        done=DONE.get(query.get("done", ""), ""),
+        **values,
+    )
+
+
+async def read_group(admin: Admin, group_id: str) -> GroupPage:
+    """Return a group.
+
+    Raises:
+        HttpError: 404, there is none.
+    """
+    listed = {each.group_id: each for each in await admin.list_groups()}
+    group_type = listed[group_id].group_type if group_id in listed else ""
+    if group_type == SHARE:
+        shared = (await admin.describe_share_groups([group_id]))[group_id]
+        queue = await admin.list_share_group_offsets(group_id)
+        return queue_page(shared, queue, await _ends(admin, queue))
+    group = (await admin.describe_groups([group_id]))[group_id]
+    committed = await admin.list_group_offsets(group_id) if group.state != ABSENT else {}
+    if group.state == ABSENT and not committed:
+        raise HttpError(404, f"there is no group {group_id[:100]!r}, or you may not see it")
+    assigned = {where for member in group.members for where in member.assignment}
+    ends = await _ends(admin, dict.fromkeys([*committed, *assigned]))
+    return group_page(group, group_type, committed, ends)
+
+
+async def _ends(
+    admin: Admin, partitions: Mapping[TopicPartition, object]
+) -> Mapping[TopicPartition, PartitionOffsets]:
+    """Return the ends of the logs that this person may see."""
+    topics = sorted({where.topic for where in partitions})
+    if not topics:
+        return {}
+    try:
+        return await admin.describe_offsets(topics)
+    except ItemsFailed as error:
+        return dict(error.results)
+
+
+async def show(visit: Visit) -> HttpResponse:
+    """Show one group."""
+    group_id = visit.required("id")
+    page = await read_group(await visit.admin(), group_id)
+    if visit.is_part:
+        return part_response(visit.part("state.html", group=page))
+    lines = (
+        command("groups", "describe", group_id),
+        command("groups", "describe", group_id, "--members"),
+    )
+    return visit.page(
+        "group.html",
+        title=f"Group {group_id}",
+        commands=lines,
+        group=page,
+        targets=TARGETS,
+        topics=sorted({each.topic for each in page.offsets}),
+        done=DONE.get(visit.query.get("done", ""), ""),
+    )
+
+
+async def reset(visit: Visit) -> HttpResponse:
+    """Show where a group's offsets would go, or move them there."""
+    group_id, form = visit.required("id"), visit.form
+    admin = await visit.admin()
+    page = await read_group(admin, group_id)
+    if not page.is_empty:
+        text = f"group {group_id} is {page.state} and has members: stop them first"
+        raise HttpError(409, text)
+    target, options = _target_of(form)
+    moves = await _moves(admin, page, target, form)
+    if not moves:
+        raise HttpError(400, "the group has no offsets like that: name another topic")
+    if is_confirmed(visit):
+        alter = admin.alter_share_group_offsets if page.is_queue else admin.alter_group_offsets
+        with visit.audited("reset offsets", f"group {group_id} to {target.kind} {target.value}"):
+            await alter(group_id, {move.where: move.after for move in moves})
+        return redirect(path_to("group", id=group_id, done="reset"))
+    topic = ["--topic", form["topic"]] if form.get("topic") else ["--all-topics"]
+    line = command("groups", "reset", group_id, *topic, *options, "--execute")
+    preview = Preview(
+        sentence=f"The offsets of group {group_id} would move.",
+        action=path_to("group", "reset"),
+        button="Reset them",
+        back=path_to("group", id=group_id),
+        rows=tuple(map(_change_row, moves)),
+        fields=kept(visit, "id", "topic", "to", "offset", "shift", "time"),
+        warnings=("Set back, records are read again. Set forward, records are left out.",),
+    )
+    return preview_page(visit, preview, line)
+
+
+def _target_of(form: Mapping[str, str]) -> tuple[ResetTarget, list[object]]:
+    """Return the target in a form, and the options of the command that means the same."""
+    kind = choice_of(form, "to", TARGETS)
+    if kind == "offset":
+        value = number_of(form, "offset", 0)
+        return ResetTarget(kind=kind, value=value), ["--to-offset", value]
+    if kind == "shift":
+        value = number_of(form, "shift", 0, least=-MAX_SHIFT, most=MAX_SHIFT)
+        return ResetTarget(kind=kind, value=value), ["--shift-by", value]
+    if kind == "time":
+        value = time_of(form.get("time", ""), "time")
+        return ResetTarget(kind=kind, value=value), ["--to-time", value]
+    return ResetTarget(kind=kind), [f"--to-{kind}"]
+
+
+async def _moves(
+    admin: Admin, page: GroupPage, target: ResetTarget, form: Mapping[str, str]
+) -> list[Move]:
+    topic = form.get("topic", "")
+    rows = [each for each in page.offsets if topic in {"", each.topic}]
+    committed = {
+        TopicPartition(each.topic, each.partition): OffsetAndMetadata(offset=each.position)
+        for each in rows
+        if each.position is not None
+    }
+    wanted = [TopicPartition(each.topic, each.partition) for each in rows]
+    if topic and not wanted:
+        described = (await admin.describe_topics([topic]))[topic]
+        wanted = described.topic_partitions
+    try:
+        return await planned_moves(admin, target, committed, dict.fromkeys(wanted, 0))
+    except ResetRefused as error:
+        raise HttpError(400, str(error)) from error
+
+
+def _change_row(move: Move) -> ChangeRow:
+    note = f" ({move.note})" if move.note else ""
+    before = UNKNOWN if move.before is None else str(move.before)
+    return ChangeRow(what=str(move.where), before=before, after=f"{move.after}{note}")
+
+
+async def delete(visit: Visit) -> HttpResponse:
+    """Show what is lost with a group, or delete it."""
+    group_id = visit.required("id")
+    admin = await visit.admin()
+    if is_confirmed(visit):
+        if visit.form.get("confirmation", "").strip() != group_id.strip():
+            raise HttpError(400, "type the id of the group to delete it")
+        with visit.audited("delete group", group_id):
+            await admin.delete_groups([group_id])
+        return redirect(path_to("groups", done="deleted"))
+    page = await read_group(admin, group_id)
+    if not page.is_empty:
+        raise HttpError(409, f"group {group_id} is {page.state} and has members: stop them first")
+    preview = Preview(
+        sentence=f"The group {group_id} would be deleted.",
+        action=path_to("group", "delete"),
+        button="Delete it with its offsets",
+        back=path_to("group", id=group_id),
+        fields=(("id", group_id),),
+        warnings=(f"Offsets of {len(page.offsets)} partitions are deleted.",),
+        confirmation=group_id,
+        is_destructive=True,
+    )
+    return preview_page(visit, preview, command("groups", "delete", group_id))

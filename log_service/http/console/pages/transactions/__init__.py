@@ -1,0 +1,28 @@
+"""The area of transactions: their states, their partitions, and those that hang.
+
+- ``view``: the pages as values. ``handlers``: the requests.
+"""
+
+from pathlib import Path
+
+from log_service.http.console.areas import Area, PageRoute
+from log_service.http.console.pages.transactions import handlers
+
+
+def area() -> Area:
+    """Return the area. Transactional ids may hold any character, so they are in the query."""
+    rows = (
+        ("GET", "/transactions", handlers.show_list),
+        ("GET", "/transaction", handlers.show),
+        ("GET", "/transactions/hanging", handlers.show_hanging),
+        ("POST", "/transactions/abort", handlers.abort),
+    )
+    return Area(
+        name="transactions",
+        label="Transactions",
+        path="/transactions",
+        routes=tuple(
+            PageRoute(method=method, path=path, handler=handler) for method, path, handler in rows
+        ),
+        templates=Path(__file__).parent / "templates",
+    )

@@ -1,0 +1,75 @@
+"""Transactions as their pages show them, and those that hang."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from log_service.client.admin.values import HangingTransaction, TransactionListing
+
+PAGE_SIZE = 100
+STATES = (
+    "",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Empty",
+    "PrepareEpochFence",
+    "Dead",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionList:
+    """One page of the transactional ids."""
+
+    rows: tuple[TransactionListing, ...]
+    page: int
+    page_count: int
+    found_count: int
+
+
+def transaction_list(
+    found: Sequence[TransactionListing], *, search: str, page: int
+) -> TransactionList:
+    """Return one page of the ids that contain a text."""
+    needle = search.casefold()
+    wanted = [each for each in found if needle in each.transactional_id.casefold()]
+    page_count = max(1, -(-len(wanted) // PAGE_SIZE))
+    page = min(max(1, page), page_count)
+    return TransactionList(
+        rows=tuple(wanted[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]),
+        page=page,
+        page_count=page_count,
+        found_count=len(wanted),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingRow:
+    """One transaction that no coordinator will end."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    producer_id: int
+    producer_epoch: int
+    last_timestamp_ms: int
+    transactional_id: str
+
+
+def hanging_rows(found: Sequence[HangingTransaction]) -> tuple[HangingRow, ...]:
+    """Return the transactions by partition."""
+    rows = [
+        HangingRow(
+            topic=each.topic_partition.topic,
+            partition=each.topic_partition.partition,
+            start_offset=each.start_offset,
+            producer_id=each.producer_id,
+            producer_epoch=each.producer_epoch,
+            last_timestamp_ms=each.last_timestamp_ms,
+            transactional_id=each.transactional_id or "",
+        )
+        for each in found
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.topic, row.partition, row.start_offset)))

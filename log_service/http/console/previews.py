@@ -1,0 +1,58 @@
+"""Previews: a change is shown with what it does before a second request makes it."""
+
+from dataclasses import dataclass
+
+from log_service.http.console.visits import Visit, rendered
+from log_service.http.server.values import HttpResponse
+
+CONFIRMED_FIELD = "confirmed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRow:
+    """One change before it happens."""
+
+    what: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """A change that waits for a person's consent.
+
+    ``fields`` are sent again with the consent. A ``confirmation`` has to be typed first.
+    """
+
+    sentence: str
+    action: str
+    button: str
+    back: str
+    rows: tuple[ChangeRow, ...] = ()
+    fields: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+    confirmation: str = ""
+    is_destructive: bool = False
+
+
+def is_confirmed(visit: Visit) -> bool:
+    """Return whether the person has seen the preview, and wants the change."""
+    return bool(visit.form.get(CONFIRMED_FIELD))
+
+
+def kept(visit: Visit, *names: str) -> tuple[tuple[str, str], ...]:
+    """Return the named fields of a form that are not empty, to send them again."""
+    return tuple((name, visit.form[name]) for name in names if visit.form.get(name))
+
+
+def preview_page(visit: Visit, preview: Preview, *commands: str) -> HttpResponse:
+    """Return the page of a preview."""
+    return rendered(
+        visit.workplace,
+        visit.person,
+        "console/preview.html",
+        area=visit.area,
+        title=preview.sentence,
+        commands=commands,
+        preview=preview,
+    )

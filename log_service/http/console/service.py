@@ -1,0 +1,146 @@
+"""One console: it listens, keeps sessions, and acts at the cluster as the people who use it.
+
+Without logins it acts by its own client settings.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import trio
+
+from log_service.client.connections.env import real_env
+from log_service.common.env import Env
+from log_service.http.cluster_clients.pool import ClusterClients
+from log_service.http.console.areas import Area, other_areas
+from log_service.http.console.assets import asset_routes
+from log_service.http.console.browser_rules import cookie_name
+from log_service.http.console.gate import Gate
+from log_service.http.console.login import LoginPages
+from log_service.http.console.pages.areas import own_areas
+from log_service.http.console.rendering import Pages
+from log_service.http.console.sessions import Sessions
+from log_service.http.console.settings import ConsoleSettings
+from log_service.http.console.visits import RegistryAccess, Workplace
+from log_service.http.server.authentication import Authentication
+from log_service.http.server.cluster_logins import ClusterLogins
+from log_service.http.server.health import health_routes
+from log_service.http.server.metrics import HttpMeter, metrics_route
+from log_service.http.server.passwords import CheckPassword, Passwords
+from log_service.http.server.routes import Route, Router
+from log_service.http.server.service import HttpService
+from log_service.http.service_settings import ListenAddress
+from log_service.http.serving import ServiceListeners, stop_in_order
+
+Say = Callable[[str], None]
+
+
+class ConsoleService:
+    """One console. ``say`` is called with lines for a person."""
+
+    def __init__(self, settings: ConsoleSettings, *, say: Say, env: Env | None = None) -> None:
+        self._settings = settings
+        self._say = say
+        self._env = env or real_env()
+        self._listeners = ServiceListeners(settings, self._env, "console")
+        self._streams = trio.CancelScope()
+
+    def __repr__(self) -> str:
+        return f"<ConsoleService {', '.join(map(str, self._settings.listeners))}>"
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until the caller cancels, then finish the open requests.
+
+        Raises:
+            ConfigError: an address cannot be listened on, or a setting is not valid.
+        """
+        work = trio.CancelScope()
+        await self._listeners.bind()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop_in_order, self._listeners, work)
+            nursery.start_soon(self._end_streams)
+            with trio.CancelScope(shield=True), work:
+                await self._work(task_status)
+            nursery.cancel_scope.cancel()
+
+    async def _end_streams(self) -> None:
+        """End streams as soon as the caller cancels, because they would hold up the rest."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._streams.cancel()
+
+    async def _work(self, task_status: trio.TaskStatus[None]) -> None:
+        settings, env = self._settings, self._env
+        areas = [*own_areas(), *other_areas()]
+        pages = Pages({each.name: each.templates for each in areas})
+        await trio.to_thread.run_sync(pages.compile_all)
+        clients = ClusterClients(
+            settings.bootstrap_servers,
+            settings.client,
+            env,
+            login_servers=settings.login_servers,
+            login_settings=settings.login_client,
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(clients.run)
+            workplace = Workplace(
+                pages=pages,
+                navigation=tuple(each.entry for each in areas if each.label),
+                sections={each.name: each.path for each in areas},
+                env=env,
+                nursery=await nursery.start(self._run_streams),
+                has_logins=bool(settings.logins),
+                registry=self._registry(),
+            )
+            sessions, meter = Sessions(env.clock, env.rng.randbytes), HttpMeter(env.clock)
+
+            def service_at(address: ListenAddress) -> HttpService:
+                is_secure = address.scheme == "https"
+                cookie = cookie_name(address.port, is_secure=is_secure)
+                gate = Gate(workplace, clients, sessions, cookie=cookie, is_secure=is_secure)
+                return self._service(gate, areas, meter)
+
+            await self._listeners.serve(nursery, service_at)
+            self._say(f"console at {', '.join(map(str, settings.listeners))}")
+            task_status.started()
+
+    async def _run_streams(self, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+        """Hold the tasks of streams until they are ended."""
+        with self._streams:
+            async with trio.open_nursery() as nursery:
+                task_status.started(nursery)
+                await trio.sleep_forever()
+
+    def _service(self, gate: Gate, areas: Sequence[Area], meter: HttpMeter) -> HttpService:
+        env, check = self._env, self._password_check()
+        families = partial(HttpMeter.families, meter)
+        routes: list[Route] = [
+            *gate.routes_of(areas),
+            *asset_routes(),
+            *health_routes(lambda: None),
+            metrics_route(families, is_public=False),
+        ]
+        authenticate = None
+        if check is not None:
+            routes += LoginPages(gate, Passwords(check, env.clock, env.rng)).routes()
+            authenticate = Authentication(
+                clock=env.clock, rng=env.rng, check_password=check, realm="console"
+            )
+        return HttpService(
+            router=Router(routes),
+            authenticate=authenticate,
+            error_response=gate.error_page,
+            note_response=meter.note,
+        )
+
+    def _password_check(self) -> CheckPassword | None:
+        settings = self._settings
+        if not settings.logins:
+            return None
+        return ClusterLogins(settings.login_servers, settings.login_client, self._env).check
+
+    def _registry(self) -> RegistryAccess | None:
+        settings = self._settings
+        if not settings.registry_url:
+            return None
+        return RegistryAccess(url=settings.registry_url, settings=settings.registry_client)

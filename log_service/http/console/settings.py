@@ -1,0 +1,91 @@
+"""The settings of a console, under keys like those of the other HTTP services.
+
+This module decides the meaning of the console's own keys. Keys of its Kafka client stand behind
+``client.``. With logins it listens anywhere. Without them it listens on a loopback address alone.
+The caller passes in the file's text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from log_service.common.addresses import is_loopback
+from log_service.common.errors import ConfigError
+from log_service.common.listeners import DEFAULT_BROKER_PORT, DEFAULT_CONSOLE_PORT
+from log_service.http.service_settings import ServiceSettings, SettingsFile
+
+USUAL_ADDRESS = f"http://127.0.0.1:{DEFAULT_CONSOLE_PORT}"
+LOGINS = ("none", "basic")
+REGISTRY_URL = "schema.registry.url"
+REGISTRY_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "schema.registry.ssl.truststore.type": "ssl_truststore_type",
+        "schema.registry.ssl.truststore.location": "ssl_truststore_location",
+        "schema.registry.ssl.truststore.password": "ssl_truststore_password",
+    }
+)
+"""Settings of the schema registry's client."""
+DEFAULTS: Mapping[str, str] = MappingProxyType(
+    {
+        "listeners": USUAL_ADDRESS,
+        "bootstrap.servers": f"127.0.0.1:{DEFAULT_BROKER_PORT}",
+        "authentication.method": "none",
+        REGISTRY_URL: "",
+        **dict.fromkeys(REGISTRY_KEYS, ""),
+    }
+)
+"""The keys with their defaults. Those of TLS and of clients come on top."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleSettings(ServiceSettings):
+    """The settings of one console. ``registry_url`` is empty without a schema registry."""
+
+    registry_url: str = ""
+    registry_client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def read_console_settings(
+    text: str,
+    name: str,
+    over: Mapping[str, str] | None = None,
+    client: Mapping[str, Any] | None = None,
+) -> ConsoleSettings:
+    """Return the settings of a properties file's text. ``over`` has properties that win over it.
+
+    ``client`` has settings of Kafka clients that the file does not name.
+
+    Raises:
+        ConfigError: a value is none of its key, or other people could reach a console without
+            logins. ``name`` stands for the file.
+    """
+    file = SettingsFile.read(
+        text,
+        name,
+        over,
+        service="console",
+        prefix="client.",
+        servers_key="bootstrap.servers",
+        defaults=DEFAULTS,
+    )
+    service = file.fields_of_service(client, usual_address=USUAL_ADDRESS, allowed_logins=LOGINS)
+    settings = ConsoleSettings(
+        **service,
+        registry_url=file.found[REGISTRY_URL],
+        registry_client={
+            setting: file.found[key] for key, setting in REGISTRY_KEYS.items() if file.found[key]
+        },
+    )
+    _refuse_open_console(settings, name)
+    return settings
+
+
+def _refuse_open_console(settings: ConsoleSettings, name: str) -> None:
+    """Refuse a console that lets anybody on the network act with its own rights."""
+    for each in settings.listeners:
+        if not settings.logins and not is_loopback(each.host):
+            reason = "anybody who reaches it could change the cluster"
+            advice = "set authentication.method=basic, or listen on 127.0.0.1"
+            text = f"a console without logins cannot be at {each}: {reason}; {advice}"
+            raise ConfigError(f"{name}: {text}")

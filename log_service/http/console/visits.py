@@ -1,0 +1,215 @@
+"""One request of a person: who it is, the form that came along, and the clients to act with.
+
+Handlers of pages get a visit and return a response. The clients log in as the person, so the
+cluster's own ACLs decide what a page shows and does.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from log_service.client.admin.admin import Admin
+from log_service.client.schemas.registry_client import SchemaRegistryClient
+from log_service.common.env import Env
+from log_service.http.cluster_clients.credentials import Credentials
+from log_service.http.cluster_clients.pool import LoginClients
+from log_service.http.console.audit import audited
+from log_service.http.console.browser_rules import PAGE_HEADERS
+from log_service.http.console.rendering import Pages
+from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
+
+HTML = "text/html; charset=utf-8"
+MAX_SEARCHES = 8
+"""The most searches in records at the same time, over all people."""
+MAX_TAILS = 32
+"""The most topics that are followed live at the same time, over all people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NavigationEntry:
+    """One entry of the navigation."""
+
+    label: str
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryAccess:
+    """The schema registry. ``settings`` are those of its client, without a login."""
+
+    url: str
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """The parts of a console that all visits share. ``nursery`` runs its streams.
+
+    ``sections`` has the path of the entry in the navigation that each area belongs to.
+    """
+
+    pages: Pages
+    navigation: tuple[NavigationEntry, ...]
+    sections: Mapping[str, str]
+    env: Env
+    nursery: trio.Nursery
+    has_logins: bool
+    registry: RegistryAccess | None = None
+    searches: trio.CapacityLimiter = field(
+        default_factory=lambda: trio.CapacityLimiter(MAX_SEARCHES)
+    )
+    tails: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(MAX_TAILS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """The person behind a request. Without a login ``user`` is empty.
+
+    ``is_here`` returns whether the session goes on. A stream asks it from time to time.
+    """
+
+    csrf_token: str
+    user: str = ""
+    credentials: Credentials | None = None
+    is_here: Callable[[], bool] = field(default=lambda: True, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """One request. ``area`` names the part of the console that it belongs to."""
+
+    request: HttpRequest
+    person: Person
+    workplace: Workplace
+    clients: LoginClients
+    area: str
+    form: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The first value of each parameter in the query."""
+        found: dict[str, str] = {}
+        for name, value in self.request.query:
+            found.setdefault(name, value)
+        return found
+
+    async def admin(self) -> Admin:
+        """Return the admin client of the person."""
+        return await self.clients.admin()
+
+    def value(self, name: str) -> str:
+        """Return a placeholder's value in the path."""
+        return self.request.path_values[name]
+
+    def required(self, name: str) -> str:
+        """Return a value of the form or the query.
+
+        Raises:
+            HttpError: 400, it is missing.
+        """
+        found = self.form.get(name) or self.query.get(name, "")
+        if not found:
+            raise HttpError(400, f"this page needs a value for {name}")
+        return found
+
+    def audited(self, action: str, target: str) -> AbstractContextManager[None]:
+        """Return a context that notes a change with its result."""
+        return audited(self.person.user, self.request.peer, action, target)
+
+    def page(
+        self, template: str, *, title: str, commands: tuple[str, ...] = (), **values: Any
+    ) -> HttpResponse:
+        """Return a page of this area. ``commands`` are command lines that do the same."""
+        return rendered(
+            self.workplace,
+            self.person,
+            f"{self.area}/{template}",
+            area=self.area,
+            title=title,
+            commands=commands,
+            **values,
+        )
+
+    def part(self, template: str, **values: Any) -> bytes:
+        """Return a part of a page."""
+        return self.workplace.pages.render(
+            f"{self.area}/{template}", {**values, "csrf_token": self.person.csrf_token}
+        )
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the page's script asks for a part, to put it into the page that is open."""
+        return self.request.headers.get("hx-request") == "true"
+
+    @asynccontextmanager
+    async def registry(self) -> AsyncIterator[SchemaRegistryClient]:
+        """Yield a client of the schema registry that logs in as the person.
+
+        Raises:
+            HttpError: 404, no registry is configured.
+        """
+        access = self.workplace.registry
+        if access is None:
+            text = "no schema registry is configured: set schema.registry.url"
+            raise HttpError(404, text)
+        async with SchemaRegistryClient(access.url, **self._registry_settings(access)) as client:
+            yield client
+
+    def _registry_settings(self, access: RegistryAccess) -> dict[str, Any]:
+        login = self.person.credentials
+        if login is None:
+            return dict(access.settings)
+        info = f"{login.user}:{login.password.reveal()}"
+        return {
+            **access.settings,
+            "basic_auth_credentials_source": "USER_INFO",
+            "basic_auth_user_info": info,
+        }
+
+
+PageHandler = Callable[[Visit], Awaitable[HttpResponse]]
+
+
+def rendered(
+    workplace: Workplace,
+    person: Person | None,
+    template: str,
+    *,
+    area: str = "",
+    title: str,
+    commands: tuple[str, ...] = (),
+    status: int = 200,
+    headers: tuple[tuple[str, str], ...] = (),
+    **values: Any,
+) -> HttpResponse:
+    """Return a whole page with the frame that all pages share."""
+    body = workplace.pages.render(
+        template,
+        {
+            **values,
+            "area": area,
+            "section": workplace.sections.get(area, ""),
+            "title": title,
+            "commands": commands,
+            "navigation": workplace.navigation,
+            "user": "" if person is None else person.user,
+            "csrf_token": "" if person is None else person.csrf_token,
+        },
+    )
+    return HttpResponse(
+        status=status, body=body, content_type=HTML, headers=(*PAGE_HEADERS, *headers)
+    )
+
+
+def part_response(body: bytes) -> HttpResponse:
+    """Return a part of a page as a response."""
+    return HttpResponse(body=body, content_type=HTML, headers=PAGE_HEADERS)
+
+
+def redirect(path: str, *, headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
+    """Return the response that sends a browser to another page, after a change."""
+    return HttpResponse(status=303, headers=(*PAGE_HEADERS, ("location", path), *headers))

@@ -1,0 +1,55 @@
+"""The settings of a console: what they mean, and what is refused."""
+
+import pytest
+
+from log_service.common.errors import ConfigError
+from log_service.http.console.settings import ConsoleSettings, read_console_settings
+
+
+def read(**given: str) -> ConsoleSettings:
+    over = {name.replace("_", "."): value for name, value in given.items()}
+    return read_console_settings("", "console.properties", over)
+
+
+def test_the_defaults_are_for_this_machine_alone() -> None:
+    settings = read()
+    assert [str(each) for each in settings.listeners] == ["http://127.0.0.1:8080"]
+    assert settings.bootstrap_servers == "127.0.0.1:9092"
+    assert not settings.logins
+    assert not settings.unused
+
+
+@pytest.mark.parametrize("address", ["http://0.0.0.0:8080", "http://10.0.0.1:1", "http://[::]:1"])
+def test_a_console_without_logins_is_reached_by_nobody_else(address: str) -> None:
+    with pytest.raises(ConfigError, match="authentication"):
+        read(listeners=address)
+
+
+def test_logins_need_tls_where_others_listen() -> None:
+    with pytest.raises(ConfigError, match="TLS"):
+        read(listeners="http://0.0.0.0:8080", authentication_method="basic")
+    assert read(authentication_method="basic").logins == {"basic"}
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"authentication_method": "bearer"}, "none, basic"),
+        ({"listeners": "ftp://127.0.0.1:1"}, "listeners"),
+        ({"listeners": ""}, "listeners"),
+    ],
+)
+def test_a_value_that_has_no_meaning_is_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        read(**given)
+
+
+def test_a_registry_is_named_with_its_authority() -> None:
+    settings = read(
+        schema_registry_url="https://registry:8081",
+        schema_registry_ssl_truststore_location="/ca.pem",
+        nonsense="1",
+    )
+    assert settings.registry_url == "https://registry:8081"
+    assert settings.registry_client == {"ssl_truststore_location": "/ca.pem"}
+    assert settings.unused == ("nonsense",)
