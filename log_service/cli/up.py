@@ -34,6 +34,7 @@ from log_service.supervisor.components import (
     rest_component,
     service_context,
 )
+from log_service.supervisor.console_component import console_component, console_port_of
 from log_service.supervisor.fleet import Fleet
 from log_service.supervisor.nodes import (
     MAX_BROKERS,
@@ -73,6 +74,7 @@ PORT_SETTINGS = (
     "TIDELOG_METRICS_PORT",
     "TIDELOG_REGISTRY_PORT",
     "TIDELOG_REST_PORT",
+    "TIDELOG_CONSOLE_PORT",
 )
 
 
@@ -129,6 +131,11 @@ def read_project_settings(
     help="Start a REST proxy there; 0 is nowhere.  [default: 8082 with --rest, or one that is free]",
 )  # fmt: skip
 @click.option(
+    "--console-port", type=WholeNumber(0, 65_535), metavar="PORT", envvar=PORT_SETTINGS[6], show_envvar=True,
+    help="Where the web console is; 0 is nowhere.  [default: 8080, or one that is free]",
+)  # fmt: skip
+@click.option("--no-console", is_flag=True, help="Start no web console, as with --console-port 0.")
+@click.option(
     "--broker",
     "overrides",
     multiple=True,
@@ -171,6 +178,8 @@ def up(
     no_registry: bool,
     rest: bool,
     rest_port: int | None,
+    console_port: int | None,
+    no_console: bool,
     overrides: tuple[str, ...],
     broker_count: int | None,
     rack: str | None,
@@ -183,11 +192,11 @@ def up(
 ) -> None:
     """Start broker, Spark, Dagster's webserver and daemon, and keep them running.
 
-    A schema registry and a project's mirror run, too. Spark stays warm. One line per component
-    tells when it is ready and where. What dies, or is not ready in time, is started again and ends
-    nothing else; only a broker whose first start fails ends them all. tidelog status says what
-    waits for what. Ctrl-C stops all in order: runs are cancelled, Dagster and Spark end, the broker
-    last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
+    A schema registry, a web console and a project's mirror run, too. Spark stays warm. One line per
+    component tells when it is ready and where. What dies, or is not ready in time, is started again
+    and ends nothing else; only a broker whose first start fails ends them all. tidelog status says
+    what waits for what. Ctrl-C stops all in order: runs are cancelled, Dagster and Spark end, the
+    broker last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
     """
     source_of = click.get_current_context().get_parameter_source
     servers_by = (
@@ -219,6 +228,7 @@ def up(
             metrics_port=metrics_port,
             registry_port=0 if no_registry else registry_port,
             rest_port=rest_port if rest or rest_port else 0,
+            console_port=console_port_of(0 if no_console else console_port),
             bootstrap_servers=bootstrap_servers,
             spark_remote=spark_remote,
             is_watching=watch,
@@ -336,6 +346,7 @@ def broker_components(
         *brokers,
         *registry_component(factory.context, names, protection),
         *rest_component(factory.context, names, protection),
+        *console_component(factory.context, names, protection),
         *mirror_components(factory.context, names),
     ]
 

@@ -15,6 +15,7 @@
 - ``control``: how another process asks a running supervisor for that. ``installation``: the nodes,
   to such a process.
 - ``components``: the broker's component, and those that installed extras register.
+  ``console_component``: the web console's.
 - ``protection``: the files of a secured installation. ``authority``: its certificates. ``grants``:
   the rights of the platform in it.
 """

@@ -450,6 +450,7 @@ def service_context(
     metrics_port: int | None = 0,
     registry_port: int | None = 0,
     rest_port: int | None = 0,
+    console_port: int | None = None,
     bootstrap_servers: str | None = None,
     spark_remote: str | None = None,
     is_watching: bool = False,
@@ -458,6 +459,7 @@ def service_context(
     """Return what all components are told, after making sure that their ports are free.
     ``metrics_port``: see ``metrics_port_of``. ``registry_port`` and ``rest_port``: see
     ``registry_port_of``.
+    ``console_port`` None is no console.
 
     ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the
     user's own: none is started then. Without the platform nothing listens on ``ui_port`` and
@@ -501,6 +503,7 @@ def service_context(
         metrics_port=metrics_port_of(host, metrics_port) if bootstrap_servers is None else None,
         registry_port=registry_port_of(host, registry_port),
         rest_port=rest_port_of(host, rest_port),
+        console_port=console_port,
         is_broker_external=bootstrap_servers is not None,
         spark_remote=spark_remote,
         is_watching=is_watching,

@@ -45,8 +45,8 @@ from log_service.supervisor.authority import (
 DIRECTORY = "security"
 LOG_DIRECTORY = "logs"
 """Beside the logs of the services themselves."""
-OPERATOR, PLATFORM, REGISTRY, NODE = "operator", "platform", "registry", "node"
-REST = "rest"
+OPERATOR, PLATFORM, NODE = "operator", "platform", "node"
+REGISTRY, REST, CONSOLE = "registry", "rest", "console"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - told apart, not bound
 SECURE_LISTENER, LOGIN_LISTENER = "SSL", "LOGIN"
@@ -223,9 +223,11 @@ def protect(
 def clients(host: str) -> dict[str, Sequence[str]]:
     """Return the clients that have a certificate, with the hosts that it is for.
 
-    The registry and the REST proxy are clients of the brokers and servers of their own clients.
+    The registry and the REST proxy are clients of the brokers and servers of their own clients. The
+    console is a server of browsers.
     """
-    return {OPERATOR: (), PLATFORM: (), REGISTRY: hosts_of(host), REST: hosts_of(host)}
+    servers = dict.fromkeys((REGISTRY, REST, CONSOLE), hosts_of(host))
+    return {OPERATOR: (), PLATFORM: (), **servers}
 
 
 def renew(data_directory: Path, host: str, now: datetime) -> list[str]:

@@ -147,6 +147,7 @@ class ServiceContext:
     metrics_port: int | None = None  # of the broker; None: it has no metrics page
     registry_port: int | None = None  # of the schema registry; None: there is none
     rest_port: int | None = None  # of the REST proxy; None: there is none
+    console_port: int | None = None  # of the web console; None: there is none
     is_broker_external: bool = False
     is_watching: bool = False  # the project is loaded anew when a file of it changes
     client_config: Path | None = (

@@ -29,6 +29,7 @@ def installation(directory: Path, port: int, *arguments: str) -> Iterator[Path]:
         "log_service.cli.main",
         "up",
         "--only-broker",
+        "--no-console",
         "--data",
         str(data),
         "--project",

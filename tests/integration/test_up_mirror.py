@@ -60,6 +60,7 @@ def installation(project: Path, port: int) -> Iterator[Path]:
             "log_service.cli.main",
             "up",
             "--only-broker",
+            "--no-console",
             *places,
             *others,
         ]

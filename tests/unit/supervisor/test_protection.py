@@ -21,6 +21,7 @@ from log_service.security.tls.replacement import validate_replacement
 from log_service.supervisor.authority import CERTIFICATE_DAYS, KEY_FILE, LocalAuthority, end_of
 from log_service.supervisor.grants import grants
 from log_service.supervisor.protection import (
+    CONSOLE,
     NODE,
     OPERATOR,
     PLATFORM,
@@ -128,7 +129,7 @@ def test_certificates_are_renewed_before_they_end_while_the_installation_runs(
     assert [file.read_bytes() for file in files] == before
     run_for(CERTIFICATE_DAYS * 2 / 3 + 2, tmp_path, said)
     assert said == [
-        "certificates were renewed: broker, broker2, operator, platform, registry, rest"
+        "certificates were renewed: broker, broker2, operator, platform, registry, rest, console"
     ]
     assert all(
         end_of(file) > datetime.now(UTC) + timedelta(days=CERTIFICATE_DAYS * 5 / 3 - 3)
@@ -190,6 +191,7 @@ def test_a_service_gets_a_certificate_that_only_it_can_read(tmp_path: Path) -> N
         (PLATFORM, "client"),
         (REGISTRY, "client"),
         (REST, "client"),
+        (CONSOLE, "client"),
         ("shop", "service"),
     }
     kept = tmp_path / "data" / "security" / "services" / "shop.pem"

@@ -1,0 +1,90 @@
+"""The component of the web console, on by default.
+
+A secured installation has logins by the cluster's users over TLS. Any other has none, so its
+console listens on the loopback address, whatever the installation's host is.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from log_service.common.listeners import DEFAULT_CONSOLE_PORT
+from log_service.common.urls import host_port
+from log_service.config.properties import parse_properties
+from log_service.supervisor.authority import CERTIFICATE_FILE, write_private
+from log_service.supervisor.components import LOOPBACK, port_of
+from log_service.supervisor.protection import CONSOLE, InstallationProtection
+from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext
+
+PACKAGES = ("h11", "jinja2", "httpx")
+
+
+def console_port_of(wanted: int | None) -> int | None:
+    """Return the port of the console.
+
+    It is the wanted one (0 is none), else the usual one, else one that is free. Without the
+    packages of the extra there is none.
+
+    Raises:
+        ConfigError: the wanted one is occupied.
+    """
+    if any(find_spec(name) is None for name in PACKAGES):
+        return None
+    return port_of(LOOPBACK, wanted, DEFAULT_CONSOLE_PORT, "the console", "--console-port")
+
+
+def console_component(
+    context: ServiceContext,
+    after: Sequence[str],
+    protection: InstallationProtection | None = None,
+) -> list[Component]:
+    """Return the component of the console. ``after`` are the brokers' names.
+
+    Without a port there is none. Its settings file is for its owner alone, because it may have the
+    secrets of a client.
+    """
+    if context.console_port is None:
+        return []
+    is_secure = protection is not None
+    host = context.host if is_secure else LOOPBACK
+    url = f"{'https' if is_secure else 'http'}://{host_port(host, context.console_port)}"
+    lines = {"listeners": url, "bootstrap.servers": context.bootstrap_servers}
+    if context.registry_port is not None:
+        scheme = "https" if is_secure else "http"
+        registry = host_port(context.host, context.registry_port)
+        lines["schema.registry.url"] = f"{scheme}://{registry}"
+    if protection is not None:
+        lines |= _protected(protection)
+    directory = context.data_directory / CONSOLE
+    directory.mkdir(parents=True, exist_ok=True)
+    settings = directory / "console.properties"
+    text = "\n".join(
+        ["# Written anew by `tidelog up`.", *(f"{key}={value}" for key, value in lines.items()), ""]
+    )
+    write_private(settings, text.encode())
+    authority = None if protection is None else protection.directory / CERTIFICATE_FILE
+    return [
+        Component(
+            name=CONSOLE,
+            argv=(sys.executable, "-m", "log_service.cli.main", "console", str(settings)),
+            readiness=HttpReadiness(url=f"{url}/readyz", authority=authority),
+            address=url,
+            metrics_url="" if is_secure else f"{url}/metrics",
+            after=tuple(after),
+            is_essential=False,
+        )
+    ]
+
+
+def _protected(protection: InstallationProtection) -> dict[str, str]:
+    """Return the properties of a console whose people log in as users of the cluster."""
+    login = parse_properties(protection.login_file.read_text())
+    authority = str(protection.directory / CERTIFICATE_FILE)
+    return {
+        **{f"login.{key}": value for key, value in login.items()},
+        "authentication.method": "basic",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(protection.directory / "clients" / f"{CONSOLE}.pem"),
+        "schema.registry.ssl.truststore.type": "PEM",
+        "schema.registry.ssl.truststore.location": authority,
+    }
