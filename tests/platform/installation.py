@@ -74,6 +74,8 @@ class Installation:
             0,
             "--registry-port",
             0,
+            "--console-port",
+            0,
         ]
         already = self.output.count("everything is ready")
         with (self.data.parent / "up.out").open("ab") as output:

@@ -53,7 +53,7 @@ class Pages:
 
     def render(self, template: str, values: Mapping[str, Any]) -> bytes:
         """Return a page, or a part of one."""
-        return self._environment.get_template(template).render(values).encode()
+        return self._environment.get_template(template).render(values).encode("utf-8", "replace")
 
 
 def sized(size_bytes: int | None) -> str:

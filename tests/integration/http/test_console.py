@@ -11,6 +11,8 @@ from tests.helpers.console_process import ConsoleProcess
 from tests.helpers.registry_process import RegistryProcess
 from tests.integration.http.console_pages import Person, check_command, command_lines, readable
 
+MARKUP = "<script>alert(1)</script>"
+
 
 @pytest.fixture(scope="module")
 def console(
@@ -46,6 +48,9 @@ def test_every_page_opens_and_its_command_lines_exist(
         "/", "/cluster", "/topics", "/create-topic", "/groups", "/schemas", "/transactions",
         "/transactions/hanging", "/security", "/security/acls", "/security/users",
         "/security/quotas", f"/topics/{name}", f"/topics/{name}/configs",
+        f"/topics/{name}/records", f"/topics/{name}/records?from=earliest&partition=1",
+        f"/topics/{name}/records?from=offset&offset=0", f"/topics/{name}/records?from=time&time=0",
+        f"/topics/{name}/live", f"/topics/{name}/produce",
     )  # fmt: skip
     for path in paths:
         lines = command_lines(person.open(path))
@@ -89,6 +94,82 @@ def test_what_the_cluster_refuses_is_told_before_the_change(person: Person, name
                  {"name": name, "replicas": 9}, {"name": name, "configs": "x"}):  # fmt: skip
         page = person.send("/create-topic", 400, **form)
         assert 'role="alert"' in page
+
+
+def test_records_are_found_by_filter_and_never_become_markup(
+    person: Person, bootstrap: str, topic: str
+) -> None:
+    with BlockingProducer(bootstrap) as producer:
+        for number in range(30):
+            value = (
+                f'{{"id": {number}, "customer": {{"country": "{"de" if number % 3 else "fr"}"}}}}'
+            )
+            producer.send(topic, value, f"k{number % 5}", headers=[("trace", b"t%d" % number)])
+        producer.send(topic, None, "k0")
+        producer.send(topic, MARKUP, MARKUP, headers=[(MARKUP, MARKUP.encode())])
+        producer.send(topic, bytes(range(256)))
+        producer.flush()
+    page = person.open(f"/topics/{topic}/records")
+    assert MARKUP not in page
+    assert "&lt;script&gt;" in page
+    assert "tombstone" in page
+    path = f"/topics/{topic}/records"
+    found = person.open(path, filter="value.customer.country = fr and key = k0")
+    assert found.count("<tr>") == 1 + 2
+    assert '"id": 15' in readable(found)
+    assert "1 record shown" in person.open(path, filter="header.trace = t7")
+    assert "1 record shown" in person.open(path, offset=5, limit=1)
+    person.open(path, 400, filter="nonsense")
+    person.open(path, 404, partition=7)
+    lines = person.client.get(f"{path}.ndjson", params={"from": "earliest"}).text.splitlines()
+    assert len(lines) == 33
+
+
+def test_records_are_decoded_by_the_registry(
+    person: Person, bootstrap: str, topic: str, api: httpx.Client
+) -> None:
+    proto = 'syntax = "proto3"; message M { string name = 1; }'
+    avro = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}'
+    schemas = ((proto, "PROTOBUF", b"\0\x0a\x03ann"), (avro, "AVRO", b"\x06bob"))
+    with BlockingProducer(bootstrap) as producer:
+        for text, kind, payload in schemas:
+            body = {"schema": text, "schemaType": kind}
+            found = api.post(f"/subjects/{topic}-{kind}/versions", json=body).json()
+            producer.send(topic, b"\0" + int(found["id"]).to_bytes(4, "big") + payload)
+        producer.send(topic, b"\0\xff\xff\xff\xffno such schema")
+        producer.flush()
+    page = readable(person.open(f"/topics/{topic}/records"))
+    assert '"name": "ann"' in page
+    assert '"a": "bob"' in page
+    assert "not decoded" in page
+    path = f"/topics/{topic}/records"
+    assert "1 record shown" in person.open(path, filter="value.a = bob")
+
+
+def test_a_record_is_produced_and_shown(person: Person, topic: str) -> None:
+    page = person.send(
+        f"/topics/{topic}/produce", key="k", value='{"a": 1}', value_format="json", headers="h=1"
+    )
+    assert "The record was produced" in page
+    assert "Header h 1" in readable(page)
+    page = person.send(f"/topics/{topic}/produce", key="k", value_format="null")
+    assert "tombstone" in page
+    person.send(f"/topics/{topic}/produce", 400, value="{", value_format="json")
+    person.send(f"/topics/{topic}/produce", 400, value="!", value_format="base64")
+
+
+def test_a_topic_is_followed_live(person: Person, bootstrap: str, topic: str) -> None:
+    path = f"/topics/{topic}/tail"
+    with person.client.stream("GET", path) as stream, BlockingProducer(bootstrap) as producer:
+        lines = stream.iter_lines()
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        for line in lines:
+            if "Waiting for records" in line:
+                producer.send(topic, f"live {MARKUP}", "k")
+                producer.flush()
+            if "live" in line and "data:" in line:
+                assert MARKUP not in line
+                break
 
 
 def test_a_group_is_shown_and_reset(

@@ -1,5 +1,5 @@
 """The pages of the console, a folder for each area.
 
-- ``areas``: the list of all. ``cluster``, ``topics``, ``groups``, ``schemas``,
+- ``areas``: the list of all. ``cluster``, ``topics``, ``records``, ``groups``, ``schemas``,
   ``transactions``, ``security``: one area each.
 """

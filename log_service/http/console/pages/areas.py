@@ -4,6 +4,7 @@ from log_service.http.console.areas import Area
 from log_service.http.console.pages import (
     cluster,
     groups,
+    records,
     schemas,
     security,
     topics,
@@ -13,5 +14,5 @@ from log_service.http.console.pages import (
 
 def own_areas() -> list[Area]:
     """Return the areas."""
-    rooms = (cluster, topics, groups, schemas, transactions, security)
+    rooms = (cluster, topics, records, groups, schemas, transactions, security)
     return [each.area() for each in rooms]

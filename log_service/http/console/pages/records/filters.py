@@ -1,0 +1,129 @@
+"""Filters of records: a few comparisons, joined by ``and``, whose cost is bounded.
+
+    key = 42 and value.customer.country ~ de and header.trace = abc
+
+``=`` is equality and ``~`` is containment, both without regard to case for ``~`` alone. ``!=`` and
+``!~`` are their opposites. A path goes through JSON objects, and through arrays by number. There
+are no regular expressions, because a stranger's may take for ever.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from log_service.http.server.values import HttpError
+
+MAX_FILTER_CHARACTERS = 1_000
+MAX_COMPARISONS = 10
+MAX_PATH_PARTS = 20
+COMPARISON = re.compile(
+    r"""\s*(?P<path>(?:key|value|header|partition|offset)(?:\.[^\s.=~!]+)*)\s*(?P<operator>!?[=~])\s*"""
+    r"""(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s"]\S*))\s*""",
+)
+JOINT = re.compile(r"and\s+", re.IGNORECASE)
+USUAL = 'write key = 42 and value.country ~ "de", or value ~ text'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One comparison. ``path`` begins with key, value, header, partition or offset."""
+
+    path: tuple[str, ...]
+    operator: str
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filterable:
+    """The parts of a record that a filter can look at, as JSON values."""
+
+    partition: int
+    offset: int
+    key: Any
+    value: Any
+    headers: Mapping[str, str]
+
+
+def parse_filter(text: str) -> tuple[Comparison, ...]:
+    """Return the comparisons of a filter, none for an empty one.
+
+    Raises:
+        HttpError: 400, it is too long, or a comparison has another form.
+    """
+    if len(text) > MAX_FILTER_CHARACTERS:
+        raise HttpError(400, f"a filter has at most {MAX_FILTER_CHARACTERS} characters")
+    found: list[Comparison] = []
+    position, rest = 0, text.rstrip()
+    while position < len(rest):
+        match = COMPARISON.match(rest, position)
+        if match is None:
+            raise HttpError(400, f"the filter is not clear at {rest[position:][:40]!r}: {USUAL}")
+        bare, quoted = match["bare"], match["quoted"]
+        wanted = bare if bare is not None else re.sub(r"\\(.)", r"\1", quoted)
+        path = tuple(match["path"].split("."))
+        if len(path) > MAX_PATH_PARTS:
+            raise HttpError(400, f"a path of a filter has at most {MAX_PATH_PARTS} parts")
+        found.append(Comparison(path=path, operator=match["operator"], wanted=wanted))
+        position = match.end()
+        if position < len(rest):
+            joint = JOINT.match(rest, position)
+            if joint is None:
+                text = f"the filter is not clear at {rest[position:][:40]!r}: join with and"
+                raise HttpError(400, text)
+            position = joint.end()
+    if len(found) > MAX_COMPARISONS:
+        raise HttpError(400, f"a filter has at most {MAX_COMPARISONS} comparisons")
+    return tuple(found)
+
+
+def matches(comparisons: Sequence[Comparison], record: Filterable) -> bool:
+    """Return whether a record satisfies all comparisons."""
+    return all(_satisfies(each, record) for each in comparisons)
+
+
+def needs_decoding(comparisons: Sequence[Comparison]) -> bool:
+    """Return whether a filter looks at a key or a value."""
+    return any(each.path[0] in {"key", "value"} for each in comparisons)
+
+
+def _satisfies(comparison: Comparison, record: Filterable) -> bool:
+    kind, *rest = comparison.path
+    if kind == "header":
+        name = ".".join(rest)
+        texts = [record.headers[name]] if name in record.headers else []
+        if not rest:
+            texts = [f"{key}={value}" for key, value in record.headers.items()]
+        is_found = any(_compare(comparison, text) for text in texts)
+    else:
+        is_there, found = _at(getattr(record, kind), rest)
+        is_found = is_there and _compare(comparison, text_of(found))
+    return is_found != comparison.operator.startswith("!")
+
+
+def _compare(comparison: Comparison, text: str) -> bool:
+    if comparison.operator.endswith("="):
+        return text == comparison.wanted
+    return comparison.wanted.casefold() in text.casefold()
+
+
+def _at(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
+    """Return whether there is a value at a path, and the value."""
+    for part in path:
+        if isinstance(value, Mapping):
+            if part not in value:
+                return False, None
+            value = value[part]
+        elif isinstance(value, list):
+            if not (part.isascii() and part.isdigit() and int(part) < len(value)):
+                return False, None
+            value = value[int(part)]
+        else:
+            return False, None
+    return True, value
+
+
+def text_of(value: Any) -> str:
+    """Return a JSON value as the text that a filter compares."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

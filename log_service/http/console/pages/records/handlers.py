@@ -1,0 +1,251 @@
+"""The pages of a topic's records: browse, follow, download, and produce one."""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+
+import trio
+
+from log_service.client.consumer.records import ConsumerRecord
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.http.console.addresses import command, path_to
+from log_service.http.console.browser_rules import PAGE_HEADERS
+from log_service.http.console.forms import choice_of, number_of
+from log_service.http.console.pages.records.decoding import FORMATS
+from log_service.http.console.pages.records.reading import (
+    decoded,
+    is_wanted,
+    open_consumer,
+    open_decoder,
+    read_bounds,
+    read_through,
+    search,
+)
+from log_service.http.console.pages.records.tail import follow
+from log_service.http.console.pages.records.view import (
+    MAX_DOWNLOADED,
+    STARTS,
+    Question,
+    exported,
+    question_of,
+    record_view,
+)
+from log_service.http.console.streams import EVENT_STREAM, Send, stream_of
+from log_service.http.console.visits import Visit, redirect
+from log_service.http.server.values import HttpError, HttpResponse
+
+PRODUCED_FORMATS = ("text", "json", "base64", "null")
+PRODUCE_TIMEOUT_S = 15.0
+DOWNLOAD_PIECE_BYTES = 32 << 10
+BUSY = "too many people search or follow records now: try again in a moment"
+
+
+async def browse(visit: Visit) -> HttpResponse:
+    """Show the records that the query asks for."""
+    question = question_of(visit.value("topic"), visit.query)
+    admin = await visit.admin()
+    limiter = visit.workplace.searches
+    if limiter.statistics().tasks_waiting >= limiter.total_tokens:
+        raise HttpError(503, BUSY, (("retry-after", "2"),))
+    async with limiter, open_decoder(visit) as decoder:
+        scan = await search(visit.clients, admin, decoder, question)
+    records = [record_view(each.record, each.key, each.value) for each in scan.found]
+    name = question.topic
+    return visit.page(
+        "browse.html",
+        title=f"Records of {name}",
+        commands=(_line(question),),
+        name=name,
+        question=question,
+        query=visit.query,
+        records=records,
+        scan=scan,
+        starts=STARTS,
+        formats=FORMATS,
+        older=_neighbour(question, [each.offset for each in records], is_older=True),
+        newer=_neighbour(question, [each.offset for each in records], is_older=False),
+        download=path_to("topics", name, "records.ndjson", **question.as_query()),
+        done="The record was produced." if visit.query.get("done") == "produced" else "",
+    )
+
+
+def _neighbour(question: Question, offsets: list[int], *, is_older: bool) -> str:
+    """Return the path of the records before or behind those of one partition, empty if none."""
+    if question.partition is None or not offsets:
+        return ""
+    offset = max(0, min(offsets) - question.limit) if is_older else max(offsets) + 1
+    if is_older and min(offsets) == 0:
+        return ""
+    query = {**question.as_query(), "from_": "offset", "offset": offset, "time": None}
+    return path_to("topics", question.topic, "records", **query)
+
+
+def _line(question: Question) -> str:
+    """Return the command that prints the same records, apart from the filter."""
+    options: list[object] = []
+    if question.partition is not None:
+        options += ["--partition", question.partition]
+    starts: dict[str, list[object]] = {
+        "latest": ["--offset", -question.limit],
+        "earliest": ["--from-beginning"],
+        "offset": ["--offset", question.offset],
+        "time": ["--from-time", question.time_ms],
+    }
+    options += starts[question.start]
+    options += ["--read-committed"] if question.is_committed_only else []
+    if question.start != "latest":
+        options += ["--max-records", question.limit]
+    return command("consume", question.topic, *options, "--exit-at-end", "--json")
+
+
+async def download(visit: Visit) -> HttpResponse:
+    """Send up to ``MAX_DOWNLOADED`` records as lines of JSON."""
+    question = question_of(visit.value("topic"), visit.query, most=MAX_DOWNLOADED)
+    if "limit" not in visit.query:
+        question = question_of(
+            visit.value("topic"), {**visit.query, "limit": str(MAX_DOWNLOADED)}, most=MAX_DOWNLOADED
+        )
+    bounds = await read_bounds(await visit.admin(), question)
+
+    async def make(send: Send) -> None:
+        waiting, count = bytearray(), 0
+
+        async with (
+            open_decoder(visit) as decoder,
+            open_consumer(visit.clients, question) as consumer,
+        ):
+
+            async def take(record: ConsumerRecord) -> bool:
+                nonlocal count
+                found = await decoded(decoder, record, question.wanted)
+                if is_wanted(question, found):
+                    waiting.extend(exported(record, found.key, found.value))
+                    count += 1
+                if len(waiting) >= DOWNLOAD_PIECE_BYTES:
+                    await send(bytes(waiting))
+                    waiting.clear()
+                return count < question.limit
+
+            await read_through(consumer, bounds, take)
+        if waiting:
+            await send(bytes(waiting))
+
+    disposition = ("content-disposition", f'attachment; filename="{question.topic}.ndjson"')
+    return HttpResponse(
+        body=stream_of(visit.workplace.nursery, make),
+        content_type="application/x-ndjson",
+        headers=(*PAGE_HEADERS, disposition),
+    )
+
+
+async def show_live(visit: Visit) -> HttpResponse:
+    """Show the page that follows a topic."""
+    question = question_of(visit.value("topic"), visit.query)
+    name = question.topic
+    await (await visit.admin()).describe_topics([name])
+    return visit.page(
+        "live.html",
+        title=f"Live records of {name}",
+        commands=(command("consume", name, "--json"),),
+        name=name,
+        question=question,
+        query=visit.query,
+        formats=FORMATS,
+        source=path_to("topics", name, "tail", **{**question.as_query(), "from_": None}),
+    )
+
+
+async def tail(visit: Visit) -> HttpResponse:
+    """Send new records as server-sent events."""
+    question = question_of(visit.value("topic"), visit.query)
+    limiter = visit.workplace.tails
+    if limiter.available_tokens < 1:
+        raise HttpError(503, BUSY, (("retry-after", "5"),))
+
+    async def make(send: Send) -> None:
+        async with limiter:
+            await follow(visit, question, send)
+
+    return HttpResponse(
+        body=stream_of(visit.workplace.nursery, make),
+        content_type=EVENT_STREAM,
+        headers=PAGE_HEADERS,
+    )
+
+
+async def show_produce(visit: Visit) -> HttpResponse:
+    """Show the form of a new record."""
+    name = visit.value("topic")
+    described = (await (await visit.admin()).describe_topics([name]))[name]
+    return visit.page(
+        "produce.html",
+        title=f"Produce to {name}",
+        commands=(command("produce", name),),
+        name=name,
+        partition_count=described.partition_count,
+        formats=PRODUCED_FORMATS,
+    )
+
+
+async def produce(visit: Visit) -> HttpResponse:
+    """Produce one record, and show it."""
+    name, form = visit.value("topic"), visit.form
+    partition = number_of(form, "partition", -1, least=0, most=2**31 - 1)
+    key, value = part_bytes(form, "key"), part_bytes(form, "value")
+    headers = headers_of(form.get("headers", ""))
+    with visit.audited("produce", name):
+        producer = await visit.clients.producer()
+        with trio.move_on_after(PRODUCE_TIMEOUT_S) as scope:
+            delivery = await producer.send(
+                name,
+                value,
+                key,
+                headers=headers,
+                partition=None if partition < 0 else partition,
+            )
+            found = await delivery.wait()
+        if scope.cancelled_caught:
+            text = f"the cluster did not take the record within {PRODUCE_TIMEOUT_S:.0f} s"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{text}; it may still come")
+    query = {"partition": found.partition, "from_": "offset", "offset": found.offset}
+    return redirect(path_to("topics", name, "records", **query, limit=1, done="produced"))
+
+
+def part_bytes(form: Mapping[str, str], name: str) -> bytes | None:
+    """Return the bytes of a key or a value in a form. An empty key is null.
+
+    Raises:
+        HttpError: 400, the text does not have its format.
+    """
+    text, kind = form.get(name, ""), choice_of(form, f"{name}_format", PRODUCED_FORMATS)
+    if kind == "null" or (name == "key" and not text):
+        return None
+    if kind == "base64":
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise HttpError(400, f"the {name} is no base64: {error}") from error
+    if kind == "json":
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise HttpError(400, f"the {name} is no JSON: {error}") from error
+    return text.encode()
+
+
+def headers_of(text: str) -> list[tuple[str, bytes | None]]:
+    """Return the headers in lines of ``name=value``.
+
+    Raises:
+        HttpError: 400, a line has another form.
+    """
+    found: list[tuple[str, bytes | None]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name:
+            raise HttpError(400, f"line {number} of the headers is {line[:80]!r}: write name=value")
+        found.append((name, value.encode()))
+    return found

@@ -1,0 +1,191 @@
+"""Reads records for a page, within bounds of time, bytes and records.
+
+Records are read with the person's own rights, by a consumer without a group. So nothing is
+committed, and no group of the cluster changes.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from heapq import nlargest
+
+import trio
+
+from log_service.client.admin.admin import Admin
+from log_service.client.admin.values import OffsetSpec
+from log_service.client.consumer.consumer import Consumer
+from log_service.client.consumer.records import ConsumerRecord
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from log_service.http.cluster_clients.pool import LoginClients
+from log_service.http.console.pages.records.decoding import Decoded, RecordDecoder
+from log_service.http.console.pages.records.filters import matches
+from log_service.http.console.pages.records.view import Bounds, Question, bounds_of, filterable
+from log_service.http.console.visits import Visit
+
+SEARCH_S = 10.0
+MAX_SCANNED = 50_000
+MAX_KEPT_BYTES = 8 << 20
+POLL_RECORDS = 100
+POLL_MS = 500
+FETCH_BYTES = 2 << 20
+PARTITION_FETCH_BYTES = 512 << 10
+
+TakeRecord = Callable[[ConsumerRecord], Awaitable[bool]]
+"""Take a record, and return whether reading goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedRecord:
+    """A record with its key and its value as JSON values."""
+
+    record: ConsumerRecord
+    key: Decoded
+    value: Decoded
+
+
+@dataclass(slots=True, kw_only=True)
+class Scan:
+    """The result of a search so far. ``stopped`` says why it ended early, empty if it did not."""
+
+    found: list[DecodedRecord] = field(default_factory=list)
+    scanned_count: int = 0
+    found_bytes: int = 0
+    stopped: str = ""
+
+
+async def read_bounds(admin: Admin, question: Question) -> Bounds:
+    """Return where to read.
+
+    Raises:
+        KafkaError: the topic or the partition does not exist, or this person may not read it.
+    """
+    found = await admin.describe_offsets([question.topic])
+    logs = {
+        where: (
+            each.log_start_offset,
+            each.last_stable_offset if question.is_committed_only else each.high_watermark,
+        )
+        for where, each in found.items()
+        if question.partition in {None, where.partition}
+    }
+    if not logs:
+        text = f"{question.topic} has no partition {question.partition}"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    at_time: dict[TopicPartition, int] = {}
+    if question.start == "time":
+        spec = OffsetSpec.at(question.time_ms)
+        times = await admin.list_offsets(dict.fromkeys(logs, spec))
+        at_time = {where: each.offset for where, each in times.items() if each.offset >= 0}
+    return bounds_of(question, logs, at_time)
+
+
+@asynccontextmanager
+async def open_decoder(visit: Visit) -> AsyncIterator[RecordDecoder]:
+    """Yield a decoder that asks the schema registry as the person, if there is one."""
+    if visit.workplace.registry is None:
+        yield RecordDecoder(None)
+        return
+    async with visit.registry() as registry:
+        yield RecordDecoder(registry)
+
+
+@asynccontextmanager
+async def open_consumer(clients: LoginClients, question: Question) -> AsyncIterator[Consumer]:
+    """Yield a consumer without a group that holds little in memory."""
+    settings = {
+        **clients.settings(),
+        "isolation_level": "read_committed" if question.is_committed_only else "read_uncommitted",
+        "allow_auto_create_topics": False,
+        "fetch_max_bytes": FETCH_BYTES,
+        "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
+        "skip_corrupt_batches": True,
+        "auto_offset_reset": "earliest",
+    }
+    async with Consumer(clients.servers, env=clients.env, **settings) as consumer:
+        yield consumer
+
+
+async def read_through(consumer: Consumer, bounds: Bounds, take: TakeRecord) -> str:
+    """Give all records within bounds to ``take``. Return why reading ended early, or nothing."""
+    left = {where for where, end in bounds.ends.items() if bounds.starts[where] < end}
+    if not left:
+        return ""
+    consumer.assign(sorted(left))
+    for where in left:
+        await consumer.seek(where, bounds.starts[where])
+    count = 0
+    with trio.move_on_after(SEARCH_S):
+        while left:
+            records = await consumer.poll(POLL_RECORDS, timeout_ms=POLL_MS)
+            for record in records:
+                if record.offset >= bounds.ends[record.topic_partition]:
+                    continue
+                count += 1
+                if not await take(record):
+                    return "enough"
+                if count >= MAX_SCANNED:
+                    return f"{MAX_SCANNED} records were looked at"
+            await trio.lowlevel.checkpoint()
+            over = [each for each in left if await consumer.position(each) >= bounds.ends[each]]
+            consumer.pause(over)
+            left -= set(over)
+        return ""
+    return f"the search took longer than {SEARCH_S:.0f} s"
+
+
+async def decoded(decoder: RecordDecoder, record: ConsumerRecord, wanted: str) -> DecodedRecord:
+    """Return a record with its key and its value decoded."""
+    key = await decoder.decode(record.key, topic=record.topic, is_key=True, wanted=wanted)
+    value = await decoder.decode(record.value, topic=record.topic, is_key=False, wanted=wanted)
+    return DecodedRecord(record=record, key=key, value=value)
+
+
+def is_wanted(question: Question, found: DecodedRecord) -> bool:
+    """Return whether a record satisfies the filter."""
+    if not question.comparisons:
+        return True
+    return matches(question.comparisons, filterable(found.record, found.key, found.value))
+
+
+async def search(
+    clients: LoginClients, admin: Admin, decoder: RecordDecoder, question: Question
+) -> Scan:
+    """Return the records that a question asks for, the latest ones or the first ones."""
+    scan, is_latest = Scan(), question.start == "latest"
+    bounds = await read_bounds(admin, question)
+
+    async def take(record: ConsumerRecord) -> bool:
+        scan.scanned_count += 1
+        found = await decoded(decoder, record, question.wanted)
+        if is_wanted(question, found):
+            scan.found.append(found)
+            scan.found_bytes += len(record.key or b"") + len(record.value or b"")
+            if is_latest and len(scan.found) >= 4 * question.limit:
+                keep_latest(scan, question.limit)
+        if scan.found_bytes > MAX_KEPT_BYTES:
+            scan.stopped = "the records are too large to show more at once"
+            return False
+        return is_latest or len(scan.found) < question.limit
+
+    async with open_consumer(clients, question) as consumer:
+        reason = await read_through(consumer, bounds, take)
+    if reason not in {"", "enough"}:
+        scan.stopped = reason
+    if is_latest:
+        keep_latest(scan, question.limit)
+    else:
+        scan.found.sort(key=lambda each: each.record.timestamp_ms)
+    return scan
+
+
+def keep_latest(scan: Scan, count: int) -> None:
+    """Keep the latest records, the last one first."""
+    scan.found = nlargest(
+        count,
+        scan.found,
+        key=lambda each: (each.record.timestamp_ms, each.record.partition, each.record.offset),
+    )
+    scan.found_bytes = sum(
+        len(each.record.key or b"") + len(each.record.value or b"") for each in scan.found
+    )

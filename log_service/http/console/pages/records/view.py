@@ -1,0 +1,228 @@
+"""Records as their pages show them, and the question that a page asks of a topic."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from log_service.client.consumer.records import ConsumerRecord
+from log_service.common.types import TopicPartition
+from log_service.http.console.forms import choice_of, number_of, time_of
+from log_service.http.console.pages.records.decoding import FORMATS, Decoded
+from log_service.http.console.pages.records.filters import (
+    Comparison,
+    Filterable,
+    parse_filter,
+    text_of,
+)
+
+STARTS = ("latest", "earliest", "offset", "time")
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 500
+MAX_DOWNLOADED = 10_000
+MAX_SHOWN_CHARACTERS = 20_000
+"""Of one key or value. The rest is in the download."""
+PREVIEW_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """The records that a page asks for.
+
+    ``partition`` None is all. ``start`` is one of STARTS, with an offset or a time where it needs
+    one. ``limit`` bounds the records that are shown.
+    """
+
+    topic: str
+    partition: int | None = None
+    start: str = "latest"
+    offset: int = 0
+    time_ms: int = 0
+    limit: int = DEFAULT_LIMIT
+    wanted: str = "auto"
+    is_committed_only: bool = False
+    filter_text: str = ""
+    comparisons: tuple[Comparison, ...] = field(default=())
+
+    def as_query(self) -> dict[str, object]:
+        """Return the parameters of a page that asks the same."""
+        return {
+            "partition": self.partition,
+            "from_": self.start,
+            "offset": self.offset if self.start == "offset" else None,
+            "time": self.time_ms if self.start == "time" else None,
+            "limit": self.limit if self.limit != DEFAULT_LIMIT else None,
+            "format": self.wanted if self.wanted != "auto" else None,
+            "committed": "1" if self.is_committed_only else None,
+            "filter": self.filter_text,
+        }
+
+
+def question_of(topic: str, query: Mapping[str, str], *, most: int = MAX_LIMIT) -> Question:
+    """Return the question in a query.
+
+    Raises:
+        HttpError: 400, a parameter is not valid.
+    """
+    partition = number_of(query, "partition", -1, least=0, most=2**31 - 1)
+    start = choice_of(query, "from", STARTS)
+    if query.get("offset", "").strip() and not query.get("from"):
+        start = "offset"
+    text = query.get("filter", "").strip()
+    return Question(
+        topic=topic,
+        partition=None if partition < 0 else partition,
+        start=start,
+        offset=number_of(query, "offset", 0),
+        time_ms=time_of(query.get("time", ""), "time") if start == "time" else 0,
+        limit=number_of(query, "limit", min(DEFAULT_LIMIT, most), least=1, most=most),
+        wanted=choice_of(query, "format", FORMATS),
+        is_committed_only=query.get("committed") == "1",
+        filter_text=text,
+        comparisons=parse_filter(text),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartView:
+    """A key or a value as it is shown.
+
+    ``preview`` is one short line. ``text`` is the whole, cut at a bound. ``kind`` says how it was
+    decoded.
+    """
+
+    kind: str
+    preview: str
+    text: str
+    is_cut: bool
+    is_null: bool
+    schema_id: int | None
+    error: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordView:
+    """One record as a page shows it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: str
+    key: PartView
+    value: PartView
+    headers: tuple[tuple[str, str], ...]
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it deletes its key in a compacted topic."""
+        return self.value.is_null and not self.key.is_null
+
+
+def part_view(decoded: Decoded, size_bytes: int) -> PartView:
+    """Return a decoded key or value as it is shown."""
+    is_null = decoded.kind == "null"
+    value = decoded.value
+    whole = "" if is_null else value if isinstance(value, str) else pretty(value)
+    line = " ".join(text_of(value)[: PREVIEW_CHARACTERS * 2].split()) if not is_null else ""
+    return PartView(
+        kind=decoded.kind,
+        preview=line if len(line) <= PREVIEW_CHARACTERS else f"{line[:PREVIEW_CHARACTERS]}…",
+        text=whole[:MAX_SHOWN_CHARACTERS],
+        is_cut=len(whole) > MAX_SHOWN_CHARACTERS,
+        is_null=is_null,
+        schema_id=decoded.schema_id,
+        error=decoded.error,
+        size_bytes=size_bytes,
+    )
+
+
+def pretty(value: Any) -> str:
+    """Return a JSON value in several lines."""
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def record_view(record: ConsumerRecord, key: Decoded, value: Decoded) -> RecordView:
+    """Return a record as it is shown."""
+    return RecordView(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp_ms=record.timestamp_ms,
+        timestamp_type=record.timestamp_type,
+        key=part_view(key, len(record.key or b"")),
+        value=part_view(value, len(record.value or b"")),
+        headers=tuple((name, header_text(content)) for name, content in record.headers),
+    )
+
+
+def filterable(record: ConsumerRecord, key: Decoded, value: Decoded) -> Filterable:
+    """Return the parts of a record that a filter looks at."""
+    return Filterable(
+        partition=record.partition,
+        offset=record.offset,
+        key=key.value,
+        value=value.value,
+        headers={name: header_text(content) for name, content in record.headers},
+    )
+
+
+def header_text(content: bytes | None) -> str:
+    """Return a header's value as text. Bytes that are no text are shown as hexadecimal."""
+    if content is None:
+        return "(null)"
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return f"0x{content.hex()}"
+
+
+def exported(record: ConsumerRecord, key: Decoded, value: Decoded) -> bytes:
+    """Return a record as a line of a download."""
+    content = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "timestamp_type": record.timestamp_type,
+        "key": key.value,
+        "value": value.value,
+        "headers": [[name, header_text(content)] for name, content in record.headers],
+    }
+    return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The offsets at which reading begins and ends, by partition."""
+
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+def bounds_of(
+    question: Question,
+    logs: Mapping[TopicPartition, tuple[int, int]],
+    at_time: Mapping[TopicPartition, int],
+) -> Bounds:
+    """Return where to read. ``logs`` has the first offset and the end of each partition.
+
+    The latest records are those before the end. A filter looks back further for them.
+    """
+    starts, ends = {}, {}
+    back = question.limit if not question.comparisons else SCANNED_BACK
+    for where, (start, end) in logs.items():
+        first = {
+            "earliest": start,
+            "latest": end - back,
+            "offset": question.offset,
+            "time": at_time.get(where, end),
+        }[question.start]
+        starts[where] = min(max(first, start), end)
+        ends[where] = end
+    return Bounds(starts=starts, ends=ends)
+
+
+SCANNED_BACK = 5_000
+"""So many offsets before the end of each partition a filter looks at for the latest records."""
