@@ -169,29 +169,31 @@ class TopicSpec:
     @property
     def fields(self) -> types.StructType | None:
         """The fields of the schema, None without one."""
-        if self.schema is None:
-            return None
-        if not isinstance(self.schema, str):
-            return (self.schema if self.envelope is None else debezium_format(self.schema)).fields
-        return _fields_of(
-            self.schema,
-            Reading(rounding=self.rounding, epoch_unit=self.epoch_unit, decimals=self.decimals),
-        )
+        if isinstance(self.schema, str):
+            return self._declared_fields(self.schema)
+        found = self.value_format
+        return None if found is None else found.fields
 
     @property
     def value_format(self) -> ValueFormat | None:
         """The format of values that are not plain JSON. It is None for these."""
-        declared: ValueFormat | str | None = self.schema
-        if self.registered is not None and not isinstance(self.schema, RegistrySchema):
-            columns = self.fields if isinstance(self.schema, str) else self.schema
-            assert columns is not None, "a topic with a subject has columns"
-            declared = registered_schema(self.registered, columns)
-        if self.envelope is not None and self.fields is not None:
-            row = self.fields if isinstance(self.schema, str) else declared
-            assert not isinstance(row, str), "an envelope has a schema"
-            assert row is not None, "fields come from a schema"
-            return debezium_format(row)
-        return None if isinstance(declared, str) else declared
+        if self.schema is None or isinstance(self.schema, str):
+            columns = None if self.schema is None else self._declared_fields(self.schema)
+            if columns is None or (self.envelope is None and self.registered is None):
+                return None
+            if self.registered is not None:
+                return registered_schema(self.registered, columns)
+            return debezium_format(columns)
+        values: ValueFormat = self.schema
+        if self.registered is not None and not isinstance(values, RegistrySchema):
+            values = registered_schema(self.registered, values)
+        return values if self.envelope is None else debezium_format(values)
+
+    def _declared_fields(self, ddl: str) -> types.StructType:
+        reading = Reading(
+            rounding=self.rounding, epoch_unit=self.epoch_unit, decimals=self.decimals
+        )
+        return _fields_of(ddl, reading)
 
     @property
     def key_format(self) -> KeySchema | None:

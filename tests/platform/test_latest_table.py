@@ -158,7 +158,7 @@ def test_records_that_can_change_no_key_are_dead_letters(
     run_topic_table(accounts_table(function=keyed), run_context(log, lake_root, spark))
     assert held_accounts(lake_root) == {"a": 1}
     assert letters_of(lake_root) == [
-        (0, 1, "latest_by", "the value is null, and so is the key: nothing says what to delete"),
+        (0, 1, "latest_by", "the value is null, and the key is null: nothing says what to delete"),
         (
             0,
             2,
