@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from log_service.http.schema_registry import errors
+from log_service.http.schema_registry.decisions.tagging import found_tags
 from log_service.http.schema_registry.entities import content_json
 from log_service.http.schema_registry.parsing import SchemaParser
 from log_service.http.schema_registry.records import compact_json
@@ -128,7 +129,17 @@ async def body_json(
         )
         content = replace(content, references=tuple(qualified))
     guid = {"guid": schema.guid} if is_new_client(request) else {}
-    return guid | content_json(content)
+    return guid | content_json(content) | await _tags_json(request, registry, schema)
+
+
+async def _tags_json(
+    request: HttpRequest, registry: Registry, schema: RegisteredSchema
+) -> dict[str, Any]:
+    """Return the parts of a schema that have tags which ``findTags`` asks for. ``*`` is any tag."""
+    wanted = [value for name, value in request.query if name == "findTags"]
+    find = partial(found_tags, registry.parser, schema, wanted)
+    found = await registry.think(find) if wanted else []
+    return {"schemaTags": found} if found else {}
 
 
 def _formatted(parser: SchemaParser, schema: RegisteredSchema, form: str) -> str:

@@ -34,6 +34,11 @@ from log_service.http.schema_registry.decisions.lookup import (
 )
 from log_service.http.schema_registry.decisions.registration import Registration, register
 from log_service.http.schema_registry.decisions.relabelling import Relabelling, relabel, relabelled
+from log_service.http.schema_registry.decisions.tagging import (
+    TagChanges,
+    read_tag_changes,
+    tagged,
+)
 from log_service.http.schema_registry.entities import (
     BadFieldError,
     content_json,
@@ -76,7 +81,6 @@ REQUEST_FIELDS = (
     "schemaTagsToRemove",
     "propagateSchemaTags",
 )
-INLINE_TAG_FIELDS = ("schemaTagsToAdd", "schemaTagsToRemove", "tagsToAdd", "tagsToRemove")
 
 
 class SubjectEndpoints:
@@ -208,12 +212,16 @@ class SubjectEndpoints:
         """Register the schema of the body, and return its id."""
         subject = valid_subject_of(request)
         content, fields = await read_schema(request, self._registry, subject)
-        _refuse_inline_tags(fields)
+        version, tags = _whole(fields, "version", NEW_VERSION), _registered_tags(fields)
+        if tags:
+            change = partial(tagged, self._parser, subject, content, tags)
+            content = await self._registry.think(change)
+            version = version or NEXT_VERSION
         wanted = Registration(
             subject=subject,
             content=content,
             schema_id=_whole(fields, "id", NEW_SCHEMA_ID),
-            version=_whole(fields, "version", NEW_VERSION),
+            version=version,
             is_normalized=flag(request, "normalize"),
             is_forced=flag(request, "force"),
         )
@@ -236,7 +244,8 @@ class SubjectEndpoints:
         response = await self._registry.forwarded(request)
         if response is not None:
             return response
-        await prepare_registration(self._registry, relabelled(self._state, wanted))
+        prepare = partial(relabelled, self._state, self._parser, wanted)
+        await prepare_registration(self._registry, await self._registry.think(prepare))
         found = await self._registry.write(partial(relabel, self._state, self._parser, wanted))
         return json_response(
             request, await self._registration_json(request, found, SchemaContent(text=""))
@@ -314,7 +323,6 @@ async def read_schema(
 
 
 def _read_relabelling(fields: dict[str, Any], subject: str, version: int) -> Relabelling:
-    _refuse_inline_tags(fields)
     try:
         wanted = Relabelling(
             subject=subject,
@@ -324,6 +332,7 @@ def _read_relabelling(fields: dict[str, Any], subject: str, version: int) -> Rel
             rule_set=read_optional(fields, "ruleSet", read_rule_set),
             rules_to_merge=read_optional(fields, "rulesToMerge", read_rule_set),
             rules_to_remove=read_names(fields, "rulesToRemove"),
+            tags=read_tag_changes(fields, "tagsToAdd", "tagsToRemove"),
         )
     except BadFieldError as error:
         raise unprocessable(error) from error
@@ -332,10 +341,11 @@ def _read_relabelling(fields: dict[str, Any], subject: str, version: int) -> Rel
     return wanted
 
 
-def _refuse_inline_tags(fields: dict[str, Any]) -> None:
-    if any(fields.get(name) for name in INLINE_TAG_FIELDS):
-        text = "Tags inside the text of a schema cannot be edited here: send the whole text."
-        raise errors.RegistryError(errors.UNPROCESSABLE, text)
+def _registered_tags(fields: dict[str, Any]) -> TagChanges:
+    try:
+        return read_tag_changes(fields, "schemaTagsToAdd", "schemaTagsToRemove")
+    except BadFieldError as error:
+        raise unprocessable(error) from error
 
 
 def _whole(fields: dict[str, Any], name: str, default: int) -> int:

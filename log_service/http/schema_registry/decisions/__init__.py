@@ -7,6 +7,7 @@ caller writes them and reads them back, and only then responds.
 - ``compatibility``: compares a schema with earlier versions of its subject.
 - ``completion``: adds what a schema takes from the previous version and from the settings.
 - ``registration``: gives a schema its version and its id.
+- ``tagging``: changes tags inside the text of a schema.
 - ``relabelling``: registers a version anew with other metadata and rules.
 - ``lookup``: finds registered schemas.
 - ``deletion``: removes versions, subjects and contexts.

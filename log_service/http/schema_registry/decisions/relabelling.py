@@ -1,13 +1,14 @@
-"""Registers a version anew with other metadata and rules. Its text stays.
+"""Registers a version anew with other metadata, rules, and tags in its text. The rest stays.
 
 Source: Confluent's ``/subjects/{subject}/versions/{version}/tags``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from log_service.http.schema_registry.decisions.decision import Decision
 from log_service.http.schema_registry.decisions.lookup import find_version, version_of
 from log_service.http.schema_registry.decisions.registration import Registration, register
+from log_service.http.schema_registry.decisions.tagging import TagChanges, tagged
 from log_service.http.schema_registry.parsing import SchemaParser
 from log_service.http.schema_registry.state import RegistryState
 from log_service.http.schema_registry.values import (
@@ -34,6 +35,7 @@ class Relabelling:
     rule_set: RuleSet | None = None
     rules_to_merge: RuleSet | None = None
     rules_to_remove: tuple[str, ...] = ()
+    tags: TagChanges = field(default_factory=TagChanges)
 
 
 def relabel(
@@ -44,16 +46,17 @@ def relabel(
     Raises:
         RegistryError: there is no such version, or registering it is refused.
     """
-    return register(state, parser, relabelled(state, wanted))
+    return register(state, parser, relabelled(state, parser, wanted))
 
 
-def relabelled(state: RegistryState, wanted: Relabelling) -> Registration:
+def relabelled(state: RegistryState, parser: SchemaParser, wanted: Relabelling) -> Registration:
     """Return the registration that a relabelling is.
 
     Raises:
-        RegistryError: there is no such version.
+        RegistryError: there is no such version, or no such part of it to tag.
     """
-    content = find_version(state, wanted.subject, wanted.version).content
+    found = find_version(state, wanted.subject, wanted.version)
+    content = tagged(parser, found.subject, found.content, wanted.tags)
     labelled = replace(
         content, metadata=wanted.metadata or content.metadata, rule_set=_rules(state, wanted)
     )

@@ -1,0 +1,150 @@
+"""Tags inside the text of Avro schemas: found, added and removed by records and fields."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.http.schema_registry.builders import stored
+from tests.unit.http.schema_registry.served import Served, tell
+
+INNER = {"type": "record", "name": "In", "fields": [{"name": "x", "type": "int"}]}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "mail", "type": "string", "confluent:tags": ["OLD"]},
+        {"name": "in", "type": ["null", {"type": "array", "items": INNER}]},
+    ],
+}
+BODY = {"schema": json.dumps(ORDER)}
+
+
+def tags(path: str, *names: str, kind: str = "sr_field") -> dict[str, Any]:
+    """Return tags of a record or field as clients send them."""
+    return {"schemaEntity": {"entityPath": path, "entityType": kind}, "tags": list(names)}
+
+
+def by_path(answer: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the tags of a response."""
+    return {each["schemaEntity"]["entityPath"]: each["tags"] for each in answer["schemaTags"]}
+
+
+async def texts(served: Served, version: int) -> dict[str, Any]:
+    """Return the tags of a version by their paths."""
+    _, found = await served.ask("GET", f"/subjects/a/versions/{version}?findTags=*")
+    return by_path(found)
+
+
+def test_tags_of_a_version_change_in_a_new_one() -> None:
+    """A dot before the path is none. A tag that is there already stays where it is."""
+
+    async def story(served: Served) -> None:
+        await served.ask("POST", "/subjects/a/versions", BODY)
+        wanted = {
+            "tagsToAdd": [
+                tags(".shop.Order.mail", "PII", "OLD"),
+                tags("shop.In.x", "DEEP"),
+                tags("shop.Order", "WHOLE", kind="sr_record"),
+            ]
+        }
+        status, made = await served.ask("POST", "/subjects/a/versions/1/tags", wanted)
+        assert (status, made["version"]) == (200, 2)
+        assert made["metadata"]["properties"] == {"confluent:version": "2"}
+        expected = {
+            "shop.Order": ["WHOLE"],
+            "shop.Order.mail": ["OLD", "PII"],
+            "shop.In.x": ["DEEP"],
+        }
+        assert await texts(served, 2) == expected
+        assert await texts(served, 1) == {"shop.Order.mail": ["OLD"]}
+        less = {"tagsToRemove": [tags("shop.Order.mail", "OLD", "PII"), tags("shop.In.x", "NO")]}
+        await served.ask("POST", "/subjects/a/versions/latest/tags", less)
+        assert await texts(served, 3) == {"shop.Order": ["WHOLE"], "shop.In.x": ["DEEP"]}
+
+    tell(story)
+
+
+def test_tags_come_with_a_registration() -> None:
+    """The response has the text, because it is not the one that was sent."""
+
+    async def story(served: Served) -> None:
+        wanted = BODY | {
+            "schemaTagsToAdd": [tags("shop.Order.id", "KEY")],
+            "schemaTagsToRemove": [tags("shop.Order.mail", "OLD")],
+        }
+        status, made = await served.ask("POST", "/subjects/a/versions", wanted)
+        assert (status, made["version"], '"confluent:tags":["KEY"]' in made["schema"]) == (
+            200,
+            1,
+            True,
+        )
+        assert await texts(served, 1) == {"shop.Order.id": ["KEY"]}
+        _, found = await served.ask("GET", f"/schemas/ids/{made['id']}?findTags=KEY&findTags=X")
+        assert by_path(found) == {"shop.Order.id": ["KEY"]}
+        _, found = await served.ask("GET", f"/schemas/ids/{made['id']}?findTags=X")
+        assert "schemaTags" not in found
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "named"),
+    [
+        ([tags("shop.Order.none", "A")], 42201, "no sr_field 'shop.Order.none'"),
+        ([tags("shop.Order", "A")], 42201, "no sr_field 'shop.Order'"),
+        ([tags("shop.Order", "A", kind="topic")], 422, "entityType"),
+        ([{"tags": ["A"]}], 422, "schemaEntity"),
+        ([7], 422, "schemaEntity"),
+        ({}, 200, ""),
+        ("x", 422, "tagsToAdd"),
+        ([tags("shop.Order.id") | {"tags": [1]}], 422, "tags"),
+    ],
+)
+def test_a_bad_change_of_tags_is_refused(change: Any, code: int, named: str) -> None:
+    """Nothing is registered by it."""
+
+    async def story(served: Served) -> None:
+        await served.ask("POST", "/subjects/a/versions", BODY)
+        status, refused = await served.ask(
+            "POST", "/subjects/a/versions/1/tags", {"tagsToAdd": change}
+        )
+        assert (refused.get("error_code", status), named in str(refused)) == (code, True)
+        with_schema = BODY | {"schemaTagsToAdd": change}
+        status, refused = await served.ask("POST", "/subjects/b/versions", with_schema)
+        assert refused.get("error_code", status) == code
+
+    tell(story)
+
+
+def test_texts_of_other_languages_are_not_edited() -> None:
+    """The refusal says what to do, and nothing is found in them."""
+
+    async def story(served: Served) -> None:
+        body = {"schemaType": "JSON", "schema": '{"type":"object","confluent:tags":["A"]}'}
+        await served.ask("POST", "/subjects/a/versions", body)
+        assert "schemaTags" not in (await served.ask("GET", "/schemas/ids/1?findTags=*"))[1]
+        wanted = {"tagsToAdd": [tags("object", "B", kind="sr_record")]}
+        status, refused = await served.ask("POST", "/subjects/a/versions/1/tags", wanted)
+        assert (status, "send the whole text" in refused["message"]) == (422, True)
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", '{"type":"record"}', "[" * 5_000, '{"type":"record","name":"R","confluent:tags":7}'],
+    ids=["no JSON", "no name", "deep", "no fields"],
+)
+def test_a_stored_text_that_is_no_schema_has_no_tags(text: str) -> None:
+    """Another registry may have written it. It is shown as it is."""
+
+    async def story(served: Served) -> None:
+        served.have(stored("a", text=text))
+        status, found = await served.ask("GET", "/subjects/a/versions/1?findTags=*")
+        assert (status, found["schema"], "schemaTags" in found) == (200, text, False)
+        assert (await served.ask("GET", "/schemas?findTags=*"))[0] == 200
+
+    tell(story)
