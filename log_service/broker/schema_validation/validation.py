@@ -88,9 +88,12 @@ class SchemaValidation:
                 for rule, name in wanted:
                     nursery.start_soon(self._ask_once, rule, name)
         now_ms = self._clock.monotonic_ms()
-        if all(self.verdicts.of(rule, name, now_ms) is not None for rule, name in wanted):
-            return None
-        return self._missing()
+        is_all = all(
+            self.verdicts.of(rule, name, now_ms) is not None
+            or self.verdicts.renew(rule, name, now_ms)
+            for rule, name in wanted
+        )
+        return None if is_all else self._missing()
 
     def _missing(self) -> KafkaError:
         reason = (
@@ -107,10 +110,7 @@ class SchemaValidation:
             await other.wait()
             return
         now_ms = self._clock.monotonic_ms()
-        if now_ms < self._pause_until_ms:
-            self.verdicts.renew(rule, name, now_ms)
-            return
-        if not self._may_ask(rule, now_ms):
+        if now_ms < self._pause_until_ms or not self._may_ask(rule, now_ms):
             return
         is_done = self._asking[key] = trio.Event()
         try:
@@ -122,7 +122,6 @@ class SchemaValidation:
 
     async def _ask(self, rule: SubjectRule, name: SchemaName) -> None:
         if self._clock.monotonic_ms() < self._pause_until_ms:  # it failed while this one waited
-            self.verdicts.renew(rule, name, self._clock.monotonic_ms())
             return
         try:
             found = await self._registry.registered(name, has_record_names=rule.has_record_names)
@@ -131,7 +130,6 @@ class SchemaValidation:
             if self._failure is None:
                 logger.warning("Topics with schema validation take no unknown schemas: %s", error)
             self._failure, self._pause_until_ms = str(error), now_ms + PAUSE_MS
-            self.verdicts.renew(rule, name, now_ms)
             return
         self._failure, self._pause_until_ms = None, 0
         self.verdicts.note(rule, name, rule.fault(name, found), self._clock.monotonic_ms())

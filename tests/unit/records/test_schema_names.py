@@ -16,7 +16,7 @@ from log_service.config.views import LogConfig
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.limits import MIN_COUNT_AT_ONCE
-from log_service.records.record import RecordHeader
+from log_service.records.record import NewRecord, RecordHeader
 from log_service.records.rules import (
     MAX_RECORD_ERRORS,
     MAX_WANTED_SCHEMAS,
@@ -68,9 +68,9 @@ def check(
     config: LogConfig = CONFIG,
 ) -> None:
     batch = build_batch(
-        [(NOW_MS, key, value, headers) for key, value, headers in contents], codec=codec
+        [NewRecord(NOW_MS, key, value, headers) for key, value, headers in contents], codec=codec
     )
-    finish(validate_in_steps(batch, config, NOW_MS, Allowance(), verdicts or Verdicts()))
+    finish(validate_in_steps(bytearray(batch), config, NOW_MS, Allowance(), verdicts or Verdicts()))
 
 
 def errors_of(contents: Sequence[Content], verdicts: Verdicts | None = None) -> dict[int, str]:
@@ -182,7 +182,7 @@ def test_keys_are_judged_by_themselves(count: int) -> None:
 
 @SIZES
 def test_a_record_with_a_wrong_key_and_a_wrong_value_is_told_once(count: int) -> None:
-    batch = build_batch([(NOW_MS, b"plain", b"plain")] * count)
+    batch = bytearray(build_batch([(NOW_MS, b"plain", b"plain")] * count))
     with pytest.raises(RejectedRecordsError) as refused:
         finish(validate_in_steps(batch, CONFIG, NOW_MS, Allowance(), Verdicts(parts=(True, False))))
     indexes = [index for index, _ in refused.value.record_errors]
@@ -197,7 +197,7 @@ def test_a_verdict_is_asked_for_once_a_schema_and_not_once_a_record() -> None:
 
 def test_a_log_that_asks_for_schemas_takes_nothing_where_nobody_knows_them() -> None:
     """Nothing is appended that was not checked."""
-    batch = build_batch([(NOW_MS, None, named(KNOWN))])
+    batch = bytearray(build_batch([(NOW_MS, None, named(KNOWN))]))
     with pytest.raises(KafkaError) as refused:
         validate_for_append(batch, CONFIG, NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_CONFIG

@@ -140,6 +140,20 @@ def test_an_accepted_schema_counts_on_while_the_registry_is_away() -> None:
     tell(FakeRegistry(subjects={1: {"orders-value"}}), story)
 
 
+def test_an_accepted_schema_counts_on_while_the_registry_hangs() -> None:
+    """A producer that waits less than the registry may take was told to try again for ever."""
+
+    async def story(asking: Asking) -> None:
+        assert await asking.learn(1) is None
+        asking.registry.gate = trio.Event()
+        await trio.sleep(ACCEPTED_MS / 1_000)
+        assert await asking.learn(1, timeout_ms=100) is None
+        assert asking.verdict(1) == ""
+        assert await asking.learn(2, timeout_ms=100) is not None
+
+    tell(FakeRegistry(subjects={1: {"orders-value"}}), story)
+
+
 def test_a_deleted_schema_is_refused_in_the_end() -> None:
     async def story(asking: Asking) -> None:
         assert await asking.learn(1) is None

@@ -35,11 +35,8 @@ def tell(story: Storied, **configs: str) -> None:
             subjects={GOOD: {"a-value"}, OTHER: {"b-value"}}, record_names={OTHER: {"b-value"}}
         )
         node.node.schema_validation = SchemaValidation(registry, node.node.clock)
-        await node.create_topic(
-            "a",
-            **(configs or {"confluent_value_schema_validation": "true"}),
-            max_message_bytes=str(8 << 20),
-        )
+        wanted: Any = configs or {"confluent_value_schema_validation": "true"}
+        await node.create_topic("a", **wanted, max_message_bytes=str(8 << 20))
         await story(node, registry)
 
     tell_handlers(main)
@@ -61,7 +58,8 @@ async def produce(
     request = produce_request("a", content, **wanted)
     request.transactional_id = transactional_id
     response = await node.ask(request, NEWEST)
-    return response.responses[0].partition_responses[0]
+    result: PartitionProduceResponse = response.responses[0].partition_responses[0]
+    return result
 
 
 def end_of(node: HandlerNode) -> int:
@@ -87,7 +85,7 @@ def test_registered_schemas_are_taken_and_asked_for_once(count: int, codec: Code
 @SIZES
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4], ids=["plain", "lz4"])
 def test_a_wrong_record_refuses_its_batch_with_index_and_reason(count: int, codec: Codec) -> None:
-    async def story(node: HandlerNode, _: FakeRegistry) -> None:
+    async def story(node: HandlerNode, _registry: FakeRegistry) -> None:
         for wrong, reason in (
             (named(OTHER), "schema id 8 is not registered under subject a-value"),
             (named(99), "schema id 99 is not registered"),
@@ -228,7 +226,7 @@ def test_a_refused_batch_takes_no_sequence_number() -> None:
     """The next batch with the same number is taken, and one that leaves it out is not."""
 
     async def story(node: HandlerNode, _: FakeRegistry) -> None:
-        producer = {"producer_id": 3, "producer_epoch": 0}
+        producer: dict[str, Any] = {"producer_id": 3, "producer_epoch": 0}
         assert (
             await produce(node, records(named(GOOD), base_sequence=0, **producer))
         ).error_code == 0
@@ -248,7 +246,7 @@ def test_a_refused_batch_takes_no_sequence_number() -> None:
 def test_transactions_are_checked_before_their_coordinator_is_asked(count: int) -> None:
     async def story(node: HandlerNode, registry: FakeRegistry) -> None:
         await node.create_topic(TRANSACTION_STATE_TOPIC)
-        producer = {
+        producer: dict[str, Any] = {
             "producer_id": 7,
             "producer_epoch": 0,
             "base_sequence": 0,
