@@ -41,6 +41,7 @@ from benchmarks.mirror import mirror
 from benchmarks.partitions import partitions
 from benchmarks.registry import registry
 from benchmarks.rounds import Bench, Family, Results, imported, of_new_brokers, of_shared_brokers
+from benchmarks.schema_validation import schema_validation
 
 NODE: Mapping[str, Family] = {
     "produce": of_shared_brokers(produce.measure),
@@ -64,6 +65,7 @@ NODE: Mapping[str, Family] = {
     "encrypted": encrypted,
     "handshakes": handshakes,
     "guarded": guarded,
+    "schema_validation": schema_validation,
 }
 PLATFORM: Mapping[str, Family] = {
     name: imported(f"benchmarks.{name}", name)
