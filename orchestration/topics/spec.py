@@ -185,8 +185,8 @@ class TopicSpec:
                 return registered_schema(self.registered, columns)
             return debezium_format(columns)
         values: ValueFormat = self.schema
-        if self.registered is not None and not isinstance(values, RegistrySchema):
-            values = registered_schema(self.registered, values)
+        if self.registered is not None and not isinstance(self.schema, RegistrySchema):
+            values = registered_schema(self.registered, self.schema)
         return values if self.envelope is None else debezium_format(values)
 
     def _declared_fields(self, ddl: str) -> types.StructType:

@@ -59,6 +59,11 @@ SLOW = (
         kept=r"\[few\]|hand_made",
     ),
     Slow(
+        why="topics with schema validation through failures of the registry and of leaders",
+        modules=("integration/http/test_schema_validation.py",),
+        kept=r"serializers|another_subject|idempotent|transaction|no_registry",
+    ),
+    Slow(
         why="clusters of several processes through faults, changes and copies",
         modules=(
             "chaos/*.py",

@@ -16,8 +16,21 @@ from uuid import UUID
 
 from log_service.client.schemas.errors import SerializationError
 from log_service.records.record import RecordHeader
-from log_service.records.schema_names import GUID_END, MAGIC_GUID, MAGIC_ID, PREFIX
-from log_service.records.schema_names import header_name as header_name  # noqa: PLC0414 - the platform takes it from here
+from log_service.records.schema_names import GUID_END, MAGIC_GUID, MAGIC_ID, PREFIX, header_name
+
+__all__ = [
+    "MAGIC_GUID",
+    "MAGIC_ID",
+    "MAX_INDEXES",
+    "MAX_VARINT_BYTES",
+    "PREFIX",
+    "Indexes",
+    "SchemaIdentity",
+    "header_name",
+    "header_value_of",
+    "prefix_of",
+    "read_identity",
+]
 
 MAX_INDEXES: Final = 1_000
 """The deepest nesting of messages that is read."""
