@@ -153,13 +153,9 @@ async def node(
             "clock": env.clock,
             "image": lambda: image,
             "replicas": replicas_,
-        }
-        fields |= {
             "produce_lines": ProduceLines(),
             "controller": _NoController(),
             "telemetry": _NoTelemetry(),
-        }
-        fields |= {
             "run_in_pool": env.files.run_in_pool,
             "logs": logs,
             "fetch_sessions": FetchSessionCache(config.fetch, env.rng),

@@ -74,13 +74,8 @@ def assemble(
     sources = source_feeds(defined)
     assets = fed(assets, feeds, sources)
     letters = [dead_letters_asset(followed)] if followed else []
-    made = [
-        *assets,
-        *archives,
-        *upkeep,
-        *(asset for one in added for asset in one.assets),
-        *letters,
-    ]
+    of_kinds = [asset for one in added for asset in one.assets]
+    made = [*assets, *archives, *upkeep, *of_kinds, *letters]
     known = {DEAD_LETTERS_KEY, *(key for one in made for key in _keys(one))}
     validate_inputs(defined, known)
     validate_questions(defined, known)

@@ -371,6 +371,32 @@ def new_controller(
     )
 
 
+def _new_replicas(
+    foundation: NodeFoundation,
+    controller_channel: NodeToControllerChannel,
+    lifecycle: BrokerLifecycle,
+    background: trio.Nursery,
+) -> ReplicaManager:
+    """Return the partitions of a node, with its links to other nodes."""
+    config = foundation.config
+    return ReplicaManager(
+        node_id=foundation.node_id,
+        clock=foundation.env.clock,
+        timers=foundation.timers,
+        logs=foundation.logs,
+        default_log_config_of=foundation.log_defaults,
+        checkpoint_interval_ms=config.high_watermark_checkpoint_interval_ms,
+        nursery=background,
+        links=ClusterLinks(
+            controller=controller_channel,
+            pool=foundation.peers,
+            broker_epoch=lambda: lifecycle.broker_epoch,
+            listener_name=config.inter_broker_listener_name,
+            config=config.replication,
+        ),
+    )
+
+
 def build_rooms(
     foundation: NodeFoundation, controller: ControllerDriver, background: trio.Nursery
 ) -> Rooms:
@@ -402,22 +428,7 @@ def build_rooms(
         lambda: lifecycle.broker_epoch,
         background.start_soon,
     )
-    replicas = ReplicaManager(
-        node_id=foundation.node_id,
-        clock=env.clock,
-        timers=foundation.timers,
-        logs=foundation.logs,
-        default_log_config_of=foundation.log_defaults,
-        checkpoint_interval_ms=config.high_watermark_checkpoint_interval_ms,
-        nursery=background,
-        links=ClusterLinks(
-            controller=controller_channel,
-            pool=foundation.peers,
-            broker_epoch=lambda: lifecycle.broker_epoch,
-            listener_name=config.inter_broker_listener_name,
-            config=config.replication,
-        ),
-    )
+    replicas = _new_replicas(foundation, controller_channel, lifecycle, background)
     transactions, markers = _new_transactions(foundation, producer_ids, replicas, groups)
     directory_reports = _new_directory_reports(
         foundation, controller_channel, lifecycle, replicas, background

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import click
@@ -33,8 +33,9 @@ from log_service.common.types import TopicPartition
 
 POLL_MS = 500
 POLL_RECORDS = 2_000
-FORMAT_HELP = r"""Print each record like this: {topic} {partition} {offset} {timestamp} {timestamp_ms} {key} {value} {headers}, with --queue
-{delivery_count}, \n, \t; or as kcat does: %t %p %o %T %k %s %h %K %S."""
+FORMAT_HELP = r"""Print each record like this: {topic} {partition} {offset} {timestamp}
+{timestamp_ms} {key} {value} {headers}, with --queue {delivery_count}, \n, \t; or as kcat does:
+%t %p %o %T %k %s %h %K %S."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,16 @@ class Limits:
     max_records: int | None
     timeout_s: float | None
     ends: Mapping[TopicPartition, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The start and the end of reading. ``is_ended`` ends it at the present ends."""
+
+    partitions: tuple[int, ...]
+    offset: int | None
+    from_time: int | None
+    is_ended: bool
 
 
 @click.command()
@@ -171,64 +182,63 @@ async def consume(
     tidelog consume orders -B --registry http://127.0.0.1:8081
     tidelog consume orders --queue packers -f '{value} ({delivery_count})\\n'
     """
-    places = {"--offset": offset is not None, "--from-time": from_time is not None}
-    starts = {"--from-beginning": from_beginning, **places}
-    refuse_both(starts)
-    refuse_both(
+    refuse_conflicts(
         {
+            "--from-beginning": from_beginning,
+            "--offset": offset is not None,
+            "--from-time": from_time is not None,
             "--json": as_json,
             "--format": template is not None,
             "--key-separator": key_separator is not None,
-        }
-    )
-    refuse_beside(
-        "--group", {"--partition": bool(partitions), **places}, is_given=group_id is not None
-    )
-    if group_protocol is not None and group_id is None:
-        raise click.UsageError("--group-protocol needs --group.")
-    render = renderer(
-        as_json=as_json,
-        template=template,
-        key_separator=key_separator,
-        is_queue=queue_id is not None,
-    )
-    if queue_id is not None:
-        beside = {
             "--group": group_id is not None,
+            "--group-protocol": group_protocol is not None,
             "--partition": bool(partitions),
             "--exit-at-end": exit_at_end,
-            **starts,
-        }
-        refuse_beside(
-            "--queue",
-            {**beside, "--read-committed": read_committed, "--skip-corrupt": skip_corrupt},
-        )
-        limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=None)
-        async with open_renderer(registry, render, is_verbose=verbose) as render_all:
-            await consume_queue(bootstrap_servers, names, queue_id, render_all, limits)
-        return
-    settings: dict[str, Any] = {"group_id": group_id, "group_protocol": group_protocol or "classic"}
+            "--read-committed": read_committed,
+            "--skip-corrupt": skip_corrupt,
+        },
+        is_queue=queue_id is not None,
+    )
+    is_queue = queue_id is not None
+    render = renderer(
+        as_json=as_json, template=template, key_separator=key_separator, is_queue=is_queue
+    )
+    limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=None)
+    places = Places(partitions=partitions, offset=offset, from_time=from_time, is_ended=exit_at_end)
+    settings = {"group_id": group_id, "group_protocol": group_protocol or "classic"}
     settings |= reading_settings(
         from_beginning=from_beginning, read_committed=read_committed, skip_corrupt=skip_corrupt
     )
-    topics, bounds = await bounds_of(bootstrap_servers, names, read_committed=read_committed)
-    chosen = partitions_of(topics, partitions, bounds)
-    ends = {where: bounds[where][1] for where in chosen} if exit_at_end else None
-    limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=ends)
-    async with (
-        open_renderer(registry, render, is_verbose=verbose) as render_all,
-        Consumer(
-            bootstrap_servers, **settings, **await client_settings(bootstrap_servers)
-        ) as consumer,
-    ):
-        if group_id is not None:
+    async with open_renderer(registry, render, is_verbose=verbose) as render_all:
+        if queue_id is not None:
+            await consume_queue(bootstrap_servers, names, queue_id, render_all, limits)
+        else:
+            await consume_topics(bootstrap_servers, names, settings, places, render_all, limits)
+
+
+async def consume_topics(  # noqa: PLR0917 - the parts of one command
+    bootstrap_servers: str,
+    names: Sequence[str],
+    settings: Mapping[str, Any],
+    places: Places,
+    render: RenderAll,
+    limits: Limits,
+) -> None:
+    """Print records of topics. Raises Abort after Ctrl-C."""
+    is_committed_only = settings["isolation_level"] == "read_committed"
+    topics, bounds = await bounds_of(bootstrap_servers, names, read_committed=is_committed_only)
+    chosen = partitions_of(topics, places.partitions, bounds)
+    if places.is_ended:
+        limits = replace(limits, ends={where: bounds[where][1] for where in chosen})
+    async with Consumer(
+        bootstrap_servers, **settings, **await client_settings(bootstrap_servers)
+    ) as consumer:
+        if settings["group_id"] is not None:
             await consumer.subscribe(topics)
         else:
-            await start_reading(consumer, chosen, bounds, offset, from_time)
+            await start_reading(consumer, chosen, bounds, places.offset, places.from_time)
         with noted_interrupts() as interrupts:
-            count = await print_records(
-                consumer, unbuffered_output(), render_all, limits, interrupts
-            )
+            count = await print_records(consumer, unbuffered_output(), render, limits, interrupts)
     tell_end(count, interrupts)
 
 
@@ -242,6 +252,26 @@ def reading_settings(
         "allow_auto_create_topics": False,
         "skip_corrupt_batches": skip_corrupt,
     }
+
+
+def refuse_conflicts(given: Mapping[str, bool], *, is_queue: bool) -> None:
+    """Refuse options of ``consume`` that contradict each other. Raises UsageError."""
+
+    def chosen(*options: str) -> dict[str, bool]:
+        return {option: given[option] for option in options}
+
+    starts = ("--from-beginning", "--offset", "--from-time")
+    refuse_both(chosen(*starts))
+    refuse_both(chosen("--json", "--format", "--key-separator"))
+    refuse_beside(
+        "--group", chosen("--partition", "--offset", "--from-time"), is_given=given["--group"]
+    )
+    if given["--group-protocol"] and not given["--group"]:
+        raise click.UsageError("--group-protocol needs --group.")
+    beside = ("--group", "--partition", "--exit-at-end", *starts)
+    refuse_beside(
+        "--queue", chosen(*beside, "--read-committed", "--skip-corrupt"), is_given=is_queue
+    )
 
 
 def refuse_beside(option: str, others: Mapping[str, bool], *, is_given: bool = True) -> None:

@@ -114,9 +114,15 @@ class Deliveries:
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
-    "-f", "--file", "sources", type=click.File("rb"), multiple=True, default=("-",), metavar="FILE",
+    "-f",
+    "--file",
+    "sources",
+    type=click.File("rb"),
+    multiple=True,
+    default=("-",),
+    metavar="FILE",
     help="Read lines from here (default: standard input); may be repeated.",
-)  # fmt: skip
+)
 @click.option("--whole-files", is_flag=True, help="Each file is one record, whatever is in it.")
 @click.option("--key", "fixed_key", metavar="TEXT", help="The key of every record.")
 @click.option(
@@ -195,19 +201,9 @@ async def produce(
     tidelog produce orders --schema order.avsc < orders.jsonl
     """
     pairs = parse_headers(headers)
-    shapes = {
-        "--json": as_json,
-        "--key-separator": key_separator is not None,
-        "--whole-files": whole_files,
-    }
-    refuse_both(shapes)
-    refuse_both(
-        {
-            "--json": as_json,
-            "--key": fixed_key is not None,
-            "--key-separator": key_separator is not None,
-        }
-    )
+    shapes = {"--json": as_json, "--key-separator": key_separator is not None}
+    refuse_both({**shapes, "--whole-files": whole_files})
+    refuse_both({"--json": as_json, "--key": fixed_key is not None, **shapes})
     schemas = {
         part: named for part, named in (("key", key_schema), ("value", schema)) if named is not None
     }
@@ -240,12 +236,8 @@ async def produce(
             for source in sources:
                 if whole_files:
                     await send_all([parse(await read_all(source))], send, pairs, deliveries)
-                    continue
-                reader = LineReader(source)
-                while lines := await reader.read():
-                    await send_all(
-                        records_of(lines, parse, deliveries.sent_count), send, pairs, deliveries
-                    )
+                else:
+                    await send_lines(source, parse, send, pairs, deliveries)
             await producer.flush()
     deliveries.sum_up()
 
@@ -288,6 +280,19 @@ def parse_headers(headers: tuple[str, ...]) -> list[tuple[str, bytes | None]]:
     return [
         (name, value.encode()) for name, _, value in (header.partition("=") for header in headers)
     ]
+
+
+async def send_lines(
+    source: BinaryIO,
+    parse: Parse,
+    send: Callable[..., Awaitable[object]],
+    headers: Sequence[tuple[str, bytes | None]],
+    deliveries: Deliveries,
+) -> None:
+    """Send each line of a source as a record, while more lines come."""
+    reader = LineReader(source)
+    while lines := await reader.read():
+        await send_all(records_of(lines, parse, deliveries.sent_count), send, headers, deliveries)
 
 
 async def send_all(

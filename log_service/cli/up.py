@@ -89,39 +89,73 @@ def read_project_settings(
 @click.command()
 @data_option("Where all state lies; a second start on it carries on.")
 @click.option(
-    "--project", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), show_default=True,
-    is_eager=True, callback=read_project_settings,
+    "--project",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path(),
+    show_default=True,
+    is_eager=True,
+    callback=read_project_settings,
     help="The project to load: a folder with a package assets/, and sensors/ if it has some.",
-)  # fmt: skip
+)
 @click.option(
-    "--host", default="127.0.0.1", show_default=True,
-    help="The address to bind to. Beyond 127.0.0.1 the Dagster UI is open to all who reach it: it has no login, and its users run code.",
-)  # fmt: skip
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to bind to. Beyond 127.0.0.1 the Dagster UI is open to all who reach it: it"
+    " has no login, and its users run code.",
+)
 @click.option(
     "--secure",
     is_flag=True,
     help="Encrypt and authorize: a local authority, certificates, ACLs. Later starts keep it.",
 )
 @click.option(
-    "--broker-port", type=PORT, metavar="PORT", default=DEFAULT_BROKER_PORT, show_default=True, envvar=PORT_SETTINGS[0], show_envvar=True,
+    "--broker-port",
+    type=PORT,
+    metavar="PORT",
+    default=DEFAULT_BROKER_PORT,
+    show_default=True,
+    envvar=PORT_SETTINGS[0],
+    show_envvar=True,
     help="Where Kafka clients connect.",
-)  # fmt: skip
+)
 @click.option(
-    "--ui-port", type=PORT, metavar="PORT", default=3000, show_default=True, envvar=PORT_SETTINGS[1], show_envvar=True,
+    "--ui-port",
+    type=PORT,
+    metavar="PORT",
+    default=3000,
+    show_default=True,
+    envvar=PORT_SETTINGS[1],
+    show_envvar=True,
     help="Where the Dagster UI is.",
-)  # fmt: skip
+)
 @click.option(
-    "--spark-port", type=PORT, metavar="PORT", default=15002, show_default=True, envvar=PORT_SETTINGS[2], show_envvar=True,
+    "--spark-port",
+    type=PORT,
+    metavar="PORT",
+    default=15002,
+    show_default=True,
+    envvar=PORT_SETTINGS[2],
+    show_envvar=True,
     help="Where the warm Spark server listens, on 127.0.0.1.",
-)  # fmt: skip
+)
 @click.option(
-    "--metrics-port", type=WholeNumber(0, 65_535), metavar="PORT", envvar=PORT_SETTINGS[3], show_envvar=True,
-    help="Where Prometheus reads the broker's metrics; 0 is nowhere.  [default: 9404, or one that is free]",
-)  # fmt: skip
+    "--metrics-port",
+    type=WholeNumber(0, 65_535),
+    metavar="PORT",
+    envvar=PORT_SETTINGS[3],
+    show_envvar=True,
+    help="Where Prometheus reads the broker's metrics; 0 is nowhere."
+    "  [default: 9404, or one that is free]",
+)
 @click.option(
-    "--registry-port", type=WholeNumber(0, 65_535), metavar="PORT", envvar=PORT_SETTINGS[4], show_envvar=True,
+    "--registry-port",
+    type=WholeNumber(0, 65_535),
+    metavar="PORT",
+    envvar=PORT_SETTINGS[4],
+    show_envvar=True,
     help="Where the schema registry is; 0 is nowhere.  [default: 8081, or one that is free]",
-)  # fmt: skip
+)
 @click.option(
     "--no-registry", is_flag=True, help="Start no schema registry, as with --registry-port 0."
 )
@@ -143,26 +177,40 @@ def read_project_settings(
     help="A server property for the broker; may be repeated.",
 )
 @click.option(
-    "--brokers", "broker_count", type=WholeNumber(1, MAX_BROKERS), metavar="N",
+    "--brokers",
+    "broker_count",
+    type=WholeNumber(1, MAX_BROKERS),
+    metavar="N",
     help="Run a cluster of N brokers, a process each; from 3 on, three are controllers.",
-)  # fmt: skip
+)
 @click.option(
     "--rack",
     metavar="NAME",
     help="With --brokers: the broker.rack of all nodes; the host's name where none is given.",
 )
 @click.option(
-    "--bootstrap-servers", metavar="HOST:PORT,...", envvar=SERVERS_SETTING, show_envvar=True,
+    "--bootstrap-servers",
+    metavar="HOST:PORT,...",
+    envvar=SERVERS_SETTING,
+    show_envvar=True,
     help="A Kafka cluster of your own: no broker is started here.",
-)  # fmt: skip
+)
 @click.option(
-    "--spark-remote", metavar="sc://HOST:PORT", envvar=REMOTE_SETTING, show_envvar=True,
+    "--spark-remote",
+    metavar="sc://HOST:PORT",
+    envvar=REMOTE_SETTING,
+    show_envvar=True,
     help="A Spark Connect server of your own: none is started here.",
-)  # fmt: skip
+)
 @click.option(
-    "--start-timeout", type=SECONDS, metavar="SECONDS", envvar=START_TIMEOUT_SETTING, show_envvar=True,
-    help="How long a component may take until it is ready, before it is started again.  [default: 30 to 120, by component]",
-)  # fmt: skip
+    "--start-timeout",
+    type=SECONDS,
+    metavar="SECONDS",
+    envvar=START_TIMEOUT_SETTING,
+    show_envvar=True,
+    help="How long a component may take until it is ready, before it is started again."
+    "  [default: 30 to 120, by component]",
+)
 @click.option("--watch", is_flag=True, help="Load the project anew whenever a file of it changes.")
 @click.option("--only-broker", is_flag=True, help="Leave the platform out.")
 def up(
@@ -198,26 +246,14 @@ def up(
     what waits for what. Ctrl-C stops all in order: runs are cancelled, Dagster and Spark end, the
     broker last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
     """
-    source_of = click.get_current_context().get_parameter_source
-    servers_by = (
-        "--bootstrap-servers"
-        if source_of("bootstrap_servers") is ParameterSource.COMMANDLINE
-        else SERVERS_SETTING
-    )
     warn_of_unknown(key_values(overrides, "--broker"))
     if bootstrap_servers and (only_broker or overrides or broker_count or rack or secure):
-        raise click.UsageError(
-            "--only-broker, --broker, --brokers, --rack and --secure are about brokers started"
-            f" here; {servers_by} names others"
-        )
+        refuse_own_brokers()
     with left_as_it_was(data):
         click.get_current_context().with_resource(
             held_lock(data)
         )  # while it is prepared, too: that takes seconds
-        cluster = None if bootstrap_servers else cluster_of(data, broker_count, rack)
-        refuse_factors(overrides, 1 if cluster is None else len(cluster.nodes))
-        if rack and cluster is None:
-            raise click.UsageError("--rack is about the nodes of a cluster: give --brokers, too")
+        cluster = None if bootstrap_servers else wanted_cluster(data, broker_count, rack, overrides)
         context = service_context(
             data=data,
             project=project,
@@ -234,22 +270,14 @@ def up(
             is_watching=watch,
             has_platform=not only_broker,
         )
-        if cluster is not None:
-            check_node_ports(cluster, host, broker_port)
-            context = replace(context, bootstrap_servers=bootstrap_of(cluster, host, broker_port))
+        context = clustered_context(context, cluster, broker_port)
         protection = (
             None if bootstrap_servers else protection_of(data, host, cluster, is_wanted=secure)
         )
         context = protected_context(context, protection, cluster, broker_port)
-        factory = NodeFactory(
-            context=context,
-            first_port=broker_port,
-            overrides=overrides,
-            is_secure=protection is not None,
+        factory = formatted_nodes(
+            context, cluster, overrides, broker_port, is_secure=protection is not None
         )
-        if cluster is not None:
-            factory.format(cluster, cluster.nodes if read_cluster(data) is None else ())
-            write_cluster(context.data_directory, cluster)
         brokers = broker_components(factory, cluster, protection)
         components = patient(
             together(brokers, [] if only_broker else platform_components(context)), start_timeout
@@ -261,6 +289,58 @@ def up(
     )
     fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
     trio.run(run_until_interrupted, supervisor, fleet, upkeep_of(data, host, protection))
+
+
+def refuse_own_brokers() -> None:
+    """Refuse options about brokers that ``up`` starts, because others were named."""
+    source_of = click.get_current_context().get_parameter_source
+    is_option = source_of("bootstrap_servers") is ParameterSource.COMMANDLINE
+    servers_by = "--bootstrap-servers" if is_option else SERVERS_SETTING
+    raise click.UsageError(
+        "--only-broker, --broker, --brokers, --rack and --secure are about brokers started"
+        f" here; {servers_by} names others"
+    )
+
+
+def clustered_context(
+    context: ServiceContext, cluster: ClusterSpec | None, first_port: int
+) -> ServiceContext:
+    """Return the context with the addresses of a cluster's nodes, whose ports must be free."""
+    if cluster is None:
+        return context
+    check_node_ports(cluster, context.host, first_port)
+    servers = bootstrap_of(cluster, context.host, first_port)
+    return replace(context, bootstrap_servers=servers)
+
+
+def wanted_cluster(
+    data: Path, broker_count: int | None, rack: str | None, overrides: Sequence[str]
+) -> ClusterSpec | None:
+    """Return the nodes that ``up`` starts, or None for one broker alone. Raises UsageError."""
+    cluster = cluster_of(data, broker_count, rack)
+    refuse_factors(overrides, 1 if cluster is None else len(cluster.nodes))
+    if rack and cluster is None:
+        raise click.UsageError("--rack is about the nodes of a cluster: give --brokers, too")
+    return cluster
+
+
+def formatted_nodes(
+    context: ServiceContext,
+    cluster: ClusterSpec | None,
+    overrides: tuple[str, ...],
+    first_port: int,
+    *,
+    is_secure: bool,
+) -> NodeFactory:
+    """Return the factory of the brokers, after the nodes of a new cluster were formatted."""
+    factory = NodeFactory(
+        context=context, first_port=first_port, overrides=overrides, is_secure=is_secure
+    )
+    if cluster is not None:
+        data = context.data_directory
+        factory.format(cluster, cluster.nodes if read_cluster(data) is None else ())
+        write_cluster(data, cluster)
+    return factory
 
 
 def together(brokers: Sequence[Component], platform: Sequence[Component]) -> list[Component]:

@@ -193,8 +193,7 @@ def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: 
     """Check records from index ``first`` on.
 
     Return (end of the last record, index after it, its unchecked headers). The check ends at
-    ``stop``, or after many headers. It reads varints as ``record.read_records`` does, and creates
-    no objects.
+    ``stop``, or after many headers. It reads varints as ``record.read_records`` does.
 
     Raises:
         KafkaError: INVALID_RECORD; MESSAGE_TOO_LARGE, there are more headers than may be checked.

@@ -104,15 +104,13 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
     base_timestamp: int,
     append_timestamp: int | None = None,
 ) -> Iterator[Record]:
-    """Yield the records that fill ``plain``.
-
-    ``append_timestamp`` replaces every record's own timestamp (LogAppendTime).
+    """Yield the records of ``plain``. ``append_timestamp`` replaces their own (LogAppendTime).
 
     Raises:
-        KafkaError: INVALID_RECORD, at the first malformed record, or at the end if bytes are left
-            over.
+        KafkaError: INVALID_RECORD, at the first malformed record, or if bytes are left over.
     """
     position = index = 0
+    timestamp = base_timestamp if append_timestamp is None else append_timestamp
     try:
         for index in range(record_count):
             number, position = plain[position], position + 1
@@ -121,17 +119,13 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
                 if number > 0x3FFF:
                     number, position = continue_varint(plain, position, number)
             end = position + (number >> 1 ^ -(number & 1))
-            position += 1  # attributes, of which no bit has a meaning
-            number, position = plain[position], position + 1
+            number, position = plain[position + 1], position + 2  # attributes have no meaning
             if number > 0x7F:
                 number, position = number + (plain[position] << 7) - 0x80, position + 1
                 if number > 0x3FFF:
                     number, position = continue_varint(plain, position, number, INT64_VARINT_BYTES)
-            timestamp = (
-                base_timestamp + (number >> 1 ^ -(number & 1))
-                if append_timestamp is None
-                else append_timestamp
-            )
+            if append_timestamp is None:
+                timestamp = base_timestamp + (number >> 1 ^ -(number & 1))
             number, position = plain[position], position + 1
             if number > 0x7F:
                 number, position = number + (plain[position] << 7) - 0x80, position + 1
@@ -143,7 +137,7 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
                 number, position = number + (plain[position] << 7) - 0x80, position + 1
                 if number > 0x3FFF:
                     number, position = continue_varint(plain, position, number)
-            key: bytes | None = None
+            key = value = None
             if number != 1:  # the varint of -1
                 if number & 1:
                     raise malformed(index, "the length of its key is negative")
@@ -154,7 +148,6 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
                 number, position = number + (plain[position] << 7) - 0x80, position + 1
                 if number > 0x3FFF:
                     number, position = continue_varint(plain, position, number)
-            value: bytes | None = None
             if number != 1:
                 if number & 1:
                     raise malformed(index, "the length of its value is negative")
@@ -166,18 +159,23 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
             else:
                 position += 1
             if position != end:
-                raise malformed(
-                    index, f"its fields take {position - end} bytes more than its length says"
-                )
+                raise overlong(index, position - end)
             yield _new(Record, (offset, timestamp, key, value, headers))
     except IndexError:
         raise malformed(index, "the batch ends inside it") from None
     if position != len(plain):
-        text = (
-            f"{len(plain) - position} bytes are left after the {record_count} records that the"
-            " batch announces"
-        )
-        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+        raise left_over(len(plain) - position, record_count)
+
+
+def overlong(index: int, excess_bytes: int) -> KafkaError:
+    """Return the error for a record whose fields do not end where its length says."""
+    return malformed(index, f"its fields take {excess_bytes} bytes more than its length says")
+
+
+def left_over(size_bytes: int, record_count: int) -> KafkaError:
+    """Return the error for a batch with bytes behind its last record."""
+    text = f"{size_bytes} bytes are left after the {record_count} records that the batch announces"
+    return KafkaError(ErrorCode.INVALID_RECORD, text)
 
 
 def read_headers(

@@ -74,6 +74,42 @@ class OpenedFrom:
     log_start_offset: int = 0
     cleaned_offset: int | None = None
 
+    def recovery_point_of(self, log_end_offset: int) -> int:
+        """Return the recovery point of the opened log, which ends at ``log_end_offset``."""
+        return log_end_offset if self.is_clean else min(self.recovery_point, log_end_offset)
+
+
+def _names_in(files: Files, directory: Path) -> list[str]:
+    """Return the names in a log's directory, which is made if there is none."""
+    names = files.list_directory(directory)
+    if not names:
+        files.make_directory(directory)
+    return names
+
+
+def _cut(
+    epochs: LeaderEpochs, snapshots: ProducerSnapshots, log_start_offset: int, log_end_offset: int
+) -> None:
+    """Drop leader epochs and snapshots of producers outside the log."""
+    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    snapshots.remove_above(log_end_offset)
+
+
+def _recovered_from(known: OpenedFrom, segments: Segments, log_end_offset: int) -> int:
+    """Return the offset from which producers and aborted transactions are read again."""
+    if known.is_clean:
+        return log_end_offset
+    return segments[max(segments.index_of(known.recovery_point), 0)].base_offset
+
+
+def _clean_end_offset(
+    known: OpenedFrom, snapshots: ProducerSnapshots, log_end_offset: int
+) -> int | None:
+    """Return the log end if nothing has to be written for the next start, or None."""
+    has_producers = log_end_offset == 0 or log_end_offset in snapshots.offsets
+    return log_end_offset if known.is_clean and has_producers else None
+
 
 def open_log(
     files: Files,
@@ -99,9 +135,7 @@ def open_log(
         OSError: the disk failed.
     """
     known, home = known or OpenedFrom(), home or LogDirectory(directory.parent)
-    names = files.list_directory(directory)
-    if not names:
-        files.make_directory(directory)
+    names = _names_in(files, directory)
     topic_id = _take_topic_id(files, directory, names, topic_id)
     names = finish_exchanges(files, directory, _remove_leftovers(files, directory, names), config)
     offsets = offsets_by_suffix(names)
@@ -116,26 +150,13 @@ def open_log(
     log_start_offset = max(known.log_start_offset, segments[0].base_offset)
     if log_start_offset > log_end_offset:
         segments, log_end_offset = loader.start_over(segments, log_start_offset), log_start_offset
-    epochs.truncate_from_end(log_end_offset)
-    epochs.truncate_from_start(log_start_offset)
-    snapshots.remove_above(log_end_offset)
-    if has_failed_sync(names):
-        loader.write_again(segments)
+    _cut(epochs, snapshots, log_start_offset, log_end_offset)
+    loader.maybe_write_again(segments, names)
     producers = ProducerState(producer_id_expiration_ms)
-    recovered_from = (
-        log_end_offset
-        if known.is_clean
-        else segments[max(segments.index_of(known.recovery_point), 0)].base_offset
-    )
+    recovered_from = _recovered_from(known, segments, log_end_offset)
+    bounds = {"end_offset": log_end_offset, "from_offset": recovered_from}
     with _damage_named(directory, segments):
-        aborted = reload_producers(
-            producers,
-            snapshots,
-            segments,
-            log_start_offset,
-            end_offset=log_end_offset,
-            from_offset=recovered_from,
-        )
+        aborted = reload_producers(producers, snapshots, segments, log_start_offset, **bounds)
     for segment in segments:
         segment.unload()
     return Log(
@@ -153,14 +174,8 @@ def open_log(
         producer_snapshots=snapshots,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
-        clean_end_offset=(
-            log_end_offset
-            if known.is_clean and (log_end_offset == 0 or log_end_offset in snapshots.offsets)
-            else None
-        ),
-        recovery_point=(
-            log_end_offset if known.is_clean else min(known.recovery_point, log_end_offset)
-        ),
+        clean_end_offset=_clean_end_offset(known, snapshots, log_end_offset),
+        recovery_point=known.recovery_point_of(log_end_offset),
         cleaned_offset=known.cleaned_offset,
         aborted_transactions=recover_aborted_transactions(
             files, segments, offsets.get(TXN_INDEX_SUFFIX, ()), aborted, recovered_from
@@ -312,8 +327,10 @@ class _Loader:
         self._files.sync_directory(self._directory)
         return Segments([self._new_segment(offset)])
 
-    def write_again(self, segments: Segments) -> None:
-        """Make everything above the recovery point durable, after a failed sync."""
+    def maybe_write_again(self, segments: Segments, names: list[str]) -> None:
+        """Make everything above the recovery point durable, if the last sync failed."""
+        if not has_failed_sync(names):
+            return
         recovery_point = self._known.recovery_point
         logger.warning(
             "%s: a sync failed here before; everything above offset %d is written again",

@@ -8,14 +8,16 @@ it.
 import logging
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 from uuid import uuid4
 
 import dagster as dg
 
 from orchestration.lake.tables import Lake
 from orchestration.log_client.connection import connect
+from orchestration.log_client.protocol import LogClient
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
-from orchestration.settings import load_settings
+from orchestration.settings import Settings, load_settings
 from orchestration.spark.session import close_session, open_session, shared_scratch
 from orchestration.transforms.archiving.kind import declare_archives
 from orchestration.transforms.dagster_views.reporting import milliseconds
@@ -92,21 +94,25 @@ def replay(
     session = open_session(settings)
     try:
         with connect(settings.bootstrap_servers) as log:
-            context = RunContext(
-                log=log,
-                lake=Lake(settings.lake_root),
-                session=lambda: session,
-                reporter=_LoggingReporter(),
-                run_id=f"replay-{uuid4().hex}",
-                records_per_run=settings.records_per_run,
-                byte_limits=settings.byte_limits,
-                arrow_records=settings.arrow_records,
-                commit_attempts=settings.commit_attempts,
-                scratch=shared_scratch(settings),
-            )
-            return kind.replay(context, request)
+            return kind.replay(_context(settings, log, session), request)
     finally:
         close_session(session, settings)
+
+
+def _context(settings: Settings, log: LogClient, session: Any) -> RunContext:
+    """Return the context of a replay outside of Dagster."""
+    return RunContext(
+        log=log,
+        lake=Lake(settings.lake_root),
+        session=lambda: session,
+        reporter=_LoggingReporter(),
+        run_id=f"replay-{uuid4().hex}",
+        records_per_run=settings.records_per_run,
+        byte_limits=settings.byte_limits,
+        arrow_records=settings.arrow_records,
+        commit_attempts=settings.commit_attempts,
+        scratch=shared_scratch(settings),
+    )
 
 
 def _text(moment: datetime | str | None) -> str | None:

@@ -214,13 +214,8 @@ def fix(
             text = value if value is not None else edited(letter_at(letters, table, place))
             fixes = [] if text is None else [fix_of(letters, table, place, text.encode())]
         deleted = deleted_topics(letters, table, settings) if fixes else {}
-        if place is not None and (
-            gone := [one.topic_id for one in fixes if one.topic_id in deleted]
-        ):
-            raise click.ClickException(
-                f"the topic {deleted[gone[0]]} of the id {gone[0]} is deleted: its records can be"
-                " replayed no more"
-            )
+        if place is not None:
+            refuse_deleted([one.topic_id for one in fixes], deleted)
         nothing = "" if fixes else nothing_to_fix(table, rule, letters)
         tell_of_deleted(sum(one.topic_id in deleted for one in fixes))
         fixes = [one for one in fixes if one.topic_id not in deleted]
@@ -312,6 +307,16 @@ def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> 
     except LogServiceError:
         return {}
     return {topic_id: name for topic_id, name in topics.items() if topic_id not in there}
+
+
+def refuse_deleted(topic_ids: Sequence[str], deleted: Mapping[str, str]) -> None:
+    """Refuse the fix of a record whose topic is deleted. ``deleted`` holds names by id."""
+    for topic_id in topic_ids:
+        if topic_id in deleted:
+            raise click.ClickException(
+                f"the topic {deleted[topic_id]} of the id {topic_id} is deleted: its records can be"
+                " replayed no more"
+            )
 
 
 def tell_of_deleted(count: int) -> None:

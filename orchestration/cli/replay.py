@@ -95,11 +95,12 @@ def replay(
       tidelog replay clean_orders --offsets 0:100-200 --execute
       tidelog replay clean_orders --dead-letters --execute
     """
-    if not (offsets or everything or dead_letters) and from_ms is None and to_ms is None:
+    is_chosen = bool(offsets or dead_letters) or from_ms is not None or to_ms is not None
+    if not (everything or is_chosen):
         raise click.UsageError(
             "say what to replay: --offsets, --from and --to, --everything or --dead-letters"
         )
-    if everything and (offsets or dead_letters or from_ms is not None or to_ms is not None):
+    if everything and is_chosen:
         raise click.UsageError(
             "--everything leaves nothing to choose: give it alone, or leave it out"
         )
@@ -119,16 +120,8 @@ def replay(
     refuse_transforms(table, is_everything=everything, is_of_dead_letters=is_of_dead_letters)
     from orchestration.transforms.kinds import replayable_names  # noqa: PLC0415
 
-    known = replayable_names()
-    if table not in known:
-        if why := why_built_anew(
-            table, definitions.get_repository_def().assets_defs_by_key.values()
-        ):
-            raise click.ClickException(why)
-        raise click.ClickException(
-            f"the project has no table {table} that follows a topic; it has"
-            f" {', '.join(known) or 'none'}"
-        )
+    if table not in (known := replayable_names()):
+        raise unknown_table(table, known, definitions)
     config = {
         "offsets": [
             {"partition": partition, "start": start, "end": end}
@@ -141,7 +134,26 @@ def replay(
         "dry_run": not execute,
     }
     given = {name: value for name, value in config.items() if value is not None}
-    told = run_replay(definitions, table, given, settings)
+    replayed = run_replay(definitions, table, given, settings)
+    show_replay(table, replayed, execute=execute, as_json=as_json)
+
+
+def unknown_table(
+    table: str, known: Sequence[str], definitions: "dg.Definitions"
+) -> click.ClickException:
+    """Return the error for a table that cannot be replayed. ``known`` are those that can."""
+    assets = definitions.get_repository_def().assets_defs_by_key.values()
+    return click.ClickException(
+        why_built_anew(table, assets)
+        or (
+            f"the project has no table {table} that follows a topic; it has"
+            f" {', '.join(known) or 'none'}"
+        )
+    )
+
+
+def show_replay(table: str, told: Mapping[str, Any], *, execute: bool, as_json: bool) -> None:
+    """Print what a replay did, or would do without ``execute``."""
     if lost := told.get("no_longer_in_the_log"):
         click.echo(f"{table}: not whole: {lost}", err=True)
     if as_json:

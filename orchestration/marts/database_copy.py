@@ -83,17 +83,7 @@ def sql_table(
     """
     key = names_of(primary_key)
     copied = None if columns is None else names_of(columns)
-    astray = [] if copied is None else sorted(set(key) - set(copied))
-    if astray:
-        raise ValueError(
-            f"the primary key of the SQL table {name} has {', '.join(astray)}, which is not among"
-            " its columns"
-        )
-    if not TABLE_NAME.fullmatch(name) or name in {VERSIONS_TABLE, SHAPES_TABLE, OWNERS}:
-        raise ValueError(
-            f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with"
-            f" a digit, and none of {VERSIONS_TABLE}, {SHAPES_TABLE} and {OWNERS}, which hold notes"
-        )
+    _validate_names(name, copied, key)
     source = input_name(f"the SQL table {name}", table)
 
     @dg.asset(
@@ -115,45 +105,59 @@ def sql_table(
         context: dg.AssetExecutionContext, lake: LakeResource, database: DatabaseResource
     ) -> Iterator[dg.MaterializeResult[None]]:
         opened = lake.open()
+        owner = owner_of(opened.root, f"{SQL_PREFIX}/{name}")
         snapshot = opened.snapshot(source)
         if snapshot is None:
-            context.log.info(
-                "%s: waiting for the lake table %s, which does not exist yet", name, source
-            )
+            text = "%s: waiting for the lake table %s, which does not exist yet"
+            context.log.info(text, name, source)
             return
         try:
             with database.open() as engine:
-                copy = replace_table(
-                    engine,
-                    name,
-                    snapshot,
-                    copied,
-                    key,
-                    owner=owner_of(opened.root, f"{SQL_PREFIX}/{name}"),
-                )
+                copy = replace_table(engine, name, snapshot, copied, key, owner=owner)
         except (SqlError, NotOwnerError, sa.exc.SQLAlchemyError) as error:
             is_passing = isinstance(error, sa.exc.OperationalError)
             raise dg.Failure(
                 description=f"the SQL table {name} stays as it was: {error}",
                 allow_retries=is_passing,
             ) from error
-        metadata: dict[str, int | bool | str] = {
-            "rows": copy.rows,
-            "table_version": copy.version,
-            "unchanged": copy.is_unchanged,
-        }
         if copy.left_out:
-            told = "; ".join(copy.reasons)
             context.log.warning(
                 "%s: the database refuses values of %s, left out: %s",
                 name,
                 counted(copy.left_out, "row"),
-                told,
+                "; ".join(copy.reasons),
             )
-            metadata |= {"rows_left_out": copy.left_out, "why_left_out": told}
-        yield dg.MaterializeResult(metadata=metadata)
+        yield dg.MaterializeResult(metadata=_metadata_of(copy))
 
     return copy_to_database
+
+
+def _validate_names(name: str, columns: Sequence[str] | None, key: Sequence[str]) -> None:
+    """Validate the name of an SQL table, and that its key is among its columns."""
+    astray = [] if columns is None else sorted(set(key) - set(columns))
+    if astray:
+        raise ValueError(
+            f"the primary key of the SQL table {name} has {', '.join(astray)}, which is not among"
+            " its columns"
+        )
+    if not TABLE_NAME.fullmatch(name) or name in {VERSIONS_TABLE, SHAPES_TABLE, OWNERS}:
+        raise ValueError(
+            f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with"
+            f" a digit, and none of {VERSIONS_TABLE}, {SHAPES_TABLE} and {OWNERS}, which hold notes"
+        )
+
+
+def _metadata_of(copy: SqlCopy) -> dict[str, int | bool | str]:
+    """Return the metadata of a materialization."""
+    metadata: dict[str, int | bool | str] = {
+        "rows": copy.rows,
+        "table_version": copy.version,
+        "unchanged": copy.is_unchanged,
+    }
+    if copy.left_out:
+        reasons = "; ".join(copy.reasons)
+        metadata |= {"rows_left_out": copy.left_out, "why_left_out": reasons}
+    return metadata
 
 
 def replace_table(
@@ -178,12 +182,7 @@ def replace_table(
     :raises NotOwnerError: the table belongs to another owner.
     """
     rows = _rows(snapshot, columns)
-    astray = [column for column in primary_key if column not in rows.column_names]
-    if astray:
-        raise SqlError(
-            f"the primary key has no columns {', '.join(astray)} among those that are copied:"
-            f" {', '.join(rows.column_names)}"
-        )
+    _validate_key(primary_key, rows)
     metadata = sa.MetaData()
     declared = sa.Table(
         name,
@@ -217,25 +216,7 @@ def replace_table(
             connection.execute(sa.schema.DropTable(declared))
         declared.create(connection, checkfirst=True)
         connection.execute(declared.delete())
-        untellable = untellable_rows(rows)
-        refused = [
-            f"the column {column} has a time beyond the years 1 to 9999"
-            for column in untellable.values()
-        ]
-        told = (
-            rows.filter(
-                pa.array([number not in untellable for number in range(rows.num_rows)], pa.bool_())
-            )
-            if untellable
-            else rows
-        )
-        for chunk in chunks(told, engine.dialect.name):
-            refused += _insert(connection, declared, chunk)
-            if len(refused) > MAX_LEFT_OUT:
-                raise SqlError(
-                    f"the database refuses values of {len(refused)} rows, more than {MAX_LEFT_OUT}:"
-                    f" {_distinct(refused)[0]}"
-                )
+        refused = _insert_all(connection, declared, rows)
         _note(
             connection,
             versions,
@@ -249,6 +230,38 @@ def replace_table(
         left_out=len(refused),
         reasons=_distinct(refused),
     )
+
+
+def _validate_key(primary_key: Sequence[str], rows: pa.Table) -> None:
+    """Raise SqlError if the primary key has columns that are not copied."""
+    astray = [column for column in primary_key if column not in rows.column_names]
+    if astray:
+        raise SqlError(
+            f"the primary key has no columns {', '.join(astray)} among those that are copied:"
+            f" {', '.join(rows.column_names)}"
+        )
+
+
+def _insert_all(connection: sa.Connection, declared: sa.Table, rows: pa.Table) -> list[str]:
+    """Insert rows, and return the reason for each row that the database cannot hold.
+
+    :raises SqlError: too many rows cannot be held.
+    """
+    unheld = untellable_rows(rows)
+    refused = [
+        f"the column {column} has a time beyond the years 1 to 9999" for column in unheld.values()
+    ]
+    if unheld:
+        is_held = [number not in unheld for number in range(rows.num_rows)]
+        rows = rows.filter(pa.array(is_held, pa.bool_()))
+    for chunk in chunks(rows, connection.dialect.name):
+        refused += _insert(connection, declared, chunk)
+        if len(refused) > MAX_LEFT_OUT:
+            raise SqlError(
+                f"the database refuses values of {len(refused)} rows, more than {MAX_LEFT_OUT}:"
+                f" {_distinct(refused)[0]}"
+            )
+    return refused
 
 
 def holder(engine: sa.Engine, name: str, table_id: str | None, owner: Owner) -> str | None:

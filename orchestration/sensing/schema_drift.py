@@ -193,11 +193,7 @@ def schema_drift_sensor(
         of_registry = look_at_registry(specs.values(), now_s)
         news = decide_registry_drift(read_field(context.cursor, REGISTRY), of_registry, specs)
         unread = {**looked.unread, **of_registry.unread}
-        told = {
-            subject: occurrence
-            for subject, occurrence in told.items()
-            if occurrence != UNREAD or subject in unread
-        }
+        told = {key: text for key, text in told.items() if text != UNREAD or key in unread}
         alerts = [
             Alert(subject=subject, run_id="", failures=1, why=why, what="could not be read")
             for subject, why in unread.items()
@@ -206,14 +202,7 @@ def schema_drift_sensor(
             context.log.error(alert.text)
             if notify is not None and alert.subject not in told:
                 notify(alert)
-        drifts = {
-            table: decide_drift(before.get(table), shape) for table, shape in looked.shapes.items()
-        }
-        events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = [
-            drift_event(table, drift, looked.shapes[table])
-            for table, drift in drifts.items()
-            if drift.summary
-        ]
+        events = table_events(before, looked.shapes)
         feeds = topic_feeds(defined)
         for topic in news.told:
             events += registry_events(specs[topic], feeds, of_registry.verdicts[topic])
@@ -243,6 +232,16 @@ def schema_drift_sensor(
         return {**told, **{alert.subject: alert.run_id for alert in found}}
 
     return watch_shapes
+
+
+def table_events(
+    before: Mapping[str, Shape], shapes: Mapping[str, Shape]
+) -> list[dg.AssetObservation | dg.AssetCheckEvaluation]:
+    """Return the observations of the tables whose shape changed."""
+    drifts = {table: decide_drift(before.get(table), shape) for table, shape in shapes.items()}
+    return [
+        drift_event(table, drift, shapes[table]) for table, drift in drifts.items() if drift.summary
+    ]
 
 
 def drift_event(table: str, drift: Drift, now: Shape) -> dg.AssetObservation:

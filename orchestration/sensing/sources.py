@@ -106,6 +106,25 @@ class Looks:
         return future
 
 
+def run_requests(looked: Mapping[SourceFeed, "Look"]) -> list[dg.RunRequest]:
+    """Return a request for each source that has something new."""
+    return [
+        dg.RunRequest(asset_selection=[feed.asset_key], tags={SOURCE_TAG: feed.source})
+        for feed, one in looked.items()
+        if one.is_wanting
+    ]
+
+
+def skip_reason(looked: Mapping[SourceFeed, "Look"]) -> dg.SkipReason:
+    """Return why no run was requested."""
+    whys = [
+        f"the source {feed.source} cannot be looked at: {one.why}"
+        for feed, one in looked.items()
+        if one.why
+    ]
+    return dg.SkipReason("; ".join(whys) or "nothing new in any source")
+
+
 def source_sensor(
     *,
     name: str = "sources",
@@ -162,21 +181,10 @@ def source_sensor(
             context.log.error(alert.text)
             if notify is not None:
                 notify(alert)
-        requests = [
-            dg.RunRequest(asset_selection=[feed.asset_key], tags={SOURCE_TAG: feed.source})
-            for feed, one in looked.items()
-            if one.is_wanting
-        ]
-        whys = [
-            f"the source {feed.source} cannot be looked at: {one.why}"
-            for feed, one in looked.items()
-            if one.why
-        ]
+        requests = run_requests(looked)
         return dg.SensorResult(
             run_requests=requests,
-            skip_reason=(
-                None if requests else dg.SkipReason("; ".join(whys) or "nothing new in any source")
-            ),
+            skip_reason=None if requests else skip_reason(looked),
             cursor=Progress(unjudged=unlooked).to_cursor(),
             asset_events=[unlooked_event(feed, alert) for feed, alert in alerts.items()],
         )

@@ -193,23 +193,15 @@ def watchdog_sensor(
         feeds = topic_feeds(context.repository_def.assets_defs_by_key.values())
         wanted = objectives(context.repository_def.asset_checks_defs_by_key.values())
         judgement = Judgement(first=progress.first)
-        specs = {
-            spec.name: spec
-            for spec in topic_specs(context.repository_def.assets_defs_by_key.values())
-        }
+        declared = topic_specs(context.repository_def.assets_defs_by_key.values())
+        specs = {spec.name: spec for spec in declared}
         drift = decide_topic_drift({}, {})
+        in_order = in_turn(feeds, progress.first)
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
-                judgement = judged(
-                    log,
-                    lake.open(),
-                    feeds=in_turn(feeds, progress.first),
-                    wanted=wanted,
-                    now_s=now_s,
-                )
-                drift = decide_topic_drift(
-                    progress.alerts, differences_within(log, specs.values(), began_s, now_s)
-                )
+                judgement = judged(log, lake.open(), feeds=in_order, wanted=wanted, now_s=now_s)
+                differences = differences_within(log, specs.values(), began_s, now_s)
+                drift = decide_topic_drift(progress.alerts, differences)
         except LogServiceError as error:
             judgement.unjudged[LOG_SERVICE] = str(error)
         for subject, why in judgement.unjudged.items():
@@ -220,30 +212,24 @@ def watchdog_sensor(
         watched = watched_sensors(sensor_states(context.instance), name, own_names)
         found = sensor_alerts(context.instance, watched, now_s(), progress.alerts)
         alerts = [alert for alert in found if progress.alerts.get(alert.subject) != alert.run_id]
-        told = decide_events(
-            {}, progress, now_s(), {table: one.text for table, one in verdicts.items()}
-        )
-        missed = [
-            missed_objective(table, verdicts[table])
-            for table in told.judged
-            if not verdicts[table].is_kept
-        ]
-        for alert in [*alerts, *missed, *stuck, *drift.alerts]:
+        texts = {table: one.text for table, one in verdicts.items()}
+        told = decide_events({}, progress, now_s(), texts)
+        lacking = [table for table in told.judged if not verdicts[table].is_kept]
+        missed = [missed_objective(table, verdicts[table]) for table in lacking]
+        shown = [*alerts, *missed, *stuck, *drift.alerts]
+        for alert in shown:
             context.log.error(alert.text)
             if notify is not None:
                 notify(alert)
         by_table = {feed.table: feed for feed in feeds}
-        kept = replace(
-            told.progress.only_of(by_table, ()), unjudged=unjudged, first=judgement.first
-        )
+        kept = told.progress.only_of(by_table, ())
+        kept = replace(kept, unjudged=unjudged, first=judgement.first)
+        remembered = {alert.subject: alert.run_id for alert in alerts}
         return dg.SensorResult(
             skip_reason=dg.SkipReason(
-                "; ".join(alert.text for alert in [*alerts, *missed, *stuck, *drift.alerts])
-                or "nothing to tell"
+                "; ".join(alert.text for alert in shown) or "nothing to tell"
             ),
-            cursor=kept.with_alerts(
-                {**{alert.subject: alert.run_id for alert in alerts}, **drift.remembered}
-            ).to_cursor(),
+            cursor=kept.with_alerts({**remembered, **drift.remembered}).to_cursor(),
             asset_events=[
                 *(verdict_event(by_table[table], verdicts[table]) for table in told.judged),
                 *(topic_drift_event(specs[topic], text) for topic, text in drift.events.items()),

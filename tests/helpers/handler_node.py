@@ -108,24 +108,8 @@ class HandlerNode(Asking):
             raft=nothing,
             logs=context.logs,
             replicas=context.replicas,
-            groups=GroupService(
-                clock=context.env.clock,
-                rng=Random(7),
-                config=config.groups,
-                timers=context.timers,
-                run_in_pool=context.env.files.run_in_pool,
-                partition_count=self._group_partition_count,
-            ),
-            transactions=TransactionService(
-                clock=context.env.clock,
-                config=config.transactions,
-                timers=context.timers,
-                run_in_pool=context.env.files.run_in_pool,
-                next_producer_id=lambda: None,
-                server_version=lambda: 0,
-                on_due=lambda _owner, _due: None,
-                on_dropped=lambda _partition: None,
-            ),
+            groups=self._new_groups(config),
+            transactions=_new_transactions(context, config),
             share_states=ShareStateService(
                 clock=context.env.clock,
                 timers=context.timers,
@@ -167,6 +151,17 @@ class HandlerNode(Asking):
         self.connection = ConnectionContext(1, "client", HOST, LISTENER)
         self.publish = context.publish
         self.replicas = context.replicas
+
+    def _new_groups(self, config: NodeConfig) -> GroupService:
+        context = self.context
+        return GroupService(
+            clock=context.env.clock,
+            rng=Random(7),
+            config=config.groups,
+            timers=context.timers,
+            run_in_pool=context.env.files.run_in_pool,
+            partition_count=self._group_partition_count,
+        )
 
     def _new_shares(self, config: NodeConfig) -> Shares:
         context = self.context
@@ -276,6 +271,19 @@ def _new_lost_brokers(context: ReplicaContext) -> LostBrokers:
 
 def _declared(context: ReplicaContext, config: NodeConfig) -> Declared:
     return declared_topics(context.env.files, config.topics.declarations_path)
+
+
+def _new_transactions(context: ReplicaContext, config: NodeConfig) -> TransactionService:
+    return TransactionService(
+        clock=context.env.clock,
+        config=config.transactions,
+        timers=context.timers,
+        run_in_pool=context.env.files.run_in_pool,
+        next_producer_id=lambda: None,
+        server_version=lambda: 0,
+        on_due=lambda _owner, _due: None,
+        on_dropped=lambda _partition: None,
+    )
 
 
 def _new_telemetry(context: ReplicaContext) -> ClientTelemetry:

@@ -164,15 +164,7 @@ class ClusterNodes:
         self.controllers = {
             node_id: f"127.0.0.1:{port}" for node_id, port in told_controllers.items()
         }
-        quorum = (
-            {"controller.quorum.bootstrap.servers": ",".join(self.controllers.values())}
-            if is_dynamic
-            else {
-                "controller.quorum.voters": ",".join(
-                    f"{node_id}@{address}" for node_id, address in self.controllers.items()
-                )
-            }
-        )
+        quorum = self._quorum()
         self.properties = {
             node_id: {
                 **COMMON,
@@ -196,6 +188,12 @@ class ClusterNodes:
             "log.dirs": f"{data / 'first'},{data / 'second'}",
             "metadata.log.dir": str(data / "metadata"),
         }
+
+    def _quorum(self) -> dict[str, str]:
+        if self._is_dynamic:
+            return {"controller.quorum.bootstrap.servers": ",".join(self.controllers.values())}
+        voters = (f"{node_id}@{address}" for node_id, address in self.controllers.items())
+        return {"controller.quorum.voters": ",".join(voters)}
 
     def _listeners(
         self, node_id: int, controllers: Mapping[int, int], told_controllers: Mapping[int, int]

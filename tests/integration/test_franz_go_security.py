@@ -155,29 +155,34 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
                     for name in (TOPIC, SALARIES)
                 ]
             )
-            for user in (SHOP, STRANGER):
-                for mechanism in (SCRAM_256, SCRAM_512):
-                    admin.set_scram_users(
-                        [ScramUser(name=user, password=password_of(user), mechanism=mechanism)]
-                    )
-            admin.create_acls(
-                [
-                    AclBinding(
-                        resource_type=kind,
-                        name=name,
-                        pattern_type=pattern,
-                        principal=f"User:{user}",
-                        operation=operation,
-                    )
-                    for user in (SHOP, ANONYMOUS)
-                    for kind, name, pattern, operation in (
-                        ("topic", TOPIC, "literal", "write"),
-                        ("topic", TOPIC, "literal", "read"),
-                        ("group", "shop", "prefixed", "read"),
-                    )
-                ]
-            )
+            grant(admin)
         yield node
+
+
+def grant(admin: BlockingAdmin) -> None:
+    """Give the users their passwords, and the shop its rights."""
+    for user in (SHOP, STRANGER):
+        for mechanism in (SCRAM_256, SCRAM_512):
+            admin.set_scram_users(
+                [ScramUser(name=user, password=password_of(user), mechanism=mechanism)]
+            )
+    admin.create_acls(
+        [
+            AclBinding(
+                resource_type=kind,
+                name=name,
+                pattern_type=pattern,
+                principal=f"User:{user}",
+                operation=operation,
+            )
+            for user in (SHOP, ANONYMOUS)
+            for kind, name, pattern, operation in (
+                ("topic", TOPIC, "literal", "write"),
+                ("topic", TOPIC, "literal", "read"),
+                ("group", "shop", "prefixed", "read"),
+            )
+        ]
+    )
 
 
 WAYS = ("TLS", "mTLS", "PLAIN", SCRAM_256, SCRAM_512, "OAUTHBEARER", "delegation token")

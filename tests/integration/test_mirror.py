@@ -77,14 +77,8 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(start, start + count)]
 
 
-def test_records_configs_and_groups_come_over_as_they_are(
-    route: Route, name: str, tmp_path: Path
-) -> None:
-    """From tidelog and from Apache Kafka, and to both; records of aborted transactions stay where
-    they are.
-    """
-    source, target = route
-    create(source, name, PARTITIONS, retention_ms="-1", min_insync_replicas="1")
+def write_in_transactions(source: str, name: str) -> None:
+    """Write three committed records and an aborted one."""
     with BlockingProducer(source, transactional_id=name) as producer:
         producer.init_transactions()
         with producer.transaction():
@@ -104,6 +98,17 @@ def test_records_configs_and_groups_come_over_as_they_are(
         producer.abort_transaction()
         with producer.transaction():
             producer.send(name, value=b"two", timestamp_ms=-1, partition=2)
+
+
+def test_records_configs_and_groups_come_over_as_they_are(
+    route: Route, name: str, tmp_path: Path
+) -> None:
+    """From tidelog and from Apache Kafka, and to both; records of aborted transactions stay where
+    they are.
+    """
+    source, target = route
+    create(source, name, PARTITIONS, retention_ms="-1", min_insync_replicas="1")
+    write_in_transactions(source, name)
     file = write_file(
         tmp_path / "m.properties",
         {"S": source, "T": target},

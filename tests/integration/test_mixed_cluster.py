@@ -76,6 +76,18 @@ class Load:
             time.sleep(0.1)
 
 
+def _create_topics(nodes: ClusterNodes, led: dict[str, list[int]], copy_count: int) -> None:
+    moved = NewTopic(name=MOVED, assignments={0: [1, 2]}, configs={"min.insync.replicas": "1"})
+    firsts = [nodes.node_ids[index % len(nodes.node_ids)] for index in range(copy_count)]
+    copies = {index: _replicas(nodes, first) for index, first in enumerate(firsts)}
+    with BlockingAdmin(nodes.bootstrap) as admin:
+        admin.create_topics(
+            [NewTopic(name=name, assignments={0: replicas}) for name, replicas in led.items()]
+        )
+        admin.create_topics([moved])
+        admin.create_topics([NewTopic(name=COPY, assignments=copies)])
+
+
 @contextmanager
 def under_load(nodes: ClusterNodes) -> Iterator[Load]:
     """Run a cluster under load, and yield what bears it; at its end all nodes are in sync, and what
@@ -85,30 +97,7 @@ def under_load(nodes: ClusterNodes) -> Iterator[Load]:
         led = {f"led-by-{node_id}": _replicas(nodes, node_id) for node_id in nodes.node_ids}
         topics = dict.fromkeys([*led, MOVED], 1)
         places = {(topic, 0): partition for partition, topic in enumerate(topics)}
-        with BlockingAdmin(nodes.bootstrap) as admin:
-            admin.create_topics(
-                [NewTopic(name=name, assignments={0: replicas}) for name, replicas in led.items()]
-            )
-            admin.create_topics(
-                [
-                    NewTopic(
-                        name=MOVED, assignments={0: [1, 2]}, configs={"min.insync.replicas": "1"}
-                    )
-                ]
-            )
-            firsts = {
-                index: nodes.node_ids[index % len(nodes.node_ids)] for index in places.values()
-            }
-            admin.create_topics(
-                [
-                    NewTopic(
-                        name=COPY,
-                        assignments={
-                            index: _replicas(nodes, first) for index, first in firsts.items()
-                        },
-                    )
-                ]
-            )
+        _create_topics(nodes, led, len(places))
         nodes.wait_until_whole(*topics, COPY)
         writer = ConfluentWriter("rdkafka", nodes.bootstrap, 1, topics, pause_seconds=PAUSE_SECONDS)
         reader = ConsumerProtocolReader("reader", nodes.bootstrap, topics)

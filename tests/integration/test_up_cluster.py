@@ -7,6 +7,7 @@ The test is one story, because a cluster of processes takes seconds to start.
 import json
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,36 +21,49 @@ pytestmark = [pytest.mark.timeout(400)]
 RECORDS = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLine:
+    """The command line of one installation."""
+
+    bootstrap: str
+    data: str
+
+    def tidelog(self, *arguments: str, given: str = "") -> Finished:
+        return run(arguments, bootstrap=self.bootstrap, given=given)
+
+    def done(self, *arguments: str, given: str = "") -> str:
+        finished = self.tidelog(*arguments, given=given)
+        assert finished.exit_code == 0, finished.errors + finished.output
+        return finished.output
+
+    def components(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(
+            self.tidelog("status", "--data", self.data, "--json").output
+        )
+        return found
+
+    def healthy(self) -> dict[str, Any]:
+        until(lambda: self.tidelog("cluster", "status").exit_code == 0)
+        status: dict[str, Any] = json.loads(self.done("cluster", "status", "--json"))
+        return status
+
+
 def test_three_nodes_and_a_fourth(tmp_path: Path) -> None:
     port = free_port_for(4)
     bootstrap = ",".join(f"127.0.0.1:{port + step}" for step in range(3))
     data = str(tmp_path / "data")
 
-    def tidelog(*arguments: str, given: str = "") -> Finished:
-        return run(arguments, bootstrap=bootstrap, given=given)
-
-    def done(*arguments: str, given: str = "") -> str:
-        finished = tidelog(*arguments, given=given)
-        assert finished.exit_code == 0, finished.errors + finished.output
-        return finished.output
-
-    def healthy() -> dict[str, Any]:
-        until(lambda: tidelog("cluster", "status").exit_code == 0)
-        told: dict[str, Any] = json.loads(done("cluster", "status", "--json"))
-        return told
+    line = CommandLine(bootstrap=bootstrap, data=data)
+    tidelog, done, components, healthy = line.tidelog, line.done, line.components, line.healthy
 
     with installation(tmp_path, port, "--brokers", "3") as said:
-        assert [row["name"] for row in json.loads(done("status", "--data", data, "--json"))] == [
-            "broker",
-            "broker2",
-            "broker3",
-        ]
+        assert [row["name"] for row in components()] == ["broker", "broker2", "broker3"]
         done("topics", "create", "orders", "-p", "6")
         done("produce", "orders", given="".join(f"{number}\n" for number in range(RECORDS)))
-        assert [
-            (row["leaders"], row["replicas"], row["in_sync"]) for row in healthy()["brokers"]
-        ] == [(2, 6, 6)] * 3
-
+        brokers = healthy()["brokers"]
+        assert [(row["leaders"], row["replicas"], row["in_sync"]) for row in brokers] == [
+            (2, 6, 6)
+        ] * 3
         shown = done("cluster", "add", "--start", "--data", data)
         assert "nothing was changed" in shown
         assert not (tmp_path / "data" / "broker4").exists()
@@ -67,24 +81,17 @@ def test_three_nodes_and_a_fourth(tmp_path: Path) -> None:
         assert Counter(replicas(bootstrap)) == {1: 6, 2: 6, 3: 6}
         assert [row["broker"] for row in healthy()["brokers"]] == [1, 2, 3]
 
-        before = {
-            row["name"]: row["pid"] for row in json.loads(done("status", "--data", data, "--json"))
-        }
+        before = {row["name"]: row["pid"] for row in components()}
         assert "3 brokers restarted" in done("cluster", "roll", "--data", data, "--execute")
-        after = {
-            row["name"]: row["pid"] for row in json.loads(done("status", "--data", data, "--json"))
-        }
+        after = {row["name"]: row["pid"] for row in components()}
         assert before.keys() == after.keys()
         assert not set(before.values()) & set(after.values())
         healthy()
 
-        assert "node 2 is stopped until: tidelog cluster start 2" in done(
-            "cluster", "stop", "2", "--data", data
-        )
+        stopped = done("cluster", "stop", "2", "--data", data)
+        assert "node 2 is stopped until: tidelog cluster start 2" in stopped
         until(lambda: tidelog("cluster", "status").exit_code == 3)
-        assert [
-            row["state"] for row in json.loads(tidelog("status", "--data", data, "--json").output)
-        ] == ["ready", "stopped", "ready"]
+        assert [row["state"] for row in components()] == ["ready", "stopped", "ready"]
         again = tidelog("cluster", "stop", "2", "--data", data)
         assert (again.exit_code, "node 2 is stopped already" in again.errors) == (1, True)
         too_many = tidelog("cluster", "stop", "3", "--data", data)
@@ -99,9 +106,7 @@ def test_three_nodes_and_a_fourth(tmp_path: Path) -> None:
         assert "3 brokers restarted" in done(
             "cluster", "roll", "--execute", "--command", f'sh -c "{stop_and_start}"', *elsewhere
         )
-        assert not set(after.values()) & {
-            row["pid"] for row in json.loads(done("status", "--data", data, "--json"))
-        }
+        assert not set(after.values()) & {row["pid"] for row in components()}
         healthy()
 
     with installation(tmp_path, port):

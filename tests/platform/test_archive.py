@@ -322,11 +322,8 @@ def test_records_of_a_broker_are_answered_from_archive_and_log_as_if_they_were_o
     assert ask(sql, topics=[ORDERS], settings=settings).to_pylist() == from_both
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for name, value in (
-        ("TIDELOG_DATA", str(tmp_path)),
-        ("TIDELOG_BOOTSTRAP_SERVERS", settings.bootstrap_servers),
-    ):
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", settings.bootstrap_servers)
     with connect(settings.bootstrap_servers) as log:
         log.delete_records("orders", {0: 51})
     typed = CliRunner().invoke(sql_command, ["--json", "SELECT count(*) AS n FROM topics.orders"])
@@ -338,10 +335,8 @@ def test_records_of_a_broker_are_answered_from_archive_and_log_as_if_they_were_o
     )
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     away = load_settings()
-    with pytest.raises(
-        LogServiceError,
-        match=r"Is it running\?.* can be asked without it: --archived, or is_archive_only=True",
-    ):
+    hint = r"Is it running\?.* can be asked without it: --archived, or is_archive_only=True"
+    with pytest.raises(LogServiceError, match=hint):
         ask(sql, settings=away)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -535,32 +535,18 @@ def test_dagster_shows_both_topics_and_the_sensor_starts_for_either(
         assert started() == ("paid_orders",)
         lag = watched().lags()["paid_orders"]
         told = lag_event(topic_feeds([asset])[0], lag, 1.0).metadata
-        assert [told[name].value for name in ("lag", "lag of orders", "lag of payments")] == [
-            20,
-            9,
-            11,
-        ]
-        assert {watermark_event(one).asset_key for one in lag.each} == {
-            ORDERS.asset_key,
-            PAYMENTS.asset_key,
-        }
+        lags = [told[name].value for name in ("lag", "lag of orders", "lag of payments")]
+        assert lags == [20, 9, 11]
+        marked = {watermark_event(one).asset_key for one in lag.each}
+        assert marked == {ORDERS.asset_key, PAYMENTS.asset_key}
         assert judge(world.log, lag, 60, int(time.time() * 1000)).late == 20
         result = dg.materialize(
             [asset], resources=world.resources, instance=instance, raise_on_error=False
         )
         assert result.success, failure_of(result)
         values = world.values(KEY)
-        names = (
-            "records",
-            "rows",
-            "dead_letters",
-            "late_records",
-            "kept_left",
-            "kept_right",
-            "lag",
-            "dagster/row_count",
-        )
-        assert [values[name] for name in names] == [16, 4, 3, 0, 6, 7, 0, 4]
+        names = "records rows dead_letters late_records kept_left kept_right lag dagster/row_count"
+        assert [values[name] for name in names.split()] == [16, 4, 3, 0, 6, 7, 0, 4]
         assert values["kept_bytes"] > 0
         newest = [
             datetime.fromtimestamp(values[name], UTC)

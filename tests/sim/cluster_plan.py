@@ -181,10 +181,30 @@ elect one leader after the other.
 """
 
 
+ASSIGNORS = [("range",), ("cooperative-sticky",), ("range", "cooperative-sticky")]
+
+
+def _nodes(
+    seats: list[Seat],
+    properties: dict[str, str],
+    sizes: tuple[int, int],
+    *,
+    are_voters_dynamic: bool,
+) -> tuple[NodePlan, ...]:
+    """Return the nodes. ``sizes`` are ``segment_bytes`` and ``index_interval_bytes``."""
+    return tuple(
+        _node(seat, seats, properties, *sizes, are_voters_dynamic=are_voters_dynamic)
+        for seat in seats
+    )
+
+
+def _election_seconds(properties: dict[str, str]) -> float:
+    election_ms = int(properties["controller.quorum.election.timeout.ms"])
+    return (2 * election_ms + int(properties["controller.quorum.fetch.timeout.ms"])) / 1_000
+
+
 def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) -> ClusterPlan:
-    """Return the plan of a seed for a cluster of so many nodes; with an aim, of the scenario that
-    the seed makes of it.
-    """
+    """Return the plan of a seed for a cluster, with an aim of the scenario that the seed makes."""
     rng = Random(f"cluster {node_count} {seed}")
     later = Random(f"cluster changes {node_count} {seed}")
     pace = Random(f"cluster pace {node_count} {seed}")
@@ -193,36 +213,25 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
     broker_count = sum(seat.is_broker for seat in seats)
     seats += _late_seats(seats, () if aim is None else aim.fields.get("late_names", ()))
     are_voters_dynamic = rng.random() < 0.5
-    are_voters_dynamic = (
-        are_voters_dynamic
-        if aim is None
-        else aim.fields.get("are_voters_dynamic", are_voters_dynamic)
-    )
+    if aim is not None:
+        are_voters_dynamic = aim.fields.get("are_voters_dynamic", are_voters_dynamic)
     properties = _draw_properties(rng, broker_count, is_all_synced=is_all_synced)
-    segment_bytes, index_interval_bytes = (
-        rng.choice([1 << 11, 1 << 13, 1 << 16]),
-        rng.choice([64, 512, 4096]),
-    )
+    sizes = rng.choice([1 << 11, 1 << 13, 1 << 16]), rng.choice([64, 512, 4096])
     has_racks = any(seat.rack for seat in seats)
     properties |= _draw_more_properties(later, pace, has_racks=has_racks)
-    properties |= {
-        **({} if aim is None else aim.properties),
-        **(PATIENT_QUORUM if node_count > FEW_NODES else {}),
-    }
+    properties |= {} if aim is None else aim.properties
+    properties |= PATIENT_QUORUM if node_count > FEW_NODES else {}
     seconds, pause_seconds = rng.uniform(5, 15), rng.choice([2.0, 4.0, 8.0])
     faults = _draw_faults(rng, node_count)
     deaths = rng.choice([(Death.KILL,), (Death.POWER,), (Death.KILL, Death.POWER)])
     topics = tuple(_draw_topics(rng, broker_count, is_all_synced=is_all_synced))
     if node_count > 1:
-        faults = (
-            *faults,
-            *_draw_later_faults(later, topics, has_directories="log.dirs" in properties),
-        )
+        has_directories = "log.dirs" in properties
+        faults = (*faults, *_draw_later_faults(later, topics, has_directories=has_directories))
     if aim is not None:
         faults, deaths = aim.faults, aim.deaths or deaths
-    has_eligible_leaders = later.random() < 0.3 or _may_lose_records(
-        faults, deaths, is_all_synced=is_all_synced
-    )
+    may_lose_records = _may_lose_records(faults, deaths, is_all_synced=is_all_synced)
+    has_eligible_leaders = later.random() < 0.3 or may_lose_records
     plan = ClusterPlan(
         seed=seed,
         seconds=seconds,
@@ -231,17 +240,7 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
         deaths=deaths,
         topics=topics,
         are_offsets_synced=is_all_synced or broker_count > 1,
-        nodes=tuple(
-            _node(
-                seat,
-                seats,
-                properties,
-                segment_bytes,
-                index_interval_bytes,
-                are_voters_dynamic=are_voters_dynamic,
-            )
-            for seat in seats
-        ),
+        nodes=_nodes(seats, properties, sizes, are_voters_dynamic=are_voters_dynamic),
         producer_count=rng.randint(1, 2),
         member_count=rng.randint(1, 2),
         reader_count=rng.randint(0, 1),
@@ -251,9 +250,7 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
         sync_seconds=rng.choice([0.0, 0.005, 0.05]),
         pool_seconds=rng.choice([0.0, 0.001, 0.02]),
         is_disk_reordering=rng.random() < 0.3,
-        assignors=rng.choice(
-            [("range",), ("cooperative-sticky",), ("range", "cooperative-sticky")]
-        ),
+        assignors=rng.choice(ASSIGNORS),
         are_members_static=rng.random() < 0.2,
         automatic_count=rng.choice([0, 0, 1]),
         are_logs_moved=False,
@@ -266,14 +263,10 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
         are_voters_dynamic=are_voters_dynamic,
         reassigner_count=rng.choice([0, 1]),
         session_seconds=int(properties["broker.session.timeout.ms"]) / 1_000,
-        election_seconds=(
-            2 * int(properties["controller.quorum.election.timeout.ms"])
-            + int(properties["controller.quorum.fetch.timeout.ms"])
-        )
-        / 1_000,
-        voter_changer_count=later.choice([0, 0, 1, 2])
-        if are_voters_dynamic and node_count > 1
-        else 0,
+        election_seconds=_election_seconds(properties),
+        voter_changer_count=(
+            later.choice([0, 0, 1, 2]) if are_voters_dynamic and node_count > 1 else 0
+        ),
         has_eligible_leaders=has_eligible_leaders,
         client_racks=("", "rack0", "rack1") if has_racks else ("",),
         skews_ms=tuple(later.choice([0, 0, -70_000, 1_500, 70_000]) for _ in seats),

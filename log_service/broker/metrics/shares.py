@@ -61,6 +61,18 @@ def share_families(sources: MetricsSources) -> Iterator[Family]:
         f"{prefix}partitionloadtimems_count", "Share partitions that were loaded.", counts.loads
     )
     yield from _fetch_families(shares.fetch_counts)
+    yield from _partition_families(shares)
+    yield counter(
+        "tidelog_share_dead_letters_total",
+        "Records of share groups that were given up with a dead letter.",
+        counts.dead_letters,
+    )
+    yield from _coordinator_families(sources)
+
+
+def _partition_families(shares: Shares) -> Iterator[Family]:
+    """Yield the families of locks and batches of share partitions."""
+    counts = shares.counts
     prefix = "kafka_server_sharepartitionmetrics_"
     expired: list[Sample] = [
         ("", "", counts.lock_timeouts),
@@ -96,12 +108,6 @@ def share_families(sources: MetricsSources) -> Iterator[Family]:
     yield _spreads(f"{prefix}fetchlockratio", text, shares, lambda led: led.fetch_times.percent)
     text = "Records of the batches that came in flight: acquired for the first time, or loaded."
     yield _spreads(f"{prefix}inflightbatchmessagecount", text, shares, lambda led: led.batch_counts)
-    yield counter(
-        "tidelog_share_dead_letters_total",
-        "Records of share groups that were given up with a dead letter.",
-        counts.dead_letters,
-    )
-    yield from _coordinator_families(sources)
 
 
 def _fetch_families(by_group: Mapping[str, FetchCounts]) -> Iterator[Family]:

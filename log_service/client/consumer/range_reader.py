@@ -76,6 +76,39 @@ class HasCluster(Protocol):
         """The client's view of its cluster."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RetriedFetch:
+    """A fetch of one partition, with retries. ``is_waiting`` waits until the position moves."""
+
+    cluster: ClusterMetadata
+    wanted: "_Wanted"
+    limit_ms: int
+    is_committed_only: bool
+
+    async def __call__(
+        self, offset: int, size_bytes: int, *, is_waiting: bool = False
+    ) -> PartitionData:
+        cluster, wanted, is_committed_only = self.cluster, self.wanted, self.is_committed_only
+        once = partial(
+            _fetch_once, cluster, wanted, offset, size_bytes, is_committed_only=is_committed_only
+        )
+        waiting = partial(
+            _fetch_progress,
+            cluster,
+            wanted,
+            offset,
+            size_bytes,
+            self.limit_ms,
+            is_committed_only=is_committed_only,
+        )
+        return await cluster.retry(waiting if is_waiting else once, self.limit_ms + GRACE_MS)
+
+
+def _validate_range(start: int, end: int) -> None:
+    if not 0 <= start <= end:
+        raise ValueError(f"[{start}, {end}) is no range of offsets")
+
+
 async def read_range(
     client: HasCluster,
     topic_partition: TopicPartition,
@@ -102,30 +135,17 @@ async def read_range(
         ValueError: the range ends before it starts.
         ConfigError: there is no such isolation level.
     """
-    if not 0 <= start <= end:
-        raise ValueError(f"[{start}, {end}) is no range of offsets")
+    _validate_range(start, end)
     cluster = client.cluster
     limit_ms = cluster.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
     is_committed_only = bool(isolation_of(isolation_level))
     aborted = AbortedFilter() if is_committed_only else None
-    wanted = _Wanted(
-        topic_partition=topic_partition, topic_id=None if topic_id is None else TopicId(topic_id)
-    )
+    wanted_id = None if topic_id is None else TopicId(topic_id)
+    wanted = _Wanted(topic_partition=topic_partition, topic_id=wanted_id)
 
-    async def fetch(offset: int, size_bytes: int, *, is_waiting: bool = False) -> PartitionData:
-        once = partial(
-            _fetch_once, cluster, wanted, offset, size_bytes, is_committed_only=is_committed_only
-        )
-        waiting = partial(
-            _fetch_progress,
-            cluster,
-            wanted,
-            offset,
-            size_bytes,
-            limit_ms,
-            is_committed_only=is_committed_only,
-        )
-        return await cluster.retry(waiting if is_waiting else once, limit_ms + GRACE_MS)
+    fetch = _RetriedFetch(
+        cluster=cluster, wanted=wanted, limit_ms=limit_ms, is_committed_only=is_committed_only
+    )
 
     def chunk(batches: Buffer, response: PartitionData) -> RawBatches:
         return RawBatches(

@@ -5,6 +5,7 @@ The function takes and returns a DataFrame. The table is a Dagster asset.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 
 import dagster as dg
 
@@ -49,17 +50,14 @@ def spark_join(
 ) -> Callable[[Transform], dg.AssetsDefinition]:
     """Make a lake table of a function over pairs of records of two topics.
 
-    A pair has equal ``on`` fields and near event times. ``on`` names fields that both schemas have,
-    or maps a field of the left to one of the right (``{"id": "order_id"}``). A right record belongs
-    to a left one if its event time is at most ``within`` earlier or later. ``within=(before,
-    after)`` gives each bound. The function gets a row per pair. It holds the key columns, by the
-    left's names, then ``left`` and ``right``, structs of each topic's fields with ``_partition,
-    _offset, _timestamp`` (with ``has_headers`` also ``_headers``), and ``_left`` and ``_right``,
-    the places of the records, which the function has to return.
+    ``on`` names equal fields, or maps a field of the left to one of the right (``{"id":
+    "order_id"}``). A right record belongs to a left one if its event time is at most ``within``
+    earlier or later, or ``within=(before, after)``. A pair is a row: keys by the left's names, the
+    structs ``left`` and ``right`` of each topic's fields with ``_partition, _offset, _timestamp``
+    (``has_headers``: ``_headers``), and places ``_left`` and ``_right``, which have to be returned.
 
     ``event_time`` names a TIMESTAMP field of each side, by default the record's time. ``how`` is
-    "inner", "left", "right" or "full". An outer join gives a row with nulls once no partner can
-    come.
+    "inner", "left", "right" or "full". Outer joins give rows with nulls once no partner can come.
 
     The watermark is the lesser of both sides' greatest event time, less ``lateness``. Records below
     the watermark of the last commit are dead letters of the rule ``late``. Rows that may still find
@@ -67,9 +65,8 @@ def spark_join(
     is more than ``ahead`` (None: no bound) after its own time is a dead letter of ``event_time``.
     An idle topic holds back the watermark, with ``idle_after`` only for that time.
 
-    Rows, offsets, kept rows and watermark are one commit. ``records_per_run`` counts for each
-    topic. Rules (warn and fail) and suite see the function's rows. ``max_failed`` is refused.
-
+    Rows, offsets, kept rows and watermark are one commit. ``records_per_run`` is for each topic.
+    Rules (warn, fail) and suite see the function's rows. ``max_failed`` is refused.
     :raises ValueError: the declaration makes no sense. The text says why.
     """
     shape = shape_of(
@@ -81,25 +78,32 @@ def spark_join(
         idle_after=idle_after,
         ahead=ahead,
     )
+    build = partial(
+        JoinedTable,
+        left=left,
+        right=right,
+        shape=shape,
+        rules=rules_of(rules),
+        suite=suite,
+        minimum_interval_s=minimum_interval_s,
+        records_per_run=records_per_run,
+        state_rows=state_rows,
+        has_headers=has_headers,
+    )
+    shown = Presentation(
+        group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy
+    )
+    return partial(_declared, name, max_failed, build, shown)
 
-    def declare(function: Transform) -> dg.AssetsDefinition:
-        validate_no_max_failed(name or function.__name__, max_failed)
-        declared = JoinedTable(
-            name=name or function.__name__,
-            left=left,
-            right=right,
-            function=function,
-            shape=shape,
-            rules=rules_of(rules),
-            suite=suite,
-            minimum_interval_s=minimum_interval_s,
-            records_per_run=records_per_run,
-            state_rows=state_rows,
-            has_headers=has_headers,
-        )
-        shown = Presentation(
-            group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy
-        )
-        return joined_table_asset(declared, shown)
 
-    return declare
+def _declared(
+    name: str | None,
+    max_failed: float | None,
+    build: Callable[..., JoinedTable],
+    shown: Presentation,
+    function: Transform,
+) -> dg.AssetsDefinition:
+    """Return the asset of a function. ``build`` makes its declaration from name and function."""
+    table = name or function.__name__
+    validate_no_max_failed(table, max_failed)
+    return joined_table_asset(build(name=table, function=function), shown)

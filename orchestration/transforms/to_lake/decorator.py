@@ -70,22 +70,17 @@ def spark_table(
     A table from ``tables`` is computed anew when one changes. One from a topic grows batch by
     batch. Its function gets the fields of the schema with ``_topic_id, _partition, _offset,
     _timestamp, _key``, and returns at least the first three. ``has_headers`` adds ``_headers``
-    (``ARRAY<STRUCT<key: STRING, value: BINARY>>``, empty if there are none). ``OF_TOPICS`` and
-    quarantine rules are for tables from topics, ``is_automated`` for others. ``is_evolving`` lets
-    columns come and go. With ``minimum_interval_s=0`` a run follows its topic for minutes, a commit
-    at a time. ``history_from`` is the first day of the backfill, in record time. A table keeps
-    every row, or with ``latest_by`` the newest row per value of these columns. Then the function
-    returns ``_timestamp``, too, and a record without value removes the row of its key. So does a
-    row that meets ``deleted_when`` (in Spark SQL). The function may throw on ``max_failed`` records
-    of a batch, or up to 1.0 on that share. They become dead letters of the rule ``transform``.
-
+    (``ARRAY<STRUCT<key: STRING, value: BINARY>>``, maybe empty). ``OF_TOPICS`` and quarantine rules
+    are for tables from topics, ``is_automated`` for others. ``is_evolving`` lets columns come and
+    go. With ``minimum_interval_s=0`` a run follows its topic for minutes, a commit at a time. The
+    backfill begins at the day ``history_from``, in record time. A table keeps every row, or with
+    ``latest_by`` the newest per value of these columns. Then the function returns ``_timestamp``,
+    too, and a record without value, or a row that meets ``deleted_when`` (Spark SQL), removes the
+    row of its key. The function may throw on ``max_failed`` records of a batch, or up to 1.0 on
+    that share. They become dead letters of the rule ``transform``.
     :raises ValueError: the declaration makes no sense. The text says why.
     """
-    if (topic is None) == (not tables):
-        raise ValueError(
-            "a table comes either from a topic or from tables: @spark_table(topic=...) or"
-            " @spark_table(tables=[...])"
-        )
+    _validate_origin(topic, tables)
     shown = Presentation(
         group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy
     )
@@ -110,24 +105,42 @@ def spark_table(
                 max_failed=max_failed,
             )
             return topic_table_asset(declared, shown)
+        is_of_topic = bool(unique_by or latest_by or is_evolving or has_headers)
         limits = (deleted_when, minimum_interval_s, records_per_run, history_from, max_failed)
-        if (
-            unique_by
-            or latest_by
-            or is_evolving
-            or has_headers
-            or any(one is not None for one in limits)
-        ):
-            raise ValueError(f"{', '.join(OF_TOPICS)} need a topic; {table_name} comes from tables")
-        names = tuple(input_name(f"the table {table_name}", one) for one in one_or_more(tables))
-        derived = DerivedTable(
-            name=table_name, inputs=names, function=function, rules=rules_of(rules), suite=suite
-        )
-        return derived_table_asset(
-            derived, shown, automation_condition=on_fresh_inputs() if is_automated else None
-        )
+        _refuse_of_topics(table_name, limits, is_given=is_of_topic)
+        derived = _derived(table_name, tables, function, rules, suite)
+        condition = on_fresh_inputs() if is_automated else None
+        return derived_table_asset(derived, shown, automation_condition=condition)
 
     return declare
+
+
+def _validate_origin(topic: TopicSpec | None, tables: object) -> None:
+    """Raise ValueError unless a table has either a topic or tables."""
+    if (topic is None) == (not tables):
+        raise ValueError(
+            "a table comes either from a topic or from tables: @spark_table(topic=...) or"
+            " @spark_table(tables=[...])"
+        )
+
+
+def _refuse_of_topics(table: str, limits: Sequence[object], *, is_given: bool) -> None:
+    """Raise ValueError if arguments are given that only tables from topics have."""
+    if is_given or any(one is not None for one in limits):
+        raise ValueError(f"{', '.join(OF_TOPICS)} need a topic; {table} comes from tables")
+
+
+def _derived(
+    name: str,
+    tables: str | dg.AssetsDefinition | Sequence[str | dg.AssetsDefinition],
+    function: Transform,
+    rules: Rule | Sequence[Rule],
+    suite: Suite,
+) -> DerivedTable:
+    names = tuple(input_name(f"the table {name}", one) for one in one_or_more(tables))
+    return DerivedTable(
+        name=name, inputs=names, function=function, rules=rules_of(rules), suite=suite
+    )
 
 
 def spark_aggregate(
@@ -154,9 +167,10 @@ def spark_aggregate(
     The function gets the same columns as the function of a table (``spark_table``). It returns rows
     with the columns ``by``, the aggregated columns, and ``_topic_id, _partition, _offset``.
     ``aggregates`` are made with ``count``, ``total``, ``smallest`` and ``largest`` of
-    ``orchestration.rows.aggregates``. A single one needs no list. Each run merges its rows into the groups that they touch, and
-    the offsets move in the same commit. So each record counts once, whenever a run is killed. Rules
-    and suite see the rows before they are aggregated. ``max_failed`` is as for a table.
+    ``orchestration.rows.aggregates``. A single one needs no list. Each run merges its rows into the
+    groups that they touch, and the offsets move in the same commit. So each record counts once,
+    whenever a run is killed. Rules and suite see the rows before they are aggregated.
+    ``max_failed`` is as for a table.
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """

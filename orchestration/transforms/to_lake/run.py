@@ -53,6 +53,15 @@ def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
     return attempted(context, lambda: _attempt(table, context))
 
 
+def _origin(table: TopicTable, context: RunContext, state: TopicState) -> Origin:
+    return Origin(
+        target=table.name,
+        topic=table.topic.name,
+        topic_id=state.topic_id,
+        run_id=context.run_id,
+    )
+
+
 def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     letters = DeadLetters(context.lake)
     letters_snapshot = letters.snapshot()
@@ -72,12 +81,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         if result.failures:
             return result
         assert result.batch is not None
-        origin = Origin(
-            target=table.name,
-            topic=table.topic.name,
-            topic_id=state.topic_id,
-            run_id=context.run_id,
-        )
+        origin = _origin(table, context, state)
         rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
     finally:
         source.release()
@@ -106,20 +110,11 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
             transactions=named,
         )
     else:
+        notes = {"ranges": str(plan.ranges), "topic": plan.ranges.topic, "run_id": context.run_id}
+        advanced = advance(target, plan.ranges, leader_epochs, state.committed)
+        transactions = {**advanced, **named, **_marks(table, state, target, plan)}
         committed = upsert(
-            target,
-            changes,
-            is_evolving=table.is_evolving,
-            notes={
-                "ranges": str(plan.ranges),
-                "topic": plan.ranges.topic,
-                "run_id": context.run_id,
-            },
-            transactions={
-                **advance(target, plan.ranges, leader_epochs, state.committed),
-                **named,
-                **_marks(table, state, target, plan),
-            },
+            target, changes, is_evolving=table.is_evolving, notes=notes, transactions=transactions
         )
     return TopicRunResult(
         kind="batch",

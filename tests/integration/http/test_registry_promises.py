@@ -81,13 +81,18 @@ def test_head_tells_of_each_thing_that_can_be_read(api: httpx.Client, subject: s
 # Error codes and their texts
 
 
-def refused_calls(subject: str) -> list[tuple[str, str, dict[str, Any] | None, int, str]]:
+RefusedCall = tuple[str, str, dict[str, Any] | None, int, str]
+
+
+def refused_calls(subject: str) -> list[RefusedCall]:
     """Return calls that are refused, each with its code and the beginning of its text."""
+    return [*absent_things(subject), *wrong_states(subject), *wrong_values(subject)]
+
+
+def absent_things(subject: str) -> list[RefusedCall]:
     versions = f"/subjects/{subject}/versions"
-    one = f"/subjects/{subject}-one/versions"
-    gone, part = f"/subjects/{subject}-gone", f"/subjects/{subject}-part"
-    rule = {"domainRules": [{"name": "a b", "type": "CEL"}]}
-    schema, invalid = {"schema": record(A)}, {"schema": '{"type":"none"}'}
+    gone = f"/subjects/{subject}-gone"
+    schema = {"schema": record(A)}
     return [
         (
             "GET",
@@ -133,6 +138,14 @@ def refused_calls(subject: str) -> list[tuple[str, str, dict[str, Any] | None, i
             40407,
             f"Subject '{subject}' Version 1 was not deleted first",
         ),
+    ]
+
+
+def wrong_states(subject: str) -> list[RefusedCall]:
+    versions = f"/subjects/{subject}/versions"
+    schema = {"schema": record(A)}
+    invalid = {"schema": '{"type":"none"}'}
+    return [
         (
             "GET",
             f"/config/{subject}",
@@ -187,6 +200,15 @@ def refused_calls(subject: str) -> list[tuple[str, str, dict[str, Any] | None, i
             42202,
             "The specified version 'x' is not a valid version id.",
         ),
+    ]
+
+
+def wrong_values(subject: str) -> list[RefusedCall]:
+    one = f"/subjects/{subject}-one/versions"
+    part = f"/subjects/{subject}-part"
+    rule = {"domainRules": [{"name": "a b", "type": "CEL"}]}
+    schema = {"schema": record(A)}
+    return [
         (
             "PUT",
             f"/config/{subject}",

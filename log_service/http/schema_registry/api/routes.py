@@ -108,15 +108,17 @@ def registry_routes(registry: Registry) -> list[Route]:
     inside = [
         (method, IN_CONTEXT + path, handler, need) for method, path, handler, need in everywhere
     ]
-    return [
-        Route(
-            method=method,
-            path=path,
-            handler=_guarded(registry, handler, need, is_change=method in {"PUT", "DELETE"}),
-            max_body_bytes=MAX_BODY_BYTES,
-        )
-        for method, path, handler, need in [*once, *everywhere, *inside]
-    ]
+    return [_route(registry, row) for row in [*once, *everywhere, *inside]]
+
+
+def _route(registry: Registry, row: Row) -> Route:
+    method, path, handler, need = row
+    return Route(
+        method=method,
+        path=path,
+        handler=_guarded(registry, handler, need, is_change=method in {"PUT", "DELETE"}),
+        max_body_bytes=MAX_BODY_BYTES,
+    )
 
 
 def _guarded(registry: Registry, handler: Handler, need: Need, *, is_change: bool) -> Handler:

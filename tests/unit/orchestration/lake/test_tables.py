@@ -248,15 +248,8 @@ def test_structs_may_get_fields_and_numbers_may_be_smaller_where_a_table_may_evo
     with pytest.raises(SchemaConflictError, match="at is STRUCT"):
         append(snapshot, pa.Table.from_pylist(rows_of_two, schema=schema), (0, 1, 2))
     append(snapshot, pa.Table.from_pylist(rows_of_two, schema=schema), (0, 1, 2), is_evolving=True)
-    found = (
-        Lake(tmp_path)
-        .existing("t")
-        .dataset()
-        .to_table()
-        .sort_by("_offset")
-        .select(["n", "at", "lines", "by"])
-        .to_pylist()
-    )
+    rows = Lake(tmp_path).existing("t").dataset().to_table().sort_by("_offset")
+    found = rows.select(["n", "at", "lines", "by"]).to_pylist()
     before, after = {"city": "x", "floor": 1, "zip": None}, {"city": None, "floor": 2, "zip": "z"}
     assert found == [
         {"n": 1, "at": before, "lines": [before], "by": [("k", before)]},

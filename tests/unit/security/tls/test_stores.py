@@ -177,6 +177,33 @@ def test_no_repr_shows_a_key(issued: Issued) -> None:
     assert secret not in repr(found)
 
 
+def unusable_binary_stores(issued: Issued, garbage: Path) -> list[tuple[TlsConfig, str]]:
+    """Return stores of PKCS12 and JKS, or none at all, and why each cannot be used."""
+    return [
+        (
+            config(keystore_location=issued.keystore_p12, keystore_password="no"),
+            "its password is wrong, or it is neither PKCS12 nor JKS",
+        ),
+        (
+            config(keystore_location=garbage, keystore_password="no"),
+            "its password is wrong, or it is neither PKCS12 nor JKS",
+        ),
+        (
+            config(keystore_location=issued.truststore_p12, keystore_password=PASSWORD),
+            "holds no private key with its certificate",
+        ),
+        (
+            config(keystore_location=FACTS / "key.jks", keystore_password="no"),
+            "keytool -importkeystore",
+        ),
+        (
+            config(keystore_location=FACTS / "key.jks", keystore_password=PASSWORD),
+            "the password of the key 'one' is wrong",
+        ),
+        (config(), "a listener with TLS needs a key store"),
+    ]
+
+
 def test_stores_that_cannot_be_used_are_refused_with_what_to_do(
     authority: Authority, issued: Issued, tmp_path: Path
 ) -> None:
@@ -229,27 +256,7 @@ def test_stores_that_cannot_be_used_are_refused_with_what_to_do(
             ),
             "does not belong to the",
         ),
-        (
-            config(keystore_location=issued.keystore_p12, keystore_password="no"),
-            "its password is wrong, or it is neither PKCS12 nor JKS",
-        ),
-        (
-            config(keystore_location=garbage, keystore_password="no"),
-            "its password is wrong, or it is neither PKCS12 nor JKS",
-        ),
-        (
-            config(keystore_location=issued.truststore_p12, keystore_password=PASSWORD),
-            "holds no private key with its certificate",
-        ),
-        (
-            config(keystore_location=FACTS / "key.jks", keystore_password="no"),
-            "keytool -importkeystore",
-        ),
-        (
-            config(keystore_location=FACTS / "key.jks", keystore_password=PASSWORD),
-            "the password of the key 'one' is wrong",
-        ),
-        (config(), "a listener with TLS needs a key store"),
+        *unusable_binary_stores(issued, garbage),
     ]
     for configured, named in cases:
         with pytest.raises(ConfigError) as raised:
