@@ -46,7 +46,8 @@ async def add_up(consumer: AsyncioConsumer, revenue: dict[str, float]) -> None:
     async for record in consumer:
         try:
             order = Order.model_validate_json(record.value or b"")
-        except ValidationError as error:  # anyone may write to the topic; raised here, it would come again after each start
+        # anyone may write to the topic; raised here, it would come again after each start
+        except ValidationError as error:
             logger.warning(
                 "skipped %s-%d offset %d: %s", record.topic, record.partition, record.offset, error
             )
@@ -75,7 +76,8 @@ def service(bootstrap_servers: str, topic: str) -> FastAPI:
             AsyncioConsumer(
                 bootstrap_servers, group_id="revenue", auto_offset_reset="earliest"
             ) as consumer,
-            asyncio.TaskGroup() as tasks,  # raises what a task of it raised, instead of forgetting it
+            # raises what a task of it raised, instead of forgetting it
+            asyncio.TaskGroup() as tasks,
         ):
             await consumer.subscribe([topic])
             app.state.adding = tasks.create_task(add_up(consumer, revenue))

@@ -435,7 +435,8 @@ class Broker:
 
     async def _register(self, foundation: NodeFoundation, lifecycle: BrokerLifecycle) -> None:
         if self._disk_failure is not None:
-            raise self._disk_failure  # a clearer error than the controller's refusal of a broker without log directories
+            # a clearer error than the controller's refusal of a broker without log directories
+            raise self._disk_failure
         await lifecycle.register(
             cluster_id=foundation.identity.cluster_id,
             incarnation_id=random_id(self.env.rng.getrandbits),

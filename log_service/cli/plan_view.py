@@ -66,21 +66,34 @@ def plan_options(command: click.decorators.FC) -> click.decorators.FC:
     """Add the options of every command that makes a plan."""
     options = [
         throttle_option,
-        click.option("--execute", is_flag=True, help="Carry the plan out; without it, it is only shown."),
+        click.option(
+            "--execute", is_flag=True, help="Carry the plan out; without it, it is only shown."
+        ),
         click.option("--dry-run", is_flag=True, help="Only show the plan, as without --execute."),
         click.option(
-            "--at-once", "limit", type=WholeNumber(min=1), default=DEFAULT_LIMIT, show_default=True, metavar="N",
+            "--at-once",
+            "limit",
+            type=WholeNumber(min=1),
+            default=DEFAULT_LIMIT,
+            show_default=True,
+            metavar="N",
             help="Copies that a broker takes part in at a time.",
         ),
         click.option(
-            "--write", "plan_file", type=click.Path(dir_okay=False, path_type=Path), callback=new_file,
+            "--write",
+            "plan_file",
+            type=click.Path(dir_okay=False, path_type=Path),
+            callback=new_file,
             help="Write the plan into a new file, in Kafka's format.",
         ),
         click.option(
-            "--write-back", "back_file", type=click.Path(dir_okay=False, path_type=Path), callback=new_file,
+            "--write-back",
+            "back_file",
+            type=click.Path(dir_okay=False, path_type=Path),
+            callback=new_file,
             help="Write the plan that takes it back into a new file.",
         ),
-    ]  # fmt: skip
+    ]
     for option in reversed(options):
         command = option(command)
     return command

@@ -301,7 +301,7 @@ class RecordDecoder:
         return decode
 
     async def _versions(self, identity: SchemaIdentity, subject: str) -> str:
-        """Return the versions that have a schema's id, those of the topic's subject if it has it."""
+        """Return the versions that have a schema's id, of the topic's subject if it has it."""
         if identity.id is None:
             return ""
         try:

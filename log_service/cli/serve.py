@@ -30,10 +30,14 @@ def serve(*, properties: Path, overrides: tuple[str, ...]) -> None:
       listeners=PLAINTEXT://127.0.0.1:9092
       log.dirs=/var/lib/tidelog
     """
-    gc.disable()  # nearly all that an import makes stays, and looking through it again and again costs a tenth of the start
+    # nearly all that an import makes stays, and looking through it again and again costs a tenth of
+    # the start
+    gc.disable()
     from log_service.broker.main import (  # noqa: PLC0415 - the other commands need no broker
         serve as serve_node,
     )
 
-    gc.freeze()  # no collection goes through the modules ever after, the one that ends the start included; half a megabyte stays with them
+    # no collection goes through the modules ever after, the one that ends the start included; half
+    # a megabyte stays with them
+    gc.freeze()
     raise click.exceptions.Exit(serve_node(properties, list(overrides)))

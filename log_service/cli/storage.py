@@ -38,8 +38,15 @@ def random_uuid(*, as_json: bool) -> None:
 
 
 @storage.command("format")
-@click.option("-c", "--config", "properties", required=True, metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="The node's properties.")  # fmt: skip
+@click.option(
+    "-c",
+    "--config",
+    "properties",
+    required=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The node's properties.",
+)
 @click.option(
     "-t",
     "--cluster-id",
@@ -85,9 +92,16 @@ def random_uuid(*, as_json: bool) -> None:
     metavar="VERSION",
     help="The release whose metadata the cluster begins with: 4.3.",
 )
-@click.option("-S", "--add-scram", "scram_users", multiple=True, metavar="MECHANISM=[name=..,passwordfile=..]",
-              help="A SCRAM user that the cluster begins with; may be repeated. The password is the first line of the file, or of the "
-              "standard input for -. password=.. stands in the list of processes.")  # fmt: skip
+@click.option(
+    "-S",
+    "--add-scram",
+    "scram_users",
+    multiple=True,
+    metavar="MECHANISM=[name=..,passwordfile=..]",
+    help="A SCRAM user that the cluster begins with; may be repeated. The password is the first"
+    " line of the file, or of the standard input for -. password=.. stands in the list of"
+    " processes.",
+)
 @json_option
 def format_(
     *,

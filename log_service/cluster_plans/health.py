@@ -43,7 +43,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong. ``check`` names what was looked at, ``items`` what it is wrong with."""
+    """One thing that is wrong. ``check`` names the check, ``items`` what it is wrong with."""
 
     check: str
     severity: Severity

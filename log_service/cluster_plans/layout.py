@@ -58,7 +58,7 @@ class BrokerLayout:
 
     @property
     def is_cordoned(self) -> bool:
-        """Whether it takes no new replicas: all its directories that have not failed are cordoned."""
+        """Whether it takes no new replicas: all directories that have not failed are cordoned."""
         online = [directory for directory in self.log_dirs if directory.is_online]
         return bool(online) and all(directory.is_cordoned for directory in online)
 

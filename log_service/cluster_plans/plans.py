@@ -307,7 +307,7 @@ def followed_by(
 
 
 def lack_of_room(layout: ClusterLayout, plan: Plan) -> list[str]:
-    """Return which brokers would have to take more than their disks have room for, a sentence each."""
+    """Return a sentence for each broker that would have to take more than its disk has room for."""
     found = []
     for broker in layout.brokers:
         received = plan.received_bytes.get(broker.broker_id, 0)

@@ -40,7 +40,8 @@ NODE_ADVICE: Final = (
 class AclOperation(IntEnum):
     """Operations that a principal may be allowed to do."""
 
-    __hash__ = int.__hash__  # it is part of keys that are looked up with every request; an enum hashes its name, in Python
+    # it is part of keys that are looked up with every request; an enum hashes its name, in Python
+    __hash__ = int.__hash__
 
     READ = 3
     WRITE = 4

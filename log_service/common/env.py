@@ -255,7 +255,7 @@ class Connection(Protocol):
         """
 
     def close(self) -> None:
-        """Close at once, also while another task waits on it (that task gets OSError); idempotent."""
+        """Close at once, even while another task waits on it (it gets OSError); idempotent."""
 
 
 class Listener(Protocol):

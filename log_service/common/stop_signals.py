@@ -13,7 +13,7 @@ SAME_WISH_SECONDS = 1.0
 
 
 class StopWishes:
-    """Tracks the signals that ask a process to stop. ``is_second`` is true after a second request."""
+    """Tracks signals that ask a process to stop. ``is_second`` is true after a second request."""
 
     __slots__ = ("_began", "_now", "is_second")
 

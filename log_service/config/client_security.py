@@ -259,8 +259,10 @@ def _endpoint(url: str, login: LoginConfig, texts: Mapping[str, Any]) -> TokenEn
     for name in CREDENTIALS[:2]:
         if texts.get(name) in {None, "", SecretText("")} and login.jaas is None:
             option = "clientId" if name.endswith("id") else "clientSecret"
-            raise ConfigError(f"{name} is missing: the endpoint gives tokens to clients with an id and a secret; or set {option} in "
-                              "sasl_jaas_config")  # fmt: skip
+            raise ConfigError(
+                f"{name} is missing: the endpoint gives tokens to clients with an id and a secret;"
+                f" or set {option} in sasl_jaas_config"
+            )
     client_id, client_secret, scope, is_encoded, ca = (texts.get(name) for name in CREDENTIALS)
     return TokenEndpointConfig(
         url=url,

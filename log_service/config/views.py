@@ -468,7 +468,8 @@ class QuorumConfig:
     snapshot_max_bytes: int = KEY
     is_auto_join_enabled: bool = KEY
     max_idle_interval_ms: int = KEY  # 0: never
-    death_grace_ms: int = KEY  # a voter stands this soon if its leader refuses connections; 0 or less: only silence counts
+    # a voter stands this soon if its leader refuses connections; 0 or less: only silence counts
+    death_grace_ms: int = KEY
 
     @property
     def fetch_wait_ms(self) -> int:
@@ -582,7 +583,8 @@ class NodeConfig:
     leader_balance_interval_ms: int | None = KEY  # of preferred leader elections, None: never
     unclean_election_interval_ms: int = KEY
     broker_session_timeout_ms: int = KEY
-    death_grace_ms: int = KEY  # a broker is dead if it refuses connections this long after its own has ended; 0 or less: never
+    # a broker is dead if it refuses connections this long after its own has ended; 0 or less: never
+    death_grace_ms: int = KEY
     high_watermark_checkpoint_interval_ms: int = KEY
 
     @property

@@ -69,7 +69,7 @@ class BrokerSessions:
         return contact_ms is not None and now_ms - contact_ms < self.timeout_ms
 
     def end_ms(self, node_id: NodeId) -> int | None:
-        """Return when a broker's session ends without another heartbeat, or None without a session."""
+        """Return when a broker's session ends without a heartbeat, or None without a session."""
         session = self._sessions.get(node_id)
         return (
             None

@@ -105,7 +105,7 @@ def quota_entity(parts: Sequence[EntityData]) -> QuotaEntity:
 
 
 def quota_records(entity: QuotaEntity, quotas: Mapping[str, float]) -> list[ClientQuotaRecord]:
-    """Return the records that set an entity's quotas, one for each key, in the order of the keys."""
+    """Return the records that set an entity's quotas, one per key, in the order of the keys."""
     parts = [
         EntityData(entity_type=part.entity_type, entity_name=None if part.is_default else part.name)
         for part in entity

@@ -53,7 +53,7 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """An advertised listener of a broker; ``security_protocol`` is Kafka's number, 0 is PLAINTEXT."""
+    """An advertised listener. ``security_protocol`` is Kafka's number, 0 is PLAINTEXT."""
 
     host: str
     port: int

@@ -164,7 +164,7 @@ def client_settings(cluster: ClusterSettings) -> dict[str, Any]:
 
 
 def admin_of(cluster: ClusterSettings, env: Env, **settings: Any) -> Admin:
-    """Return an admin client of a cluster, for ``async with``. ``settings`` override the cluster's."""
+    """Return a cluster's admin client, for ``async with``. ``settings`` override the cluster's."""
     return Admin(cluster.bootstrap_servers, env=env, **client_settings(cluster) | settings)
 
 

@@ -92,7 +92,7 @@ def due_commits(
     translated: Mapping[TopicPartition, OffsetAndMetadata],
     there: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the translated offsets that are ahead of ``there``, the group's offsets in the target."""
+    """Return the translated offsets ahead of ``there``, the group's offsets in the target."""
     return {
         where: each
         for where, each in translated.items()

@@ -136,7 +136,7 @@ async def _topic_lag(
 
 
 def _is_of(progress: Progress | None, ends: PartitionOffsets) -> bool:
-    """Return whether the progress belongs to the present topic, not to a deleted one of its name."""
+    """Return whether the progress belongs to this topic, not to a deleted one of its name."""
     return progress is not None and progress.lineage.source_topic_id == str(ends.topic_id)
 
 

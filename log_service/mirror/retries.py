@@ -19,7 +19,7 @@ class Retries:
         self._due_s: dict[str, float] = {}
 
     def settle(self, failed: Collection[str], now_s: float) -> None:
-        """Note the items that failed at ``now_s``. All others succeeded, or are no longer wanted."""
+        """Note the items that failed at ``now_s``. All others succeeded or are no longer wanted."""
         for name in self._pauses.keys() - set(failed):
             del self._pauses[name], self._due_s[name]
         for name in failed:

@@ -136,7 +136,7 @@ class TopicKeeper:
         )
 
     async def _configs(self, admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the configs set for topics. Topics whose configs cannot be described are left out."""
+        """Return the configs set for topics. Topics without described configs are left out."""
         resources = [ConfigResource.topic(topic) for topic in topics]
         if not resources:
             return {}

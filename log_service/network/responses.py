@@ -144,7 +144,8 @@ class PendingResponse:
             return
         assert not self.is_done, "a response was completed twice"
         self.is_done = True
-        self._on_discard = None  # breaks a reference cycle, so that requests need not wait for the garbage collector
+        # breaks a reference cycle, so that requests need not wait for the garbage collector
+        self._on_discard = None
         self._chunks = chunks or []
         self.size_bytes = memory_bytes(self._chunks)
         if self._on_done is not None:

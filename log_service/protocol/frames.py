@@ -153,7 +153,7 @@ def _response_prefix(api_key: int, api_version: int) -> struct.Struct:
 
 
 def _framed(first: bytearray, message: Message, version: int) -> list[Chunk]:
-    """Encode behind ``first``, whose first four bytes are then the size of everything behind them."""
+    """Encode behind ``first``, whose first four bytes are then the size of all bytes after them."""
     chunks: list[Chunk] = []
     encoder(type(message), version)(message, first, chunks)
     size = (len(first) if len(chunks) == 1 else sum(map(len, chunks))) - SIZE_BYTES

@@ -185,7 +185,8 @@ class Struct(metaclass=StructType):
 
     def __repr__(self) -> str:
         shown = (field.name for field in self.SCHEMA.fields if not field.is_secret)
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__qualname__}({values})"
 
 
 Message = Struct

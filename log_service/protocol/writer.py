@@ -1,4 +1,4 @@
-"""Slow paths of compiled encoders: long varints, and errors for values that a version cannot carry."""
+"""Slow paths of compiled encoders: long varints, and errors for values that a version lacks."""
 
 from log_service.common.errors import ProtocolError
 

@@ -537,7 +537,8 @@ class RaftDriver:
 
     async def _sync(self) -> None:
         try:
-            self._log_changes.acquire_nowait()  # ``acquire`` would cost each commit a turn of the event loop
+            # ``acquire`` would cost each commit a turn of the event loop
+            self._log_changes.acquire_nowait()
         except trio.WouldBlock:
             await self._log_changes.acquire()
         try:

@@ -1,17 +1,22 @@
 """The roles of a replica of the metadata log, and the allowed changes between them.
 
-    role         what it does                                              it ends when
-    -----------  --------------------------------------------------------  -----------------------------------------------------------
-    unattached   knows no leader to fetch from; asks any voter for one     a leader is known; a voter's election timer: prospective
-    voted        is unattached, and has voted in this epoch                as unattached
-    prospective  requests pre-votes in the same epoch                      a majority grants them: candidate; a majority refuses, or
-                                                                           the election timer:
-                                                                           follower or unattached
-    candidate    votes for itself in a new epoch, and asks for votes       a majority: leader; the election timer: prospective
-    leader       serves fetches, appends, commits                          shutdown, no majority fetches, removed: resigned
-    resigned     led this epoch and will not again; tells the voters so    the election timer: unattached in the next epoch
-    follower     fetches from the leader                                   a voter's fetch timer: prospective
-    observer     is unattached or follower, and no voter                   as they do, without timers: it never asks for votes
+    role         what it does                             it ends when
+    -----------  ---------------------------------------  ---------------------------------------
+    unattached   knows no leader; asks any voter for one  a leader is known; a voter's election
+                                                          timer: prospective
+    voted        is unattached, has voted in this epoch   as unattached
+    prospective  requests pre-votes in the same epoch     a majority grants them: candidate; it
+                                                          refuses, or the election timer: follower
+                                                          or unattached
+    candidate    votes for itself in a new epoch, and     a majority: leader; the election timer:
+                 asks for votes                           prospective
+    leader       serves fetches, appends, commits         shutdown, no majority fetches, removed:
+                                                          resigned
+    resigned     led this epoch and will not again;       the election timer: unattached in the
+                 tells the voters so                      next epoch
+    follower     fetches from the leader                  a voter's fetch timer: prospective
+    observer     is unattached or follower, no voter      as they do, without timers: it never
+                                                          asks for votes
 
 Any role changes to unattached or follower when the replica learns of a higher epoch. ``SAME_EPOCH``
 and ``NEXT_EPOCH`` hold this table. ``transitions.become`` changes roles and checks the table.

@@ -126,10 +126,8 @@ class VoterHistory:
         self._entries = [VoterEntry(STATIC_OFFSET, STATIC_QUORUM, static_voters or VoterSet())]
 
     def __repr__(self) -> str:
-        return (
-            "<VoterHistory"
-            f" {[(entry.offset, [voter.node_id for voter in entry.voters]) for entry in self._entries]}>"
-        )
+        ids = [(entry.offset, [voter.node_id for voter in entry.voters]) for entry in self._entries]
+        return f"<VoterHistory {ids}>"
 
     @property
     def latest(self) -> VoterEntry:

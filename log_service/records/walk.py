@@ -31,7 +31,8 @@ _HOPS: Integers = np.where(WIDTHS > 0, WIDTHS + (NUMBERS ^ (NUMBERS >> 63)), _FA
 refused once the record is read, counts like a positive one of the same bits.
 """
 
-_LANE_COUNT = 768  # a numpy step costs the same for one lane as for hundreds, but more lanes need more start searches
+# a numpy step costs the same for one lane as for hundreds, but more lanes need more start searches
+_LANE_COUNT = 768
 _MIN_LANE_COUNT = 32
 _MIN_LANE_RECORDS = 16
 _MIN_RECORD_COUNT = 512

@@ -1,7 +1,8 @@
 """One replica on this node: its log, and its state of leadership and high watermark.
 
-This file applies metadata, syncs and the records of a leader to the log and the state. ``partition``
-adds the requests of clients and followers. ``PartitionState`` decides the high watermark.
+This file applies metadata, syncs and the records of a leader to the log and the state.
+``partition`` adds the requests of clients and followers. ``PartitionState`` decides the high
+watermark.
 
 Invariants: with ``flush.messages=1`` the high watermark never passes the synced end, so that an
 acknowledged record survives a loss of power. One sync covers every append before it.

@@ -68,7 +68,9 @@ class PartitionSyncs:
         except TidelogError:
             if partition.log is log and (log is None or log.home.is_offline or not log.is_closed):
                 raise
-            return  # the partition was deleted, or moved to another log directory: the log there is synced next
+            # the partition was deleted, or moved to another log directory: the log there is synced
+            # next
+            return
         self.times.note(self._clock.monotonic_ns() - started_ns)
         if is_moved:
             self._announce(partition)

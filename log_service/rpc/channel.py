@@ -111,7 +111,7 @@ class Channel:
 
     @property
     def failure(self) -> Exception | None:
-        """Why the channel is closed; None while it is open, and after ``close`` or a long idleness."""
+        """Why the channel is closed. None while it is open, after ``close`` or long idleness."""
         return None if self._is_closed_by_us else self._error
 
     @property

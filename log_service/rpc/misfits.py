@@ -43,7 +43,7 @@ Question = Callable[[Env, Destination, RpcSettings, Security | None], Awaitable[
 
 
 def question_after(ended: Exception) -> Question | None:
-    """Return what is asked after an attempt to connect that failed, None where its error says all."""
+    """Return what is asked after a failed attempt to connect, None where its error says all."""
     if isinstance(ended, EndedWhileSecuredError):
         return require_tls
     return require_no_tls if isinstance(ended, EndedUnheardError) else None

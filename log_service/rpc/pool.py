@@ -5,9 +5,9 @@ Decides when a node that failed is tried again (a pause that doubles, ``retry.Ba
 node which takes connections and closes them is not asked in a tight loop. Decides nothing about
 requests: a request that failed is not sent again, because only its sender knows whether it may be.
 
-Invariants: at most one connection per destination; all tasks that ask while it is being opened wait for the same attempt, and have an error
-when that attempt fails; a connection is never handed out once it is closed. The connections live in the nursery that was handed in, and end
-with it.
+Invariants: at most one connection per destination; all tasks that ask while it is being opened wait
+for the same attempt, and have an error when that attempt fails; a connection is never handed out
+once it is closed. The connections live in the nursery that was handed in, and end with it.
 """
 
 import errno
@@ -115,7 +115,7 @@ class NodeChannel:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last attempt to connect failed: the next one may have to wait, and to fail."""
+        """Whether the last attempt to connect failed: the next one may have to wait, and fail."""
         return self._failed_count > 0
 
     @property
@@ -204,7 +204,9 @@ class NodeChannel:
         ):
             return
         if question is require_tls and self._is_proven():
-            return  # a node that is gone ends handshakes, too, and nothing is to be sent in the clear for it
+            # a node that is gone ends handshakes, too, and nothing is to be sent in the clear for
+            # it
+            return
         if now_ms >= self._asked_again_at_ms:
             self._asked_again_at_ms = now_ms + QUESTION_INTERVAL_MS
             await question(self._env, self.destination, self._settings, self._security)

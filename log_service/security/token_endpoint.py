@@ -181,8 +181,10 @@ def _completed(config: TokenEndpointConfig, entry: JaasEntry | None) -> TokenEnd
         (complete.client_secret, f"{prefix}.secret", CLIENT_SECRET_OPTION),
     ):
         if value is None:
-            raise ConfigError(f"{key} is missing: {shown_url(config.url)} gives tokens to clients with an id and a secret; or set {name} "
-                              "in sasl.jaas.config")  # fmt: skip
+            raise ConfigError(
+                f"{key} is missing: {shown_url(config.url)} gives tokens to clients with an id and"
+                f" a secret; or set {name} in sasl.jaas.config"
+            )
     return complete
 
 

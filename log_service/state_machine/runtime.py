@@ -18,9 +18,11 @@ with a machine that has replayed everything, and closes the runtime when the epo
 - A reply or an announcement that its receiver cannot take is ``on_high_watermark``'s: it ends the
   node, too. The request that is being decided on at that moment is another one, and goes on.
 
-Invariants: a record is replayed exactly once, right after its append; a reply, of a read too, leaves when the high watermark has passed
-what had been appended when it was made, in the order of the decisions; a request is replied to exactly once, unless its sender gives up
-with ``forget``; a timer whose decision is refused fires again after ``RETRY_MS``, of which the log tells seldom, and when it is over.
+Invariants: a record is replayed exactly once, right after its append; a reply, of a read too,
+leaves when the high watermark has passed what had been appended when it was made, in the order of
+the decisions; a request is replied to exactly once, unless its sender gives up with ``forget``; a
+timer whose decision is refused fires again after ``RETRY_MS``, of which the log tells seldom, and
+when it is over.
 """
 
 import logging
@@ -274,7 +276,8 @@ class Runtime(Generic[R]):
             decide(decision, *arguments)
             if decision.records:
                 self._append(decision)
-        except BaseException:  # a bug of the machine costs the request, and the next one finds the state that the log has
+        # a bug of the machine costs the request, and the next one finds the state that the log has
+        except BaseException:
             decision.take_back()
             raise
         if self._is_closed:

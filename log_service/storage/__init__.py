@@ -5,8 +5,8 @@ replication.
 
 One log:
 
-- ``readable_log``: reads it. ``log``: appends to it, truncates and closes it. ``append_result``: the
-  result of an append.
+- ``readable_log``: reads it. ``log``: appends to it, truncates and closes it.
+  ``append_result``: the result of an append.
 - ``recovery``: opens its directory.
 - ``segments``: its segments in order. ``segment``: one of them.
 - ``indexes`` and ``segment_indexes``: the two indexes of a segment.

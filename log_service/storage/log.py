@@ -6,7 +6,8 @@ watermarks, replicas and requests. Callers supply the bounds of retention and tr
 ``retention`` chooses segments to delete, and the cleaner compacts.
 
 Invariants: ``log_start_offset <= log_end_offset``. An append is atomic in memory and on disk. An
-offset is reused only after a truncation. Only ``sync`` and ``close`` wait. Others run on one thread.
+offset is reused only after a truncation. Only ``sync`` and ``close`` wait. The rest runs on one
+thread.
 """
 
 from collections.abc import Callable, Sequence

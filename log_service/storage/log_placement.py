@@ -14,7 +14,7 @@ from log_service.storage.log_directory import LogDirectory
 
 
 class LogPlacement:
-    """The log directories of a node, as places for logs. ``cordoned`` returns those without new logs."""
+    """The log directories of a node, as places for logs. ``cordoned`` names those to leave out."""
 
     def __init__(
         self,

@@ -308,7 +308,7 @@ def check_node_ports(cluster: ClusterSpec, host: str, first_port: int) -> None:
 
 
 def check_login_ports(cluster: ClusterSpec | None, first_port: int) -> None:
-    """Refuse occupied ports of the listeners that check passwords. Raises as ``check_node_ports``."""
+    """Refuse occupied ports of listeners that check passwords. Raises as ``check_node_ports``."""
     servers = [server.rpartition(":") for server in login_servers(cluster, first_port)]
     _check_ports(
         [(host, int(port), "the login of the UI", "--broker-port") for host, _, port in servers]

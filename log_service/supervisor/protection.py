@@ -11,9 +11,9 @@ Below the directory of the data, for its owner alone:
 
     security/authority.pem, authority.key     the local authority
     security/nodes/NAME.pem                   each node's key and certificate
-    security/clients/NAME.pem, .properties    of the operator and the platform; the file is one that Kafka's tools take
-    security/clients/ui-login.properties      where and how the UI asks whether a password is right; no secret is in it
-    security/services/NAME.pem                certificates of services, without their keys, which lie where the services want them
+    security/clients/NAME.pem, .properties    of the operator and the platform, for Kafka's tools
+    security/clients/ui-login.properties      how the UI checks a password; it holds no secret
+    security/services/NAME.pem                certificates of services. Their keys lie elsewhere.
 
 While the installation runs, ``keep_certificates`` makes those of nodes, operator and platform anew
 before they end; nodes and clients read files again that have changed.

@@ -342,7 +342,8 @@ class Supervisor:
             is_there, why = False, f"does not respond at {component.address}"
             try:
                 is_there = await is_ready(component.readiness)
-            except ConfigError as error:  # files that it is asked with, as certificates, end or are exchanged at any time
+            # files that it is asked with, as certificates, end or are exchanged at any time
+            except ConfigError as error:
                 why = f"cannot be asked at {component.address}: {error}"
             if is_there != was_ready:
                 self._note(component, "ready" if is_there else "not responding")
@@ -499,7 +500,7 @@ class Supervisor:
         return process.last_lines(log_path) if log_path.exists() else []
 
     async def _stop_all(self) -> None:
-        """Stop in the opposite order of the start; neighbours of one ``stop_group`` stop together."""
+        """Stop in the opposite order of the start; neighbours of one ``stop_group`` together."""
         for _, group in groupby(
             reversed(self._ordered), key=lambda component: component.stop_group or component.name
         ):

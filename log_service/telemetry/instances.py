@@ -176,7 +176,7 @@ class Instances:
         return known
 
     def forget(self, instance_id: UUID, connection_id: int) -> None:
-        """Forget a client whose connection has ended, but for one that has come over another since."""
+        """Forget a client whose connection has ended, unless it has come over another since."""
         known = self._by_id.get(instance_id)
         if known is not None and known.connection_id == connection_id:
             del self._by_id[instance_id]

@@ -72,7 +72,7 @@ class PushedSeries:
     def take(
         self, instance_id: UUID, client_id: str, pushed: Pushed, now_ms: int, keep_ms: int
     ) -> None:
-        """Take what a client pushed, and keep it for ``keep_ms``, or until the client pushes again."""
+        """Take what a client pushed. Keep it for ``keep_ms``, or until the client pushes again."""
         self.forget_silent(now_ms)
         self.push_count += 1
         self.left_out_count += pushed.left_out_count

@@ -36,8 +36,8 @@ class TableParameter(click.ParamType[str]):
 def table_named(given: str) -> str:
     """Return the name of a table that is given by its name or by its asset key.
 
-    >>> [table_named(given) for given in ("lake/orders", "orders", "history/orders_by_day", "topics/orders")]
-    ['orders', 'orders', 'orders', 'topics/orders']
+    >>> [table_named(given) for given in ("lake/orders", "history/orders_by_day", "topics/orders")]
+    ['orders', 'orders', 'topics/orders']
     """
     prefix, _, name = given.replace(" / ", "/").rpartition("/")
     if prefix in TABLE_PREFIXES:

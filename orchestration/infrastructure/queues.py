@@ -72,7 +72,8 @@ def queue_asset(spec: QueueSpec) -> dg.AssetSpec:
         key=spec.asset_key,
         deps=[spec.topic.asset_key],
         description=spec.description
-        or f"What the share group {spec.group_id} has not done with yet of the topic {spec.topic.name}",
+        or f"What the share group {spec.group_id} has not done with yet of the topic"
+        f" {spec.topic.name}",
         group_name=QUEUE_PREFIX,
         metadata={"tidelog/topic": spec.topic.name, "tidelog/group": spec.group_id},
     )

@@ -65,7 +65,8 @@ def conform(
         raise SchemaConflictError(
             f"the result does not fit the table {name}: {'; '.join(problems)}. Nothing was"
             " committed. Let the transform return the table's"
-            f" columns{'' if is_evolving else ', allow new and missing ones with is_evolving=True'},"
+            " columns"
+            f"{'' if is_evolving else ', allow new and missing ones with is_evolving=True'},"
             " or move the table away and let it be built anew"
         )
     fields = [field.with_type(joined.get(field.name) or field.type) for field in schema]

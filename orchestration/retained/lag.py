@@ -168,9 +168,9 @@ def seconds_behind(log: LogClient, lag: TopicLag, now_s: float) -> float | None:
         return 0.0
     read = log.range_reader()
     times_s: list[float] = []
-    with suppress(
-        LogServiceError
-    ):  # retention was faster, or the log went away: lag is told all the same, and no more time is spent
+    # retention was faster, or the log went away: lag is reported all the same, and no more time is
+    # spent
+    with suppress(LogServiceError):
         for topic, one in waiting:
             first = OffsetRange(
                 partition=one.partition,

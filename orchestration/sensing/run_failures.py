@@ -24,7 +24,8 @@ The 1,024th failure is the last that is told. A table that goes on failing reach
 MAX_NAMED = 3
 """The most assets of one run that an alert names."""
 OWN_SENTENCE = re.compile(
-    rf"\A(?:{re.escape(dg.Failure.__module__)}\.{dg.Failure.__qualname__}|orchestration(?:\.\w+)+): "
+    rf"\A(?:{re.escape(dg.Failure.__module__)}\.{dg.Failure.__qualname__}"
+    r"|orchestration(?:\.\w+)+): "
 )
 """Dagster's prefix of a sentence written for people: the class of the platform's own errors."""
 

@@ -48,24 +48,59 @@ LOG_GAUGES: Sequence[tuple[str, str, Read]] = (
     ),
 )
 LEADER_GAUGES: Sequence[tuple[str, str, Read]] = (
-    ("kafka_cluster_partition_underreplicated", "Whether a replica is not in sync.", lambda partition: int(is_under_replicated(partition))),
-    ("kafka_cluster_partition_underminisr", "Whether fewer replicas are in sync than min.insync.replicas.",
-     lambda partition: int(len(partition.isr) < min_isr_of(partition))),
-    ("kafka_cluster_partition_atminisr", "Whether just min.insync.replicas are in sync.",
-     lambda partition: int(len(partition.isr) == min_isr_of(partition))),
-    ("kafka_cluster_partition_insyncreplicascount", "Replicas in sync.", lambda partition: len(partition.isr)),
-    ("kafka_cluster_partition_laststableoffsetlag", "How far readers of committed records are held back: to the high watermark.",
-     lambda partition: partition.high_watermark - partition.state.last_stable_offset),
-    ("kafka_cluster_partition_replicascount", "Replicas.", lambda partition: partition.replica_count),
-    ("kafka_topic_partition_current_offset", "High watermark: the end of what consumers may read.",
-     lambda partition: partition.high_watermark),
-    ("kafka_topic_partition_oldest_offset", "First offset.", lambda partition: partition.log_start_offset),
+    (
+        "kafka_cluster_partition_underreplicated",
+        "Whether a replica is not in sync.",
+        lambda partition: int(is_under_replicated(partition)),
+    ),
+    (
+        "kafka_cluster_partition_underminisr",
+        "Whether fewer replicas are in sync than min.insync.replicas.",
+        lambda partition: int(len(partition.isr) < min_isr_of(partition)),
+    ),
+    (
+        "kafka_cluster_partition_atminisr",
+        "Whether just min.insync.replicas are in sync.",
+        lambda partition: int(len(partition.isr) == min_isr_of(partition)),
+    ),
+    (
+        "kafka_cluster_partition_insyncreplicascount",
+        "Replicas in sync.",
+        lambda partition: len(partition.isr),
+    ),
+    (
+        "kafka_cluster_partition_laststableoffsetlag",
+        "How far readers of committed records are held back: to the high watermark.",
+        lambda partition: partition.high_watermark - partition.state.last_stable_offset,
+    ),
+    (
+        "kafka_cluster_partition_replicascount",
+        "Replicas.",
+        lambda partition: partition.replica_count,
+    ),
+    (
+        "kafka_topic_partition_current_offset",
+        "High watermark: the end of what consumers may read.",
+        lambda partition: partition.high_watermark,
+    ),
+    (
+        "kafka_topic_partition_oldest_offset",
+        "First offset.",
+        lambda partition: partition.log_start_offset,
+    ),
     ("kafka_topic_partition_leader", "Node id of the leader.", lambda partition: partition.leader),
     ("kafka_topic_partition_replicas", "Replicas.", lambda partition: partition.replica_count),
-    ("kafka_topic_partition_in_sync_replica", "Replicas in sync.", lambda partition: len(partition.isr)),
-    ("kafka_topic_partition_under_replicated_partition", "Whether a replica is not in sync.",
-     lambda partition: int(is_under_replicated(partition))),
-)  # fmt: skip
+    (
+        "kafka_topic_partition_in_sync_replica",
+        "Replicas in sync.",
+        lambda partition: len(partition.isr),
+    ),
+    (
+        "kafka_topic_partition_under_replicated_partition",
+        "Whether a replica is not in sync.",
+        lambda partition: int(is_under_replicated(partition)),
+    ),
+)
 
 
 def partition_families(partitions: Sequence[Partition], image: MetadataImage) -> Iterator[Family]:

@@ -238,7 +238,7 @@ class QuotaKind(Enum):
 
 
 class Recognizer(Protocol):
-    """A cache of an API's requests. It recognizes repeated ones by their bytes, without decoding."""
+    """A cache of an API's requests. It recognizes repeated ones by their bytes, undecoded."""
 
     def recall(self, connection: ConnectionContext, frame: memoryview) -> "Call | None":
         """Return the call of a cached request, or None if the frame has to be decoded."""
@@ -483,7 +483,7 @@ class Call:
         return NOT_COUNTED if self.account is None else self.account.counted()
 
     def counting(self, waiting: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """Return an awaitable that counts the turns of a coroutine like ``counted``."""
+        """Return an awaitable that counts a coroutine's turns of the event loop as ``counted``."""
         return waiting if self.account is None else _counting(self.account, waiting)
 
     def refusal(self, error: KafkaError) -> Message:

@@ -1,7 +1,7 @@
 """Asks a cluster about its state and changes it.
 
-- ``admin``: the public class, with one method per question. ``group_admin`` and ``access_admin`` are
-  parts of it, over ``admin_connection``. ``values``: the arguments and results.
+- ``admin``: the public class, with one method per question. ``values``: the arguments and results.
+- ``group_admin`` and ``access_admin``: parts of it, over ``admin_connection``.
 - ``topics``: topics and configuration. ``cluster``: log directories, leaders, reassignments, the
   quorum and features.
 - ``groups``: groups and their offsets. ``share_groups``: share groups and the start offsets of

@@ -278,7 +278,8 @@ async def wait_for_records(
                 request, FetchResponse, max_version=max_version, waits_ms=request.max_wait_ms
             )
         except trio.Cancelled:
-            connection.close()  # the broker goes on waiting, and the next poll would wait behind this one
+            # the broker goes on waiting, and the next poll would wait behind this one
+            connection.close()
             raise
         return _polled(cluster, response)
 

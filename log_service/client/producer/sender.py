@@ -310,7 +310,8 @@ class Sender:
             connection = turn.connection = await self._cluster.node(turn.node_id)
             await connection.wait_unmuted()
         finally:
-            turn.has_begun.set()  # no other task runs before the request below is in the channel's queue
+            # no other task runs before the request below is in the channel's queue
+            turn.has_begun.set()
         self._hold_back(batches, connection)
         if not batches:
             return {}

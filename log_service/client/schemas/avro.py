@@ -70,7 +70,7 @@ def full_name(name: str, namespace: str) -> str:
 
 
 def parse_avro(found: ResolvedSchema) -> Any:
-    """Return a schema for fastavro. Raises Exception: it is invalid, or refers to an unknown name."""
+    """Return a schema for fastavro. Raises Exception: it is invalid, or names an unknown type."""
     return fastavro.parse_schema(whole_schema(found.schema.text, found.texts))
 
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpCall:
-    """One HTTP request. Equal calls that ``is_shared`` may share one response while it is awaited."""
+    """One HTTP request. Equal calls that ``is_shared`` may share one awaited response."""
 
     method: str
     url: str
@@ -153,7 +153,7 @@ class Exchange:
 
 
 def _read(request: Request, url: str, response: HttpResponse, read: Callable[[Any], T]) -> T:
-    """Return the value of a response. Raises SchemaRegistryError: it is a refusal, or unreadable."""
+    """Return a response's value. Raises SchemaRegistryError: it is a refusal, or unreadable."""
     is_success = 200 <= response.status < 300
     try:
         body = json.loads(response.content) if response.content else None

@@ -261,4 +261,4 @@ class ProtobufDeserializer(ProtobufDeserializing[SchemaRegistryClient], AsyncDes
 class BlockingProtobufDeserializer(
     ProtobufDeserializing[BlockingSchemaRegistryClient], BlockingDeserializing
 ):
-    """Turns Protobuf into messages, in any thread. Keywords are those of ``ProtobufDeserializer``."""
+    """Turns Protobuf into messages, in any thread. Keywords are ``ProtobufDeserializer``'s."""

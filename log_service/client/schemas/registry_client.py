@@ -197,7 +197,8 @@ class SchemaRegistryClient(RegistryFace):
                     async for piece in response.aiter_bytes():
                         is_too_large = len(content) + len(piece) > self.settings.max_response_bytes
                         if is_too_large:
-                            exchange.cancel()  # in its next wait the loop ends, and httpx closes its iterators
+                            # in its next wait the loop ends, and httpx closes its iterators
+                            exchange.cancel()
                         else:
                             content += piece
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:

@@ -159,7 +159,7 @@ class RegistryCore:
     def get_schemas(
         self, prefix: str | None = None, *, latest_only: bool = False, deleted: bool = False
     ) -> Steps[list[RegisteredSchema]]:
-        """Return all versions of the subjects with a prefix, in pages. Raises SchemaRegistryError."""
+        """Return all versions of subjects with a prefix, in pages. Raises SchemaRegistryError."""
         found: list[RegisteredSchema] = []
         while True:
             query = {

@@ -351,7 +351,7 @@ def _moves(
 def _note_directories(
     partitions: Partitions, broker: BrokerRegistration, request: BrokerHeartbeatRequest
 ) -> list[MetadataRecord]:
-    """Return the records of log directories that went offline (KIP-858) or are cordoned (KIP-1066)."""
+    """Return records of log directories that went offline (KIP-858) or are cordoned (KIP-1066)."""
     records: list[MetadataRecord] = []
     lost = [
         directory_id

@@ -358,7 +358,7 @@ class Partitions:
 
     @cached_property
     def observers(self) -> Observers:
-        """The brokers that copy and are neither in sync nor leading, unless a partition needs them."""
+        """The brokers that copy and neither are in sync nor lead, unless a partition needs them."""
         return observers_of(self.image)
 
     @cached_property

@@ -322,7 +322,7 @@ def delete_topics(
 def _by_topic(
     image: MetadataImage, states: Sequence[DeleteTopicState]
 ) -> list[list[DeleteTopicState]]:
-    """Return the entries of a request by topic. An entry without an existing topic has its own key."""
+    """Return a request's entries by topic. An entry without an existing topic has its own key."""
     grouped: dict[object, list[DeleteTopicState]] = {}
     for state in states:
         topic = _find(image, state)

@@ -1,9 +1,9 @@
 """One shard of the group coordinator: all groups of one partition of ``__consumer_offsets``.
 
 Every ``handle_...`` method and ``on_timer`` is a plain function of the shard's state and a
-``Decision``. Stored state changes only in ``stored_groups``. State that is not in the log (members between two generations, sessions) changes in the decision, which
-can revert these changes. The shard does not know which connections wait, nor how records reach the
-disk.
+``Decision``. Stored state changes only in ``stored_groups``. State that is not in the log (members
+between two generations, sessions) changes in the decision, which can revert these changes. The
+shard does not know which connections wait, nor how records reach the disk.
 
 - Classic groups: ``joining`` and ``membership``.
 - Consumer groups (KIP-848): ``consumer.heartbeats`` and ``classic_members``, because they may have

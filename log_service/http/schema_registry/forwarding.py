@@ -167,7 +167,8 @@ class Forwarder:
                         is_too_large or len(body) + len(piece) > limits.max_response_bytes
                     )
                     if is_too_large:
-                        exchange.cancel()  # ends the loop in its next wait, so that httpx closes all of its iterators
+                        # ends the loop in its next wait, so that httpx closes all of its iterators
+                        exchange.cancel()
                     else:
                         body += piece
         if is_too_large:

@@ -183,7 +183,7 @@ class RegistryState:
             self._remove_name(subject)
 
     def _forget_user(self, gone: RegisteredSchema) -> None:
-        """Take a version that is gone from the users of its id. Another one may have the id, too."""
+        """Take a version that is gone from the users of its id. Another may have the id, too."""
         context, subject = context_of(gone.subject), gone.subject
         users = self._users_of_id[context].get(gone.schema_id, {})
         if users.get(subject) != gone.version:
@@ -311,7 +311,7 @@ class RegistryState:
         )
 
     def subjects_in(self, scope: str) -> list[str]:
-        """Return the subjects of a scope in order: the subject itself, those of a context, or all."""
+        """Return a scope's subjects in order: the subject alone, those of a context, or all."""
         if Subject.parse(scope).name:
             return [scope] if scope in self._subjects else []
         return self.subjects_beginning_with(scope)

@@ -348,7 +348,8 @@ class LoginSession:
         kind = "authentication" if self.login is None else "re-authentication"
         text = (
             refused.told
-            or f"Authentication failed during {kind} due to invalid credentials with SASL mechanism {self._mechanism}"
+            or f"Authentication failed during {kind} due to invalid credentials with SASL mechanism"
+            f" {self._mechanism}"
         )
         chunks = None
         if self._request is not None:

@@ -127,7 +127,8 @@ def _attribute_text(attribute: Element) -> str:
     keyword = KEYWORDS.get(oid.content)
     if keyword is None:
         return f"{_dotted(oid.content)}=#{value.encoded.hex()}"
-    return f"{keyword}={_escaped(value.content) if value.tag in TEXT_TAGS else '#' + value.encoded.hex()}"
+    is_text = value.tag in TEXT_TAGS
+    return f"{keyword}={_escaped(value.content) if is_text else '#' + value.encoded.hex()}"
 
 
 def _dotted(content: bytes) -> str:

@@ -67,7 +67,8 @@ _NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 _ONE = 2  # the size of a compact list with one item
 _ONE_BYTE_SIZES = 0x80
 _NUMBERS = Struct(">qqq")  # base offset, append time, log start offset
-_RESPONSE_TAIL_BYTES = 9  # errors per record, error message, tags; tags of the topic; throttle time, tags of the response
+# errors per record, error message, tags; tags of the topic; throttle time, tags of the response
+_RESPONSE_TAIL_BYTES = 9
 
 _TELLS_NO_PAUSE = ProduceResponse()
 """A response without a throttle time, as cached bytes contain it."""

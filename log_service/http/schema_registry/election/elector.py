@@ -184,7 +184,7 @@ class Elector:
         return replace(self._settings.instance, is_leader=is_leader)
 
     def _chosen(self, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """Choose the leader for the whole group. A member that cannot be understood is not counted."""
+        """Choose the leader for the whole group. A member that is not understood is not counted."""
         members: dict[str, RegistryInstance] = {}
         for each in response.members:
             try:
@@ -269,7 +269,7 @@ class Elector:
         self._changed = trio.Event()
 
     def _believe_from(self, sent_ms: int) -> None:
-        """Believe the last assignment for one session from the moment in which a request was sent."""
+        """Believe the last assignment for one session from the moment when a request was sent."""
         session_ms = self._settings.session_timeout_ms
         self._believed_until_ms = sent_ms + session_ms - session_ms // MARGIN_PER_SESSION
 

@@ -21,7 +21,7 @@ REFUSED_AFTER_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One moment by both clocks. The monotonic clock may stand still while a machine is suspended."""
+    """One moment by both clocks. The monotonic clock may stand still while a machine sleeps."""
 
     monotonic_ms: int
     wall_ms: int
@@ -41,7 +41,7 @@ def age_ms(since: Moment, now: Moment) -> int:
 
 
 def is_renewal_due(since: Moment, now: Moment) -> bool:
-    """Return whether an epoch that was acquired ``since`` should be renewed before the next write."""
+    """Return whether an epoch acquired ``since`` should be renewed before the next write."""
     return age_ms(since, now) >= RENEWED_AFTER_MS
 
 
