@@ -72,8 +72,8 @@ async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) ->
 
     Raises:
         PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the
-        nodes' files can take out, one that would
-            join again, or one without which too few voters would be left.
+            nodes' files can take out, one that would join again, or one without which too few
+            voters would be left.
     """
     await refuse_unknown_brokers(admin, layout, [broker_id])
     if len(layout.brokers) == 1:
@@ -100,7 +100,7 @@ async def refuse_voter(admin: Admin, cluster_id: str, voter: RaftVoter) -> dict[
 
     Raises:
         PlanRefused: it belongs to another cluster, it votes already, it does not run, or the quorum
-        is fixed in the nodes' files.
+            is fixed in the nodes' files.
     """
     found = (await admin.describe_cluster()).cluster_id
     if cluster_id != found:
@@ -131,8 +131,7 @@ async def refuse_voter_removal(admin: Admin, node_id: int) -> dict[int, bool]:
 
     Raises:
         PlanRefused: the node is no voter or the last one, it would join again, too few voters would
-        be left, or the quorum is fixed in
-            the nodes' files.
+            be left, or the quorum is fixed in the nodes' files.
     """
     quorum = await read_quorum(admin)
     known = _voter_ids(quorum)
@@ -156,7 +155,8 @@ async def remove_voter(admin: Admin, node_id: int) -> bool:
 
     Raises:
         KafkaError: the quorum refuses: another change of voters is under way, or it is the last
-        one. PlanRefused: too few voters would be left.
+            one.
+        PlanRefused: too few voters would be left.
     """
     found = await admin.describe_metadata_quorum()
     for voter in found.voters:

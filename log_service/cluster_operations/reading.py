@@ -85,7 +85,7 @@ async def read_layout(admin: Admin) -> ClusterLayout:
 
     Raises:
         KafkaError: a broker that serves does not tell of itself, without which no plan knows what
-        it copies.
+            it copies.
     """
     layout, silent = await _read(admin)
     for broker_id, why in silent.items():

@@ -85,7 +85,7 @@ class RollingRestart:
 
         Raises:
             ClusterNotReady: the cluster is not in sync in time; brokers behind that one are not
-            restarted.
+                restarted.
         """
         while self.waiting:
             self.stage, self.current = Stage.WAITS, self.waiting.pop(0)

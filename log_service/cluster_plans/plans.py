@@ -76,7 +76,7 @@ def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | No
 
     Raises:
         PlanRefused: replicas move already, or a new broker is unknown, fenced, cordoned, or an
-        observer.
+            observer.
     """
     _refuse_while_moving(layout)
     _require_active(layout, new)
@@ -105,7 +105,7 @@ def drain(
 
     Raises:
         PlanRefused: replicas move already, a broker is unknown, or too few would be left for a
-        topic's replication factor.
+            topic's replication factor.
     """
     for broker in sorted(leaving):
         layout.broker(broker)
@@ -154,7 +154,7 @@ def change_topics(
 
     Raises:
         PlanRefused: a topic or broker is unknown, a broker is fenced, the factor is larger than the
-        cluster, or replicas move already.
+            cluster, or replicas move already.
     """
     known = layout.topics()
     for topic in topics:

@@ -268,9 +268,8 @@ def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None
 
     Raises:
         PlanFileMistakes: a field is missing, unknown, twice there or of the wrong type; a topic,
-        partition or broker is not there, a
-            broker is fenced or cordoned, or a partition moves already. All mistakes are told at
-            once, entry by entry.
+            partition or broker is not there, a broker is fenced or cordoned, or a partition moves
+            already. All mistakes are told at once, entry by entry.
     """
     by_name = {partition.where: partition for partition in layout.partitions}
     mistakes = [*file.mistakes]

@@ -88,8 +88,7 @@ class File(Protocol):
 
         Raises:
             OSError: final; the directory must be taken offline, never retried. The system tells of
-            it once: a sync beside this one may
-                end as if all were well.
+                it once: a sync beside this one may end as if all were well.
         """
 
     def sync_nowait(self) -> None:
@@ -251,7 +250,7 @@ class Connection(Protocol):
 
         Raises:
             OSError: the peer is gone, or the file was shorter than the lease; the connection must
-            then be closed.
+                then be closed.
         """
 
     def close(self) -> None:

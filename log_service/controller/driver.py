@@ -268,7 +268,7 @@ class ControllerDriver:
 
         Raises:
             StorageError, KafkaError: a quorum of one cannot be served. In a larger quorum another
-            node may lead.
+                node may lead.
         """
         self.resign()
         if leader_id != self._config.node_id:

@@ -141,7 +141,7 @@ class MetadataDelta:
 
         Raises:
             MetadataError: it refers to what is not there, such as a topic, or is of a kind that
-            must not stand here.
+                must not stand here.
         """
         if self._transaction is not None and not isinstance(record, _ENDS_OF_TRANSACTIONS):
             self._held.append(record)

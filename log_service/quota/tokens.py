@@ -73,7 +73,7 @@ class MutationCharge:
 
         Raises:
             KafkaError: THROTTLING_QUOTA_EXCEEDED, there are none left, and the client knows that
-            error; nothing is taken.
+                error; nothing is taken.
         """
         present = self.bucket.refill(self.rate, self.windows, self.now_ms)
         if self.is_strict and present < -ROUNDING:

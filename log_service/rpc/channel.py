@@ -141,9 +141,10 @@ class Channel:
         requests are in flight.
 
         Raises:
-            TimeoutError: no response within ``timeout_ms``; the channel is closed. OSError: the
-            connection is gone. ProtocolError: the peer sent something else than a response to this
-            request; the channel is closed.
+            TimeoutError: no response within ``timeout_ms``; the channel is closed.
+            OSError: the connection is gone.
+            ProtocolError: the peer sent something else than a response to this request; the channel
+                is closed.
         """
         sent = await self._send_request(chunks, timeout_ms)
         await sent.settled.wait()

@@ -342,8 +342,9 @@ async def open_connection(
     block.
 
     Raises:
-        TimeoutError: the peer did not accept the connection in time. OSError: refused, unreachable,
-        unknown host; EndedWhileSecuredError, the peer ended the connection while it was secured.
+        TimeoutError: the peer did not accept the connection in time.
+        OSError: refused, unreachable, unknown host; EndedWhileSecuredError, the peer ended the
+            connection while it was secured.
         KafkaError: the peer does not speak the protocol, or refuses us.
     """
     security, is_in_clear = security or Plaintext(), True

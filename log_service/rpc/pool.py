@@ -137,7 +137,7 @@ class NodeChannel:
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, the node cannot be reached, or does not speak the
-            protocol; others, it refused us.
+                protocol; others, it refused us.
         """
         connection = self._connection
         if connection is not None and not connection.is_closed:

@@ -56,7 +56,7 @@ async def retry(
 
     Raises:
         KafkaError: the first error that is not retriable; the last one when the time is over,
-        REQUEST_TIMED_OUT when no attempt ended.
+            REQUEST_TIMED_OUT when no attempt ended.
     """
     last_error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no response within {timeout_ms} ms")
     failed_count = 0

@@ -105,8 +105,9 @@ class Jwks:
         """Fetch the keys.
 
         Raises:
-            OSError: the URL cannot be fetched. ValueError: the document is no JWKS, has no usable
-            key, or none that takes an algorithm which is allowed.
+            OSError: the URL cannot be fetched.
+            ValueError: the document is no JWKS, has no usable key, or none that takes an algorithm
+                which is allowed.
         """
         self._read_as, self.keys = await self._run_in_thread(self._read)
 

@@ -65,7 +65,7 @@ def external_broker(context: ServiceContext) -> Component:
 
     Raises:
         ConfigError: the environment's settings of clients, or the files that they name, cannot be
-        read or understood.
+            read or understood.
     """
     security = ClientConfig.of(context.bootstrap_servers, settings_from_environment()).security()
     outgoing_security(security, Random())  # noqa: S311 - it opens no connection
@@ -357,7 +357,7 @@ def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
 
     Raises:
         ConfigError: another process listens there already, or the host is not an address of this
-        machine.
+            machine.
     """
     try:
         _bind_once(host, port)
@@ -467,8 +467,7 @@ def service_context(
 
     Raises:
         ConfigError: ports are occupied (the text names them all), ``host`` is not an address of
-        this machine, or ``bootstrap_servers``
-            are no addresses.
+            this machine, or ``bootstrap_servers`` are no addresses.
     """
     check_is_address(host)
     if bootstrap_servers is not None:

@@ -41,7 +41,8 @@ class Fleet:
 
         Raises:
             ConfigError: there is no such node, it cannot be taken away, or it is held or runs
-            already. StartFailed: the node does not start.
+                already.
+            StartFailed: the node does not start.
         """
         if request.command == ADD:
             return await self._add()

@@ -133,9 +133,10 @@ class Supervisor:
         the way out.
 
         Raises:
-            StorageError: another supervisor runs on this data. StartFailed: an essential component
-            ended or hung before it was ready for the first time. ConfigError: a component cannot be
-            asked whether it is ready for the first time.
+            StorageError: another supervisor runs on this data.
+            StartFailed: an essential component ended or hung before it was ready for the first
+                time.
+            ConfigError: a component cannot be asked whether it is ready for the first time.
         """
         with (
             nullcontext()

@@ -99,8 +99,7 @@ class Instance:
 
         Raises:
             KafkaError: INVALID_REQUEST, the client had ended; THROTTLING_QUOTA_EXCEEDED;
-            UNKNOWN_SUBSCRIPTION_ID;
-                UNSUPPORTED_COMPRESSION_TYPE; TELEMETRY_TOO_LARGE.
+                UNKNOWN_SUBSCRIPTION_ID; UNSUPPORTED_COMPRESSION_TYPE; TELEMETRY_TOO_LARGE.
         """
         try:
             self._check_push(push, max_bytes, now_ms)

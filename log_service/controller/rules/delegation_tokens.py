@@ -63,7 +63,7 @@ class DelegationTokenRules:
 
         Raises:
             KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED,
-            UNSUPPORTED_VERSION.
+                UNSUPPORTED_VERSION.
         """
         if self.caller.is_token_authenticated:
             raise KafkaError(
