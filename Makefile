@@ -2,10 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# uv installs the same in a third of the time, where it is on the PATH. pip knows settings that uv does not, such as those of pip.conf.
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-UV_INSTALL := $(if $(shell command -v uv 2>/dev/null),uv pip install --quiet --python $(BIN)/python --constraint constraints.txt)
-INSTALL = $(if $(UV_INSTALL),$(UV_INSTALL) --editable '.[$(EXTRAS)]' $(BESIDE) || )$(PIP_INSTALL) --editable '.[$(EXTRAS)]' $(BESIDE)
+# Packages have to have the hashes of locks/, which `make lock` writes. What builds them comes first, and tidelog itself, which has no hash,
+# last. uv installs the same in a third of the time, where it is on the PATH. pip knows settings that uv does not, such as those of pip.conf.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
+UV_INSTALL := $(if $(shell command -v uv 2>/dev/null),uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation)
+locked = $(1) --require-hashes --requirement locks/build.txt && $(1) --require-hashes $(LOCKS:%=--requirement locks/%.txt) && $(1) --editable .
+INSTALL = $(if $(UV_INSTALL),{ $(call locked,$(UV_INSTALL)); } || ){ $(call locked,$(PIP_INSTALL)); }
+COMPILE := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --constraint constraints.txt
+# Packages that a lock has everywhere: those with a condition may be needed where it does not hold.
+left_out = $$(sed -n 's/^\([^ =]*\)==[^ ]* \\$$/--no-emit-package=\1/p' $(1))
 # What unit tests of the log service use of the platform's packages.
 LIGHT := numpy pyarrow zstandard
 PYTEST := $(BIN)/python -m pytest
@@ -16,7 +21,7 @@ SEED ?= 1
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up status docs test test-rest test-all lint check unit format sim fuzz chaos kill-loop copy-loop bench bench-peers bench-platform generate kafka-libs sbom clean
+.PHONY: help demo up status docs test test-rest test-all lint check unit format sim fuzz chaos kill-loop copy-loop bench bench-peers bench-platform generate kafka-libs sbom lock clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,26 +30,25 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: EXTRAS := platform,demo
-$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/installed: LOCKS := platform
+$(VENV)/installed: pyproject.toml $(wildcard locks/*.txt) | $(BIN)/python
 	@echo "installing tidelog with its platform into $(VENV) (once; about 500 MB)"
 	$(INSTALL)
 	@touch $@
 
-$(VENV)/installed-dev: EXTRAS := platform,demo,dev
-$(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/installed-dev: LOCKS := platform dev
+$(VENV)/installed-dev: pyproject.toml $(wildcard locks/*.txt) | $(BIN)/python
 	@echo "installing tidelog with its platform and the tools for tests and checks into $(VENV) (once; about 500 MB)"
 	$(INSTALL)
 	@touch $(VENV)/installed $@
 
-$(VENV)/installed-light: EXTRAS := dev
-$(VENV)/installed-light: BESIDE := $(LIGHT)
-$(VENV)/installed-light: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/installed-light: LOCKS := dev light
+$(VENV)/installed-light: pyproject.toml $(wildcard locks/*.txt) | $(BIN)/python
 	@echo "installing tidelog without its platform, and the tools for tests, into $(VENV) (once)"
 	$(INSTALL)
 	@touch $@
 
-$(VENV)/installed-docs: EXTRAS := docs
+$(VENV)/installed-docs: LOCKS := docs
 $(VENV)/installed-docs: $(VENV)/installed
 	@echo "installing the generator of the site"
 	$(INSTALL)
@@ -115,6 +119,14 @@ bench-platform: $(VENV)/installed-dev  ## the path from a topic to a table, and 
 sbom: $(VENV)/installed  ## which packages are installed, with their licences, as CycloneDX: build/sbom.cdx.json
 	@mkdir -p build
 	$(BIN)/python -m tools.sbom > build/sbom.cdx.json
+
+lock:  ## write the hashes of locks/ anew for the versions of constraints.txt (needs uv)
+	printf '%s\n' editables hatchling setuptools wheel | $(COMPILE) --python-version 3.11 --output-file locks/build.txt -
+	$(COMPILE) --python-version 3.11 --extra platform --extra demo --output-file locks/platform.txt pyproject.toml
+	$(COMPILE) --python-version 3.11 --extra platform --extra demo --extra dev $(call left_out,locks/platform.txt) --output-file locks/dev.txt pyproject.toml
+	printf '%s\n' $(LIGHT) | $(COMPILE) --python-version 3.11 --extra dev $(call left_out,locks/dev.txt) --output-file locks/light.txt pyproject.toml -
+	$(COMPILE) --python-version 3.11.5 --extra platform --extra demo --extra docs $(call left_out,locks/platform.txt) --output-file locks/docs.txt pyproject.toml
+	echo uv | $(COMPILE) --python-version 3.11 --output-file .ci/uv.txt -
 
 generate: $(VENV)/installed-dev  ## write the message modules anew from their schemas
 	$(BIN)/python tools/generate_messages.py

@@ -25,7 +25,7 @@ def program(path: Path, code: int) -> None:
 
 @pytest.mark.parametrize(
     ("code_of_uv", "code_of_pip", "asked"),
-    [(0, 1, ["uv"]), (1, 0, ["uv", "python"]), (None, 0, ["python"])],
+    [(0, 1, ["uv"] * 3), (1, 0, ["uv", *["python"] * 3]), (None, 0, ["python"] * 3)],
 )
 def test_packages_come_by_uv_and_else_by_pip(
     tmp_path: Path, code_of_uv: int | None, code_of_pip: int, asked: list[str]
@@ -47,9 +47,12 @@ def test_packages_come_by_uv_and_else_by_pip(
     assert made.returncode == 0, made.stderr
     said = (tmp_path / "said").read_text().splitlines()
     assert [line.partition(" ")[0] for line in said] == asked
-    assert all(
-        line.endswith("--constraint constraints.txt --editable .[platform,demo]") for line in said
-    )
+    assert [line.rpartition("--no-build-isolation ")[2] for line in said[-3:]] == [
+        "--require-hashes --requirement locks/build.txt",
+        "--require-hashes --requirement locks/platform.txt",
+        "--editable .",
+    ]
+    assert all("--no-deps" in line for line in said)
 
 
 def other_pythons(folder: Path, versions: str) -> subprocess.CompletedProcess[str]:

@@ -66,4 +66,7 @@ def test_the_page_on_security_names_the_licence_of_each_light_dependency() -> No
 
 def test_the_build_backend_and_uv_have_a_version() -> None:
     assert all("==" in text for text in PROJECT["build-system"]["requires"])
-    assert re.search(r"pip install [^\n]* uv==[0-9.]+ ", (ROOT / ".ci" / "run").read_text())
+    assert re.search(
+        r"pip install [^\n]* --require-hashes --requirement \.ci/uv\.txt ",
+        (ROOT / ".ci" / "run").read_text(),
+    )
