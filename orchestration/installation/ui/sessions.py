@@ -38,7 +38,7 @@ MAX_WAITING = 512
 MAX_WAITING_OF_ADDRESS = 64
 """Most guesses that wait for their turn, and refusals that wait before they are told.
 
-They keep nobody from a login, because many users may come from the address of one proxy.
+No login waits for them, because many users may come from the address of one proxy.
 """
 ASKING_THREADS = 4
 RECHECKING_THREADS = 2

@@ -92,7 +92,7 @@ def test_metadata_of_all_topics(topic_count: int, partition_count: int, version:
 def test_log_directories_with_all_partitions(*, is_one_topic: bool) -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
-        logs: Any = node.node.logs.logs
+        logs = cast("Any", node.node.logs.logs)
         (log,) = logs.values()
         for number in range(COUNT):
             mixed = number * 7_919 % COUNT
