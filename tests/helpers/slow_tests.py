@@ -54,6 +54,11 @@ SLOW = (
         ),
     ),
     Slow(
+        why="a browser opens every page of the console, and axe-core judges it",
+        modules=("integration/http/test_console_browser.py",),
+        kept="stay_text|live",
+    ),
+    Slow(
         why="more generated Protobuf files beside the elements of Wire's parser",
         modules=("integration/http/test_wire_printing.py",),
         kept=r"\[few\]|hand_made",

@@ -25,7 +25,7 @@ from log_service.http.console.visits import Visit, part_response
 from log_service.http.server.values import HttpResponse
 
 DIRECTORIES_TIMEOUT_MS = 5_000
-CONFIGS_AT_ONCE = 10
+CONFIGS_AT_ONCE = 2
 """Configs of so many topics are asked for in one request, so that no response is long work."""
 MAX_SEARCH_CHARACTERS = 249
 DONE = {

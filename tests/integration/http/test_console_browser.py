@@ -1,0 +1,189 @@
+"""What a person reads on the console's pages in a real browser, and axe-core's judgement of them.
+
+Needs Chromium. Without Node.js and npm, accessibility is not judged.
+"""
+
+import fcntl
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from log_service.client import BlockingAdmin, BlockingProducer, NewTopic, TopicPartition
+from tests.helpers.console_process import ConsoleProcess
+from tests.platform.browser import Tab, needs_browser, tab
+
+pytestmark = [needs_browser, pytest.mark.timeout(300)]
+
+HERE = Path(__file__).parent / "axe"
+PAYLOADS = (
+    "<script>document.title = 'taken'</script>",
+    "<img src=x onerror=\"document.title = 'taken'\">",
+    '"><svg onload="document.title = \'taken\'">',
+    "'-(document.title = 'taken')-'",
+    "</td></table><h1>taken</h1>",
+    "javascript:document.title = 'taken'",
+    "{{ 7 * 7 }}",
+    "\u202eevil\u0000\u001b[31m",
+)
+SIZES = ((1280, "light"), (390, "dark"))
+
+
+def axe() -> str:
+    """Return axe-core's program, or skip. It is installed beside Python's packages."""
+    npm = shutil.which("npm")
+    version = sha256((HERE / "package-lock.json").read_bytes()).hexdigest()[:12]
+    folder = Path(sys.prefix) / f"axe-{version}"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            if npm is None:
+                pytest.skip("there is no npm: accessibility was not judged")
+            partial = folder.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            shutil.copytree(HERE, partial)
+            command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            done = subprocess.run(
+                command, cwd=partial, capture_output=True, timeout=120, check=False
+            )
+            if done.returncode:
+                pytest.skip(f"npm cannot install axe-core: {done.stderr[-200:]!r}")
+            partial.rename(folder)
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+@pytest.fixture(scope="module")
+def console(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    with ConsoleProcess(tmp_path_factory.mktemp("console"), bootstrap) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with tab(tmp_path_factory.mktemp("chromium") / "home") as opened:
+        opened.ask("Page.enable")
+        yield opened
+
+
+@pytest.fixture
+def hostile(bootstrap: str, name: str) -> str:
+    """A topic whose records would be markup."""
+    with BlockingAdmin(bootstrap) as admin, BlockingProducer(bootstrap) as producer:
+        admin.create_topics([NewTopic(name=name)])
+        for each in PAYLOADS:
+            producer.send(name, each, each, headers=[(each, each.encode())])
+            producer.send(name, json.dumps({each: each}), each)
+        producer.flush()
+        admin.alter_group_offsets(f"{name}{PAYLOADS[0]}", {TopicPartition(name, 0): 1})
+    return name
+
+
+def show(page: Tab, url: str, width: int = 1280, scheme: str = "light") -> None:
+    """Open a page, and wait until it is complete."""
+    page.ask(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=900,
+        deviceScaleFactor=1,
+        mobile=width < 500,
+    )
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    page.ask("Emulation.setEmulatedMedia", features=features)
+    page.open(url)
+    path = json.dumps(url.partition("?")[0])
+    is_there = f"document.readyState === 'complete' && location.href.startsWith({path})"
+    page.wait_for(f"{is_there} && !!document.querySelector('main h1')")
+
+
+def violations(page: Tab) -> list[Any]:
+    """Return what axe-core finds on the page that is open."""
+    text = "JSON.stringify(found.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
+    result = page.ask(
+        "Runtime.evaluate",
+        expression=f"axe.run().then(found => {text})",
+        awaitPromise=True,
+        returnByValue=True,
+    )
+    return list(json.loads(result["result"]["value"]))
+
+
+def test_hostile_records_and_names_stay_text(
+    console: ConsoleProcess, page: Tab, hostile: str
+) -> None:
+    paths = (f"/topics/{hostile}/records?limit=100", "/groups")
+    for path in paths:
+        show(page, f"{console.url}{path}")
+        page.value("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        read = page.value("document.querySelector('main').innerText")
+        assert "document.title = 'taken'" in read
+        assert "taken" not in page.value("document.title")
+        assert (
+            page.value("document.querySelectorAll('main script, main img, main svg').length") == 0
+        )
+        assert page.value("document.querySelectorAll('h1').length") == 1
+    assert "49" not in page.value("document.title")
+
+
+def test_a_page_loads_nothing_from_elsewhere_and_runs_no_inline_script(
+    console: ConsoleProcess, page: Tab
+) -> None:
+    show(page, f"{console.url}/topics")
+    names = page.value("performance.getEntriesByType('resource').map(each => each.name)")
+    assert names
+    assert all(name.startswith(console.url) for name in names)
+    page.value(
+        "{ const made = document.createElement('script');"
+        " made.textContent = \"document.title = 'taken'\"; document.body.append(made); }"
+    )
+    assert "taken" not in page.value("document.title")
+
+
+def test_the_search_and_the_details_come_without_a_new_page(
+    console: ConsoleProcess, page: Tab, hostile: str
+) -> None:
+    show(page, f"{console.url}/topics")
+    page.wait_for("document.querySelectorAll('#table td.muted').length === 0")
+    page.fill("input[name=q]", hostile)
+    page.wait_for("document.querySelectorAll('#table tbody tr').length === 1")
+    assert hostile in page.value("document.querySelector('#table tbody').innerText")
+
+
+def test_new_records_appear_live(
+    console: ConsoleProcess, page: Tab, hostile: str, bootstrap: str
+) -> None:
+    show(page, f"{console.url}/topics/{hostile}/live")
+    page.wait_for("document.querySelector('[data-state]').textContent.includes('Waiting')")
+    with BlockingProducer(bootstrap) as producer:
+        producer.send(hostile, PAYLOADS[1], "live")
+        producer.flush()
+    page.wait_for("document.querySelectorAll('live-records tbody tr').length === 1")
+    assert page.value("document.querySelectorAll('live-records img').length") == 0
+
+
+def test_every_page_is_accessible_and_fits(
+    console: ConsoleProcess, page: Tab, hostile: str
+) -> None:
+    program = axe()
+    one = f"/topics/{hostile}"
+    paths = (
+        "/cluster", "/topics", "/create-topic", "/groups", "/schemas", "/transactions",
+        "/transactions/hanging", "/security/acls", "/security/users", "/security/quotas", one,
+        f"{one}/configs", f"{one}/records", f"{one}/live", f"{one}/produce", "/topics/missing",
+    )  # fmt: skip
+    found = {}
+    for path in paths:
+        for width, scheme in SIZES:
+            show(page, f"{console.url}{path}", width, scheme)
+            page.value(program)
+            wrong = violations(page)
+            if page.value("document.documentElement.scrollWidth > innerWidth"):
+                wrong.append("the page is wider than the screen")
+            if wrong:
+                found[path, width, scheme] = wrong
+    assert not found
