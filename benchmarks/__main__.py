@@ -76,6 +76,7 @@ PLATFORM: Mapping[str, Family] = {
         "marts",
         "to_table",
         "freshness",
+        "registered",
         "empty_run",
         "idle",
     )

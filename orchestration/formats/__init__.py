@@ -9,7 +9,8 @@ A schema from a file gives the columns of a value, and reads it.
 - ``json_values``: JSON as a format like these. ``json_schema_fields``: JSON Schemas as columns.
 - ``registry``: asks a schema registry. ``prefixes``: the prefixes and headers of a batch in bulk.
   ``avro_resolving``, ``protobuf_resolving``: values of Avro and Protobuf as another schema has
-  them. ``resolving``: the same for each language. ``registered``: values with a registry.
+  them. ``avro_bulk``: those of flat records, all at once. ``resolving``: the same for each
+  language. ``registered``: values with a registry.
   ``compatibility``: the verdict on the newest version of a subject.
 - ``debezium``: rows in Debezium's envelope of changes.
 - ``keys``: keys of records as values of key columns.

@@ -79,7 +79,7 @@ def resolving_reader(
 
 def unread_fields(written: AvroType, declared: AvroType) -> list[str]:
     """Return the fields of a record that the declared one lacks."""
-    pairs, _ = _pairs(written, declared)
+    pairs, _ = field_pairs(written, declared)
     return [one.name for one in written.fields if one.name not in pairs]
 
 
@@ -87,7 +87,7 @@ def _columns(declared: AvroType) -> list[AvroField]:
     return [one for one in declared.fields if one.is_column]
 
 
-def _pairs(
+def field_pairs(
     written: AvroType, declared: AvroType
 ) -> tuple[Mapping[str, AvroField], Sequence[AvroField]]:
     """Return the declared field of each written one by its name, and those that were not written."""
@@ -110,7 +110,7 @@ Fields = Sequence[tuple[str, Read, str | None]]
 
 def _fields(written: AvroType, declared: AvroType, path: str) -> tuple[Fields, Mapping[str, Any]]:
     """Return the readers of the written fields, and the values of those that were not written."""
-    pairs, lacking = _pairs(written, declared)
+    pairs, lacking = field_pairs(written, declared)
     defaults = {one.name: _default(one, f"{path}{one.name}") for one in lacking if one.is_column}
     found: list[tuple[str, Read, str | None]] = []
     for each in written.fields:

@@ -32,7 +32,7 @@ def schema_ids(values: pa.Array) -> npt.NDArray[np.int64]:
     found = np.full(len(values), NO_ID, np.int64)
     if not len(values):
         return found
-    ends, data = _parts(values)
+    ends, data = offsets_and_bytes(values)
     is_long = (np.diff(ends) >= FRAME_BYTES) & np.asarray(values.is_valid())
     starts = ends[:-1][is_long]
     digits = data[starts[:, None] + np.arange(1, FRAME_BYTES)].astype(np.int64)
@@ -86,7 +86,7 @@ def by_schema(
 
 def without_prefix(values: pa.Array) -> pa.Array:
     """Return values without their prefixes. Each of them has one."""
-    ends, data = _parts(values)
+    ends, data = offsets_and_bytes(values)
     first, starts = ends[0], ends[:-1]
     is_kept = np.ones(ends[-1] - first, np.bool_)
     is_kept[(starts - first)[:, None] + np.arange(FRAME_BYTES)] = False
@@ -96,7 +96,7 @@ def without_prefix(values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
-def _parts(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def offsets_and_bytes(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Return the offsets of values, one more than there are values, and their bytes."""
     _, offsets, content = values.buffers()
     ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * OFFSET_BYTES)

@@ -168,7 +168,7 @@ class RegistrySchema:
         A topic that waits asks for an unknown schema at each run, and stops at the first one. Others
         remember unknown schemas, so that a flood of them is not asked for.
         """
-        readers, key = _readers(self), (identity, is_in_header)
+        readers, key = readers_of(self), (identity, is_in_header)
         known = readers.get(key)
         if known is not None:
             return known
@@ -319,7 +319,7 @@ def read_records(
 
 
 @lru_cache
-def _readers(
+def readers_of(
     schema: RegistrySchema,
 ) -> BoundedCache[tuple[SchemaIdentity, bool], ReadGroup | str]:
     """Return the readers of a process that were made for values of a topic."""

@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyspark.sql import types
 
 from orchestration.formats.avro import AvroSchema
-from orchestration.formats.avro_reading import record_reader
+from orchestration.formats.avro_bulk import bulk_reader, in_both
 from orchestration.formats.avro_resolving import UnresolvableError, resolving_reader, unread_fields
 from orchestration.formats.avro_types import ALL, parse_avro, parse_written
 from orchestration.formats.columns import (
@@ -30,7 +30,7 @@ from orchestration.formats.columns import (
 from orchestration.formats.descriptors import find_message
 from orchestration.formats.json_schema_fields import json_schema_fields
 from orchestration.formats.json_values import JsonFormat
-from orchestration.formats.prefixes import refused, without_prefix
+from orchestration.formats.prefixes import in_order, refused, without_prefix
 from orchestration.formats.protobuf import ProtobufSchema
 from orchestration.formats.protobuf_reading import message_reader
 from orchestration.formats.protobuf_resolving import validate_resolvable
@@ -98,15 +98,19 @@ def new_fields(declared: DeclaredColumns, written: WholeSchema) -> list[str]:
 
 
 def _avro_reader(declared: DeclaredColumns, written: WholeSchema, begin: int) -> ReadGroup:
-    """Return the reader of Avro. A schema of the same types needs no resolution."""
+    """Return the reader of Avro. Raises UnresolvableError: it cannot be read as declared."""
     own = parse_avro(declared.version.content, declared.chosen)
     other = parse_written(written.content)
-    if own == other:
-        read = record_reader(own, lambda _: begin)
-    else:
-        read = resolving_reader(other, own, begin)
+    read = resolving_reader(other, own, begin)
     columns = arrow_schema(columns_format(declared).fields)
-    return lambda values: read_values(values, read, columns)
+    bulk = bulk_reader(other, own, begin, columns)
+
+    def read_each(values: pa.Array) -> tuple[pa.Table, pa.Array]:
+        return read_values(values, read, columns)
+
+    if bulk is None:
+        return read_each
+    return lambda values: in_order(len(values), in_both(values, bulk, read_each), columns)
 
 
 def _protobuf_reader(

@@ -70,12 +70,11 @@ def test_the_platform_reads_schemas_with_its_own_login(
             monkeypatch.setenv(name, value)
         found: list[bytes] = []
 
-        def has_written() -> bool:
-            value = written()
-            found.extend([] if value is None else [value])
-            return value is not None
+        def is_written() -> bool:
+            found.extend(one for one in [written()] if one is not None)
+            return bool(found)
 
-        until(has_written, "the platform's rights")
+        until(is_written, "the platform's rights")
         spec = TopicSpec(name="orders", schema=from_registry("orders-value"))
         resources: Any = {"log_service": LogServiceResource(bootstrap_servers=f"127.0.0.1:{port}")}
         assert dg.materialize([topic_asset(spec)], resources=resources).success

@@ -11,6 +11,8 @@ import pytest
 
 from log_service.client import BlockingSchemaRegistryClient, Schema
 from orchestration import Alert, TopicSpec, assemble, from_registry, spark_table, topic_asset
+from orchestration.formats.registered import readers_of
+from orchestration.formats.registry import unknown_schemas, written_schema
 from orchestration.resources import LakeResource
 from orchestration.sensing.schema_drift import schema_drift_sensor
 from orchestration.topics.registry_check import CHECK_NAME, recent_evaluation
@@ -37,6 +39,8 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A registry that the settings name, with an empty data directory."""
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
     monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_MAX_RETRIES", "0")
+    for kept in (written_schema, unknown_schemas, readers_of):
+        kept.cache_clear()  # another registry may have had the same port
     with served(RegistryDouble()) as address:
         monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", address)
         yield address
