@@ -20,7 +20,7 @@
 - ``mirror``: topics of one cluster copied into another. ``registry``: serves schemas over HTTP.
   ``rest``: serves records over HTTP. ``console``: serves pages of a cluster.
   ``schemas``: asks a registry, through ``registry_connection``. ``schema_files``: types by suffix.
-  ``record_schemas``, ``avro_json``: keys and values with schemas, as JSON.
+  ``record_schemas``: keys and values with schemas, as JSON.
 - ``top`` (with ``top_metrics``, ``top_registry``, ``top_rates``, ``top_view``): a cluster in a
   terminal.
 - ``log_dump``, ``log_verify``: a segment's files, read from disk.

@@ -8,42 +8,42 @@ Importing this needs the extra ``schemas``.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import click
-from google.protobuf.json_format import MessageToDict, ParseDict
 
-from log_service.cli.avro_json import AvroReading, to_json
 from log_service.cli.output import say
 from log_service.cli.record_lines import JsonBytes, LineError, NewRecord, Parse
 from log_service.cli.running import in_thread
 from log_service.cli.schema_files import schema_type_of
 from log_service.client import SchemaRegistryClient
 from log_service.client.consumer.records import ConsumerRecord
-from log_service.client.schemas.avro import decode_avro, encode_avro, parse_avro
 from log_service.client.schemas.cache import BoundedCache
 from log_service.client.schemas.errors import NO_RESPONSE, SchemaRegistryError, SerializationError
-from log_service.client.schemas.json_schema import dump_json, validator_of
-from log_service.client.schemas.protobuf import FORMAT, message_at
-from log_service.client.schemas.serializing import ResolvedSchema, chained, reason_of, resolved
+from log_service.client.schemas.json_codecs import (
+    DECODERS,
+    ENCODERS,
+    FIRST_MESSAGE,
+    Decode,
+    Encode,
+    named_schema,
+    resolved_schema,
+)
+from log_service.client.schemas.serializing import ResolvedSchema, reason_of
 from log_service.client.schemas.subject_names import topic_name
-from log_service.client.schemas.values import AVRO, JSON, PROTOBUF, Schema
+from log_service.client.schemas.values import PROTOBUF, Schema
 from log_service.client.schemas.wire_format import SchemaIdentity, prefix_of, read_identity
 from log_service.client.share.records import ShareRecord
 from log_service.records.record import RecordHeader
 
-FIRST_MESSAGE: Final = (0,)
 KNOWN_SCHEMAS: Final = 1_000
 MAX_NOTES: Final = 100
 RETRY_S: Final = 30.0
 """How long a registry that did not respond is left alone."""
 
-Encode = Callable[[Any], bytes]
-Decode = Callable[[bytes, Sequence[RecordHeader]], Any]
-"""Returns the value of a record's bytes as a value of JSON."""
 R = TypeVar("R", ConsumerRecord, ShareRecord)
 
 
@@ -79,27 +79,6 @@ class PartEncoder:
             ) from error
 
 
-def _avro_encoder(found: ResolvedSchema) -> Encode:
-    parsed = parse_avro(found)
-    return chained(AvroReading(parsed), encode_avro(parsed))
-
-
-def _json_encoder(found: ResolvedSchema) -> Encode:
-    return chained(validator_of(found), dump_json, str.encode)
-
-
-def _protobuf_encoder(found: ResolvedSchema) -> Encode:
-    message_type = message_at(found, FIRST_MESSAGE)
-    return lambda value: ParseDict(value, message_type()).SerializeToString()
-
-
-ENCODERS: Final[Mapping[str, Callable[[ResolvedSchema], Encode]]] = {
-    AVRO: _avro_encoder,
-    JSON: _json_encoder,
-    PROTOBUF: _protobuf_encoder,
-}
-
-
 async def part_encoder(
     registry: SchemaRegistryClient, topic: str, part: str, named: str | None
 ) -> PartEncoder | None:
@@ -125,7 +104,9 @@ async def part_encoder(
         subject, schema, schema_id = named, latest.schema, latest.id
     about = f"schema id {schema_id} of subject {subject!r}"
     try:
-        known = await _resolved(registry, SchemaIdentity(id=schema_id), subject, schema, about)
+        known = await resolved_schema(
+            registry, SchemaIdentity(id=schema_id), subject, schema, about
+        )
         encode = ENCODERS[schema.schema_type](known)
     except SchemaRegistryError:
         raise
@@ -133,28 +114,6 @@ async def part_encoder(
         raise click.ClickException(f"{about} cannot be used: {reason_of(error)}") from error
     indexes = FIRST_MESSAGE if schema.schema_type == PROTOBUF else ()
     return PartEncoder(about=about, prefix=prefix_of(schema_id, indexes), encode=encode)
-
-
-async def _resolved(
-    registry: SchemaRegistryClient,
-    identity: SchemaIdentity,
-    subject: str,
-    schema: Schema,
-    about: str,
-) -> ResolvedSchema:
-    """Return a schema with its references. Protobuf is asked for as descriptors."""
-    fmt = FORMAT if schema.schema_type == PROTOBUF else None
-    if fmt is not None:
-        schema = await _schema(registry, identity, subject, fmt)
-    return await registry.run(resolved(registry.core, schema, schema.schema_type, fmt, about))
-
-
-async def _schema(
-    registry: SchemaRegistryClient, identity: SchemaIdentity, subject: str, fmt: str | None = None
-) -> Schema:
-    if identity.id is None:
-        return await registry.get_schema_by_guid(identity.guid or "", fmt=fmt)
-    return await registry.get_schema(identity.id, subject, fmt=fmt)
 
 
 def encoding(parse: Parse, key: PartEncoder | None, value: PartEncoder | None) -> Parse:
@@ -170,40 +129,6 @@ def encoding(parse: Parse, key: PartEncoder | None, value: PartEncoder | None) -
         )
 
     return parsed
-
-
-def _avro_decoder(found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - a row of the table below
-    decode = decode_avro(parse_avro(found), None)
-    return lambda data, headers: to_json(
-        decode(read_identity(data, headers, is_key=is_key, has_indexes=False)[1])
-    )
-
-
-def _json_decoder(_found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - as above
-    return lambda data, headers: json.loads(
-        read_identity(data, headers, is_key=is_key, has_indexes=False)[1]
-    )
-
-
-def _protobuf_decoder(found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - as above
-    messages: BoundedCache[tuple[int, ...], Any] = BoundedCache(KNOWN_SCHEMAS, time.monotonic)
-
-    def decode(data: bytes, headers: Sequence[RecordHeader]) -> Any:
-        identity, payload = read_identity(data, headers, is_key=is_key, has_indexes=True)
-        message_type = messages.get(identity.indexes)
-        if message_type is None:
-            message_type = message_at(found, identity.indexes)
-            messages.put(identity.indexes, message_type)
-        return MessageToDict(message_type.FromString(payload), preserving_proto_field_name=True)
-
-    return decode
-
-
-DECODERS: Final[Mapping[str, Callable[[ResolvedSchema, bool], Decode]]] = {
-    AVRO: _avro_decoder,
-    JSON: _json_decoder,
-    PROTOBUF: _protobuf_decoder,
-}
 
 
 def _decoder(found: ResolvedSchema, *, is_key: bool) -> Decode:
@@ -280,8 +205,8 @@ class RecordDecoder:
         topic, is_key, identity = place
         subject = topic_name(topic, "key" if is_key else "value", None)
         try:
-            schema = await _schema(self._registry, identity, subject)
-            known = await _resolved(self._registry, identity, subject, schema, str(identity))
+            schema = await named_schema(self._registry, identity, subject)
+            known = await resolved_schema(self._registry, identity, subject, schema, str(identity))
             decode = _decoder(known, is_key=is_key)
             if self._is_verbose:
                 self._note(

@@ -26,6 +26,9 @@ def rest() -> None:
     "--listen", metavar="URL", help="Where clients connect.  [default: http://127.0.0.1:8082]"
 )
 @click.option(
+    "--registry", metavar="URL", help="The schema registry, for Avro, Protobuf and JSON Schema."
+)
+@click.option(
     "--set",
     "overrides",
     multiple=True,
@@ -37,6 +40,7 @@ def serve(
     file: Path | None,
     bootstrap_servers: str | None,
     listen: str | None,
+    registry: str | None,
     overrides: tuple[str, ...],
 ) -> None:
     """Serve a cluster over HTTP in the foreground until Ctrl-C or SIGTERM.
@@ -57,6 +61,7 @@ def serve(
     options = {
         "bootstrap.servers": bootstrap_servers,
         "listeners": listen,
+        "schema.registry.url": registry,
     }
     over = key_values(overrides, "--set") | {key: text for key, text in options.items() if text}
     text = "" if file is None else file.read_text()

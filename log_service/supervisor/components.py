@@ -238,6 +238,10 @@ def rest_component(
     if context.rest_port is None:
         return []
     lines = {"bootstrap.servers": context.bootstrap_servers}
+    if context.registry_port is not None:
+        scheme = "http" if protection is None else "https"
+        at = host_port(context.host, context.registry_port)
+        lines["schema.registry.url"] = f"{scheme}://{at}"
     if protection is not None:
         lines |= protection.rest_properties() | lines
     service = _http_component(

@@ -132,7 +132,13 @@ class InstallationProtection:
 
         Clients log in with a user's password, because the proxy passes their login on.
         """
-        return {**self._service_properties(REST, "client."), "authentication.method": "basic"}
+        own = self._service_properties(REST, "client.")
+        trusted = {key: value for key, value in own.items() if key.startswith("ssl.truststore.")}
+        return {
+            **own,
+            **{f"schema.registry.{key}": value for key, value in trusted.items()},
+            "authentication.method": "basic",
+        }
 
     def _service_properties(self, name: str, prefix: str) -> dict[str, str]:
         """Return the certificate of an HTTP service, its client, and the check of passwords.

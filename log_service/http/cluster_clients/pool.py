@@ -8,11 +8,11 @@ Invariants: at most ``max_login_count`` logins have clients. A client stays open
 holds its lease.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -23,6 +23,8 @@ from log_service.http.cluster_clients.hosted import HostedClient
 from log_service.http.server.values import HttpError
 
 SWEEP_INTERVAL_S: Final = 5.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ class LoginClients:
         self.credentials = credentials
         self.servers = servers
         self.env = env
+        self._nursery = nursery
+        self._further: dict[str, HostedClient[Any]] = {}
         self.lease_count = 0
         self.idle_since_ms = env.clock.monotonic_ms()
         self._settings = {"request_timeout_ms": limits.request_timeout_ms, **settings}
@@ -93,6 +97,17 @@ class LoginClients:
         """
         return await self._producer.get()
 
+    async def further(self, name: str, make: Callable[[], AbstractAsyncContextManager[T]]) -> T:
+        """Return a client of another service that lives as long as this login's clients.
+
+        ``name`` stands for its kind. ``make`` makes it when it is first asked for.
+        """
+        hosted = self._further.get(name)
+        if hosted is None:
+            hosted = self._further[name] = HostedClient(self._nursery, make, name)
+        found: T = await hosted.get()
+        return found
+
     def settings(self) -> dict[str, Any]:
         """Return the settings of a further client of this login, for example a consumer."""
         return dict(self._settings)
@@ -101,6 +116,8 @@ class LoginClients:
         """Close the clients."""
         self._admin.close_soon()
         self._producer.close_soon()
+        for each in self._further.values():
+            each.close_soon()
 
 
 class ClusterClients:

@@ -1,25 +1,30 @@
 """The settings of a REST proxy, under the keys of Confluent's ``kafka-rest.properties``.
 
 This module decides the meaning of the proxy's own keys and refuses invalid values. Keys of Kafka
-clients stand behind ``client.``. ``service_settings`` has the keys of all services.
+clients stand behind ``client.``, those of the schema registry's client behind ``schema.registry.``.
+``service_settings`` has the keys of all services.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_REST_PORT
+from log_service.config.client_security import SSL_SETTINGS
 from log_service.http.service_settings import PASSED_ON, ServiceSettings, SettingsFile
 
 USUAL_ADDRESS: Final = f"http://127.0.0.1:{DEFAULT_REST_PORT}"
+REGISTRY: Final = "schema.registry."
+REGISTRY_SETTINGS: Final = frozenset({"basic_auth_user_info", "bearer_auth_token", *SSL_SETTINGS})
 MAX_MS: Final = 2**31 - 1
 DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "listeners": USUAL_ADDRESS,
         "bootstrap.servers": "127.0.0.1:9092",
         "authentication.method": "none",
+        "schema.registry.url": "",
         "consumer.request.timeout.ms": "1000",
         "consumer.request.max.bytes": str(64 << 20),
         "consumer.instance.timeout.ms": "300000",
@@ -34,10 +39,13 @@ DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 class RestSettings(ServiceSettings):
     """The settings of one proxy.
 
-    ``host_name`` is the host in links; without it they have the host that the client named. A
-    consumer instance ends after ``instance_timeout_ms`` without a request.
+    Without ``registry_url`` it has no formats with schemas. ``host_name`` is the host in links;
+    without it they have the host that the client named. A consumer instance ends after
+    ``instance_timeout_ms`` without a request.
     """
 
+    registry_url: str = ""
+    registry_client: Mapping[str, Any] = field(default_factory=dict, repr=False)
     request_timeout_ms: int = 1_000
     request_max_bytes: int = 64 << 20
     instance_timeout_ms: int = 300_000
@@ -68,9 +76,18 @@ def read_rest_settings(
         defaults=DEFAULTS,
     )
     service = file.fields_of_service(client, usual_address=USUAL_ADDRESS, allowed_logins=PASSED_ON)
+    own = file.behind(REGISTRY)
+    registry = {key.replace(".", "_"): value for key, value in own.items() if key != "url"}
+    unknown = sorted(registry.keys() - REGISTRY_SETTINGS)
+    if unknown:
+        key = REGISTRY + unknown[0].replace("_", ".")
+        raise ConfigError(f"{name}: {key} is no key of the schema registry's client")
+    service["unused"] = tuple(key for key in service["unused"] if not key.startswith(REGISTRY))
     _refuse_impossible_logins(service, name)
     return RestSettings(
         **service,
+        registry_url=file.found["schema.registry.url"],
+        registry_client=registry,
         request_timeout_ms=file.number("consumer.request.timeout.ms", 1, 60_000),
         request_max_bytes=file.number("consumer.request.max.bytes", 1, 64 << 20),
         instance_timeout_ms=file.number("consumer.instance.timeout.ms", 1_000, MAX_MS),

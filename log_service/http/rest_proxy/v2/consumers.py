@@ -1,6 +1,6 @@
 """The requests to consumer instances: create, subscribe, assign, seek, commit, read and delete."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -46,6 +46,8 @@ KNOWN_FIELDS: Final = (
     "consumer.request.timeout.ms",
     "isolation.level",
 )
+ReadPart = Callable[[ConsumerRecord, bytes | None, bool], Any]
+"""Returns the JSON value of a key (True) or a value. Raises ValueError: it has none."""
 BOOLEANS: Final = MappingProxyType({"true": True, "false": False})
 
 
@@ -59,6 +61,8 @@ async def create(call: Call) -> HttpResponse:
     if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or "/" in name:
         raise RestError(errors.INVALID_CONSUMER, "name has to be a short name without slashes.")
     settings, consumer = consumer_settings_of(body, call.context.settings.request_timeout_ms)
+    if settings.record_format not in PLAIN and not call.context.settings.registry_url:
+        raise errors.no_registry(settings.record_format)
     group = call.value("group")
     await call.context.instances.create(group, name, call.clients, settings, consumer)
     shown = {
@@ -79,8 +83,6 @@ def consumer_settings_of(
     record_format = str(body.get("format") or "binary").lower()
     if record_format not in FORMATS:
         raise RestError(errors.INVALID_CONSUMER, f"format may be {', '.join(FORMATS)}.")
-    if record_format not in PLAIN:
-        raise errors.no_registry(record_format)
     reset = str(body.get("auto.offset.reset") or "latest").lower()
     if reset not in RESETS:
         raise RestError(errors.INVALID_CONSUMER, f"auto.offset.reset may be {', '.join(RESETS)}.")
@@ -268,7 +270,9 @@ async def read(call: Call) -> HttpResponse:
     records = await instance.take(max_bytes, timeout_ms)
     try:
         size_bytes = sum(map(size_of, records))
-        shown, failure = await elsewhere(partial(_shown_records, instance, records), size_bytes)
+        read_part = await _part_reader(call, instance.settings.record_format, records)
+        show = partial(_shown_records, instance.settings.record_format, records, read_part)
+        shown, failure = await elsewhere(show, size_bytes)
     except BaseException:
         instance.give_back(records)
         raise
@@ -279,11 +283,23 @@ async def read(call: Call) -> HttpResponse:
     return HttpResponse(body=body, content_type=content_type)
 
 
+async def _part_reader(
+    call: Call, record_format: str, records: Sequence[ConsumerRecord]
+) -> ReadPart:
+    """Return the function that reads keys and values of a format."""
+    plain = PLAIN.get(record_format)
+    if plain is not None:
+        return lambda _record, data, _is_key: plain(data)
+    from log_service.http.rest_proxy.v2.schemas import codecs_of  # noqa: PLC0415 - an extra
+
+    reader = await (await codecs_of(call, record_format)).find_decoders(records)
+    return lambda record, data, is_key: reader.read(record, data, is_key=is_key)
+
+
 def _shown_records(
-    instance: ConsumerInstance, records: Sequence[ConsumerRecord]
+    record_format: str, records: Sequence[ConsumerRecord], read_part: ReadPart
 ) -> tuple[list[bytes], RestError | None]:
     """Return the JSON of records up to the first that has none, and why that one has none."""
-    read_part = PLAIN[instance.settings.record_format]
     shown: list[bytes] = []
     for record in records:
         fields = {
@@ -293,13 +309,14 @@ def _shown_records(
             "timestamp": record.timestamp_ms,
         }
         try:
-            fields |= {"key": read_part(record.key), "value": read_part(record.value)}
+            fields |= {
+                "key": read_part(record, record.key, True),
+                "value": read_part(record, record.value, False),
+            }
         except ValueError as error:
             where = f"The record at {record.topic_partition} offset {record.offset}"
             advice = "Read with format binary, or continue behind it by positions."
-            return shown, RestError(
-                422, f"{where} is no {instance.settings.record_format}: {error}. {advice}"
-            )
+            return shown, RestError(422, f"{where} is no {record_format}: {error}. {advice}")
         if record.headers:
             fields["headers"] = shown_headers(record.headers)
         shown.append(compact(fields))

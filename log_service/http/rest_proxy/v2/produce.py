@@ -54,21 +54,62 @@ async def produce(call: Call) -> HttpResponse:
     given = list_of(body, "records")
     if not given:
         raise RestError(422, "records is empty: a request has at least one record.")
-    encode = PLAIN.get(record_format)
-    if encode is None:
-        raise errors.no_registry(record_format)
     topic = await known_topic(call, call.value("topic"))
     fixed = _fixed_partition(call, topic)
-    read = partial(records_of, given, encode, encode, topic, fixed)
+    encode_key, encode_value, ids = await _encoders(call, record_format, body, topic.name)
+    read = partial(records_of, given, encode_key, encode_value, topic, fixed)
     records = await elsewhere(read, len(call.request.body))
     outcomes = await send_all(await call.producer(), topic.name, records)
     _raise_common(outcomes)
     shown = {
         "offsets": [shown_outcome(each) for each in outcomes],
-        "key_schema_id": None,
-        "value_schema_id": None,
+        **ids,
     }
     return json_response(shown, content_type=content_type)
+
+
+async def _encoders(
+    call: Call, record_format: str, body: Mapping[str, Any], topic: str
+) -> tuple[Encode, Encode, dict[str, int | None]]:
+    """Return the encoders of keys and values, and the ids of their schemas.
+
+    Raises:
+        RestError: 42201 or 42202, there are keys or values and no schema for them.
+    """
+    ids: dict[str, int | None] = {"key_schema_id": None, "value_schema_id": None}
+    plain = PLAIN.get(record_format)
+    if plain is not None:
+        return plain, plain, ids
+    missing = {"key": errors.KEY_SCHEMA_MISSING, "value": errors.VALUE_SCHEMA_MISSING}
+    for part, code in missing.items():
+        has_schema = any(body.get(name) is not None for name in _schema_fields(part))
+        if not has_schema and any(_has(each, part) for each in body["records"]):
+            reason = f"the format {record_format} needs {part}_schema or {part}_schema_id"
+            raise RestError(code, f"The records have a {part}, and {reason}.")
+    from log_service.http.rest_proxy.v2.schemas import codecs_of  # noqa: PLC0415 - an extra
+
+    codecs = await codecs_of(call, record_format)
+    found: list[Encode] = []
+    for part in missing:
+        text_name, id_name = _schema_fields(part)
+        text, number = body.get(text_name), body.get(id_name)
+        if text is None and number is None:
+            found.append(binary_to_bytes)  # of null alone
+            continue
+        text = None if number is not None else text_of(body, text_name)
+        wanted = None if number is None else number_of(body, id_name, at_most=2**31 - 1)
+        encoder = await codecs.encoder(topic, part, record_format, text, wanted)
+        ids[id_name] = encoder.schema_id
+        found.append(encoder)
+    return found[0], found[1], ids
+
+
+def _schema_fields(part: str) -> tuple[str, str]:
+    return f"{part}_schema", f"{part}_schema_id"
+
+
+def _has(record: Any, part: str) -> bool:
+    return isinstance(record, dict) and record.get(part) is not None
 
 
 def records_of(

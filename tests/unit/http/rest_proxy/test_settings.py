@@ -34,6 +34,7 @@ def test_keys_of_the_client_stand_behind_their_prefix() -> None:
     ("line", "complaint"),
     [
         ("listeners=", "listeners names no address"),
+        ("schema.registry.colour=red", "no key of the schema registry's client"),
         ("consumer.request.timeout.ms=0", "from 1 to 60000"),
         ("consumer.request.max.bytes=99999999999", "from 1 to"),
         ("consumer.instances.max=many", "from 0 to 10000"),
@@ -46,3 +47,12 @@ def test_a_wrong_value_is_refused_by_its_key(line: str, complaint: str) -> None:
     """The error names the file, the key and what may stand there."""
     with pytest.raises(ConfigError, match=f"(?s)a file.*{complaint}"):
         read_rest_settings(line, "a file")
+
+
+def test_the_registry_has_a_client_of_its_own() -> None:
+    """Its keys stand behind a prefix."""
+    text = "schema.registry.url=http://r:1\nschema.registry.basic.auth.user.info=a:b"
+    settings = read_rest_settings(text, "a file")
+    assert settings.registry_url == "http://r:1"
+    assert settings.registry_client == {"basic_auth_user_info": "a:b"}
+    assert settings.unused == ()

@@ -7,8 +7,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from log_service.cli.avro_json import AvroReading, to_json
 from log_service.client import SerializationError
+from log_service.client.schemas.avro_json import AvroReading, to_json
 
 ORDER = {
     "type": "record",

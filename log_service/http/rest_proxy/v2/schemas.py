@@ -1,0 +1,224 @@
+"""Keys and values in the formats with schemas, through the schema registry.
+
+The registry is asked with the login of the request, so that its own rules decide who may register.
+Parsing a schema takes a while, and other threads do it.
+
+Invariant: what is remembered is bounded, and belongs to one login.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+import trio
+
+from log_service.client import ConsumerRecord, SchemaRegistryClient, SerializationError
+from log_service.client.schemas.cache import BoundedCache
+from log_service.client.schemas.json_codecs import (
+    DECODERS,
+    ENCODERS,
+    FIRST_MESSAGE,
+    Decode,
+    Encode,
+    named_schema,
+    resolved_schema,
+)
+from log_service.client.schemas.subject_names import topic_name
+from log_service.client.schemas.values import PROTOBUF, Schema
+from log_service.client.schemas.wire_format import SchemaIdentity, prefix_of, read_identity
+from log_service.http.cluster_clients.credentials import Credentials
+from log_service.http.rest_proxy import errors
+from log_service.http.rest_proxy.context import Call
+from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.v2.media_types import SCHEMA_TYPES
+from log_service.records.record import RecordHeader
+
+KNOWN_SCHEMAS: Final = 1_000
+REMEMBERED_S: Final = 300.0
+PATIENCE: Final[Mapping[str, Any]] = {"timeout": 10.0, "max_retries": 1}
+Place = tuple[str, bool, SchemaIdentity]
+"""A topic, whether keys are meant, and a schema."""
+
+
+class PartEncoder:
+    """Encodes the keys or the values of a request. ``schema_id`` is that of their schema."""
+
+    def __init__(self, schema_id: int, prefix: bytes, encode: Encode) -> None:
+        self.schema_id = schema_id
+        self._prefix = prefix
+        self._encode = encode
+
+    def __call__(self, value: Any) -> bytes | None:
+        """Return the bytes of a value, None for null.
+
+        Raises:
+            RestError: 42205, the value does not fit the schema.
+        """
+        if value is None:
+            return None
+        try:
+            return self._prefix + self._encode(value)
+        except Exception as error:
+            text = f"A key or value does not fit schema id {self.schema_id}: {error}"
+            raise RestError(errors.INVALID_SCHEMA, text[:2_000]) from error
+
+
+class SchemaCodecs:
+    """The schemas that one login uses. ``async with`` opens and closes its registry client."""
+
+    def __init__(self, url: str, settings: Mapping[str, Any]) -> None:
+        self._registry = SchemaRegistryClient(url, **PATIENCE, **settings)
+        self._stack = AsyncExitStack()
+        self._encoders: BoundedCache[object, PartEncoder] = BoundedCache(
+            KNOWN_SCHEMAS, trio.current_time, REMEMBERED_S
+        )
+        self._decoders: BoundedCache[Place, Decode] = BoundedCache(KNOWN_SCHEMAS, trio.current_time)
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._registry)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    async def encoder(
+        self, topic: str, part: str, record_format: str, text: str | None, schema_id: int | None
+    ) -> PartEncoder:
+        """Return the encoder for keys or values of a topic. ``part`` is ``key`` or ``value``.
+
+        The schema of a text is registered under the topic's subject.
+
+        Raises:
+            RestError: 42205, the schema is none of the format, or cannot be used.
+            SchemaRegistryError: the registry refuses it, or has no schema of this id.
+        """
+        place = (topic, part, record_format, text, schema_id)
+        known = self._encoders.get(place)
+        if known is None:
+            known = await self._made_encoder(topic, part, record_format, text, schema_id)
+            self._encoders.put(place, known)
+        return known
+
+    async def _made_encoder(
+        self, topic: str, part: str, record_format: str, text: str | None, schema_id: int | None
+    ) -> PartEncoder:
+        wanted, subject = SCHEMA_TYPES[record_format], topic_name(topic, part, None)
+        if text is not None:
+            schema = Schema(text=text, schema_type=wanted)
+            schema_id = (await self._registry.register_schema(subject, schema)).id
+        identity = SchemaIdentity(id=schema_id)
+        schema = await named_schema(self._registry, identity, subject)
+        if schema.schema_type != wanted:
+            reason = (
+                f"schema id {schema_id} is {schema.schema_type}, and the format {record_format}"
+            )
+            raise RestError(errors.INVALID_SCHEMA, f"Invalid schema: {reason}")
+        try:
+            known = await resolved_schema(self._registry, identity, subject, schema, str(identity))
+            encode = await trio.to_thread.run_sync(ENCODERS[wanted], known)
+        except SerializationError as error:
+            raise RestError(errors.INVALID_SCHEMA, f"Invalid schema: {error}") from error
+        indexes = FIRST_MESSAGE if wanted == PROTOBUF else ()
+        number = identity.id or 0
+        return PartEncoder(number, prefix_of(number, indexes), encode)
+
+    async def find_decoders(self, records: Iterable[ConsumerRecord]) -> "RecordReader":
+        """Return a reader of records, once all schemas that they name are known."""
+        found: dict[Place, Decode | str] = {}
+        for record in records:
+            for is_key, data in ((True, record.key), (False, record.value)):
+                place = place_of(record, data, is_key=is_key)
+                if place is not None and place not in found:
+                    found[place] = await self._decoder(place)
+        return RecordReader(found)
+
+    async def _decoder(self, place: Place) -> Decode | str:
+        """Return the decoder for a schema, or why there is none."""
+        known = self._decoders.get(place)
+        if known is not None:
+            return known
+        topic, is_key, identity = place
+        subject = topic_name(topic, "key" if is_key else "value", None)
+        try:
+            schema = await named_schema(self._registry, identity, subject)
+            resolved = await resolved_schema(
+                self._registry, identity, subject, schema, str(identity)
+            )
+            make = partial(DECODERS[schema.schema_type], resolved, is_key)
+            decode = await trio.to_thread.run_sync(make)
+        except SerializationError as error:
+            return str(error)
+        self._decoders.put(place, decode)
+        return decode
+
+
+class RecordReader:
+    """Reads keys and values as JSON by the schemas that they name."""
+
+    def __init__(self, decoders: Mapping[Place, Decode | str]) -> None:
+        self._decoders = decoders
+
+    def read(self, record: ConsumerRecord, data: bytes | None, *, is_key: bool) -> Any:
+        """Return the JSON value of a key or a value.
+
+        Raises:
+            ValueError: it names no schema, or does not fit the one that it names.
+        """
+        if data is None:
+            return None
+        place = place_of(record, data, is_key=is_key)
+        decode = "it names no schema" if place is None else self._decoders[place]
+        if isinstance(decode, str):
+            raise ValueError(decode)  # noqa: TRY004 - the text says why there is no decoder
+        headers: Sequence[RecordHeader] = record.headers
+        try:
+            return decode(data, headers)
+        except Exception as error:
+            raise ValueError(str(error)[:500]) from error
+
+
+def place_of(record: ConsumerRecord, data: bytes | None, *, is_key: bool) -> Place | None:
+    """Return the schema that a key or a value names, None if it names none."""
+    if data is None:
+        return None
+    try:
+        identity, _ = read_identity(data, record.headers, is_key=is_key, has_indexes=False)
+    except SerializationError:
+        return None
+    return record.topic, is_key, identity
+
+
+async def codecs_of(call: Call, record_format: str) -> SchemaCodecs:
+    """Return the schemas of the login of a request.
+
+    Raises:
+        RestError: 40801, the proxy has no registry.
+    """
+    settings = call.context.settings
+    if not settings.registry_url:
+        raise errors.no_registry(record_format)
+    login = registry_login(call.credentials, settings.registry_client)
+    make = partial(SchemaCodecs, settings.registry_url, login)
+    return await call.clients.further("the registry client of a login", make)
+
+
+def registry_login(credentials: Credentials | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a registry client with the login of a request.
+
+    The settings' own login is for requests without one.
+    """
+    if credentials is None:
+        return dict(settings)
+    logins = ("basic_auth_user_info", "bearer_auth_token")
+    kept = {name: value for name, value in settings.items() if name not in logins}
+    if credentials.token is not None:
+        return {**kept, "bearer_auth_token": credentials.token.reveal()}
+    login = f"{credentials.user}:{credentials.password.reveal()}"
+    return {**kept, "basic_auth_user_info": login}

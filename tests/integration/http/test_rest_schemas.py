@@ -1,0 +1,127 @@
+"""Records with schemas through the REST proxy and a registry: Avro, JSON Schema and Protobuf."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from log_service.client import BlockingAdmin, NewTopic
+from tests.helpers.registry_process import RegistryProcess
+from tests.helpers.rest_process import RestProcess
+from tests.integration.http.rest_calls import V2, Consumer, base64_of, produce, refusal, v2
+
+pytestmark = pytest.mark.timeout(120)
+
+AVRO = {
+    "type": "record",
+    "name": "Payment",
+    "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"]}],
+}
+JSON_SCHEMA = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "note": {"type": ["string", "null"]}},
+    "required": ["id"],
+}
+PROTOBUF = 'syntax = "proto3"; message Payment { int32 id = 1; string note = 2; }'
+SCHEMAS = {
+    "avro": json.dumps(AVRO),
+    "jsonschema": json.dumps(JSON_SCHEMA),
+    "protobuf": PROTOBUF,
+}
+VALUE = {"id": 7, "note": "paid"}
+
+
+@pytest.fixture(scope="module")
+def proxy(
+    bootstrap: str, registry: RegistryProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RestProcess]:
+    """A proxy that knows a registry."""
+    directory = tmp_path_factory.mktemp("rest")
+    with RestProcess(directory, bootstrap, **{"schema.registry.url": registry.url}) as running:
+        yield running
+
+
+@pytest.fixture
+def client(proxy: RestProcess) -> Iterator[httpx.Client]:
+    """A client of the proxy."""
+    with httpx.Client(base_url=proxy.url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
+    """A topic of this test alone."""
+    name: str = request.node.name.replace("[", "-").replace("]", "")
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topics([NewTopic(name=name, partition_count=1)])
+    return name
+
+
+def post(client: httpx.Client, topic: str, record_format: str, **body: Any) -> httpx.Response:
+    """Produce a body."""
+    headers = {"content-type": v2(record_format), "accept": V2}
+    return client.post(f"/topics/{topic}", json=body, headers=headers)
+
+
+@pytest.mark.parametrize("record_format", SCHEMAS)
+def test_values_with_a_schema_come_back(
+    client: httpx.Client, topic: str, record_format: str
+) -> None:
+    """The schema is registered once, and its id is enough later. Null stays null."""
+    records = [{"value": VALUE}, {"value": None, "key": None}]
+    written = post(
+        client, topic, record_format, value_schema=SCHEMAS[record_format], records=records
+    )
+    assert written.status_code == 200, written.text
+    schema_id = written.json()["value_schema_id"]
+    assert written.json()["key_schema_id"] is None
+    again = post(
+        client, topic, record_format, value_schema_id=str(schema_id), records=[{"value": VALUE}]
+    )
+    assert again.status_code == 200, again.text
+    assert again.json()["value_schema_id"] == schema_id
+    reader = Consumer(client, f"g-{topic}", record_format)
+    reader.post("subscription", {"topics": [topic]})
+    assert [each["value"] for each in reader.read_all(3)] == [VALUE, None, VALUE]
+    wrong = post(
+        client,
+        topic,
+        record_format,
+        value_schema_id=schema_id,
+        records=[{"value": {"id": "no number"}}],
+    )
+    assert refusal(wrong) == (422, 42205)
+
+
+def test_what_is_missing_or_wrong_has_a_code(client: httpx.Client, topic: str) -> None:
+    """Nothing is written then."""
+    text = SCHEMAS["avro"]
+    cases: list[tuple[dict[str, Any], tuple[int, int]]] = [
+        ({"records": [{"value": VALUE}]}, (422, 42202)),
+        ({"records": [{"key": VALUE}]}, (422, 42201)),
+        ({"records": [{"key": 1, "value": VALUE}], "value_schema": text}, (422, 42201)),
+        ({"records": [{"value": VALUE}], "value_schema_id": 666}, (422, 42205)),
+        ({"records": [{"value": VALUE}], "value_schema": '{"type":"planet"}'}, (422, 42205)),
+        ({"records": [{"value": VALUE}], "value_schema": {}}, (422, 422)),
+    ]
+    for body, expected in cases:
+        assert refusal(post(client, topic, "avro", **body)) == expected, body
+    assert (
+        post(client, topic, "avro", value_schema=text, records=[{"value": VALUE}]).status_code
+        == 200
+    )
+    other = json.dumps({**AVRO, "fields": [{"name": "temperature", "type": "int"}]})
+    body = {"value_schema": other, "records": [{"value": {"temperature": 25}}]}
+    assert refusal(post(client, topic, "avro", **body)) == (408, 40801)
+
+
+def test_a_record_without_a_schema_is_told(client: httpx.Client, topic: str) -> None:
+    """It keeps its place until the client goes on behind it."""
+    assert produce(client, topic, "binary", {"value": base64_of(b"plain")}).status_code == 200
+    reader = Consumer(client, f"g-{topic}", "avro")
+    reader.post("assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+    refused = client.get(f"{reader.path}/records?timeout=9000", headers={"accept": v2("avro")})
+    assert refused.status_code == 422
+    assert "names no schema" in refused.json()["message"]
