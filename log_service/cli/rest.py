@@ -1,6 +1,7 @@
 """``tidelog rest`` runs a REST proxy in front of a cluster."""
 
 import logging
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -11,6 +12,9 @@ from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
 
 MISSING = "the REST proxy needs packages that are not installed: pip install 'tidelog[http]'"
+MISSING_SCHEMAS = (
+    "a schema registry needs packages that are not installed: pip install 'tidelog[http,schemas]'"
+)
 File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -70,5 +74,7 @@ def serve(
     if settings.unused:
         unused = ", ".join(settings.unused)
         click.echo(f"these keys have no meaning here: {unused}", err=True)
+    if settings.registry_url and find_spec("fastavro") is None:
+        raise ConfigError(MISSING_SCHEMAS)
     logging.getLogger("log_service.http").setLevel(logging.INFO)
     run(until_stopped, RestService(settings, say=click.echo).run)

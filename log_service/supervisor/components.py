@@ -238,7 +238,7 @@ def rest_component(
     if context.rest_port is None:
         return []
     lines = {"bootstrap.servers": context.bootstrap_servers}
-    if context.registry_port is not None:
+    if context.registry_port is not None and find_spec("fastavro") is not None:
         scheme = "http" if protection is None else "https"
         at = host_port(context.host, context.registry_port)
         lines["schema.registry.url"] = f"{scheme}://{at}"

@@ -6,9 +6,14 @@ that the cluster refuses does not keep the others from being written.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
+from typing import Final
 
 from log_service.client import Delivery, KafkaError, Producer, RecordMetadata
+from log_service.http.rest_proxy.errors import TOO_MANY, RestError
 from log_service.records.record import RecordHeader
+
+MAX_PAUSE_S: Final = 60
 
 Outcome = RecordMetadata | KafkaError
 
@@ -22,6 +27,23 @@ class OutgoingRecord:
     headers: tuple[RecordHeader, ...] = ()
     partition: int | None = None
     timestamp_ms: int | None = None
+
+
+def require_room(producer: Producer) -> None:
+    """Refuse a request while the cluster takes records more slowly than they come.
+
+    A quota of the cluster throttles a producer, whose records then wait here. Half of its room is
+    left for requests that are being written.
+
+    Raises:
+        RestError: 42901, with the pause that the cluster asks for, or a second.
+    """
+    if producer.accumulator.buffered_bytes * 2 < producer.config.buffer_memory:
+        return
+    throttle_ms = producer.metrics().produce_throttle_time_max
+    pause_s = min(max(ceil(throttle_ms / 1_000), 1), MAX_PAUSE_S) if throttle_ms > 0 else 1
+    text = "The cluster takes the records of this login more slowly than they come."
+    raise RestError(TOO_MANY, text, (("retry-after", str(pause_s)),))
 
 
 async def send_all(

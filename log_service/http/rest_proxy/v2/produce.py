@@ -26,7 +26,7 @@ from log_service.http.rest_proxy.bodies import (
 from log_service.http.rest_proxy.cluster_reading import known_topic, partition_of
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
-from log_service.http.rest_proxy.producing import Outcome, OutgoingRecord, send_all
+from log_service.http.rest_proxy.producing import Outcome, OutgoingRecord, require_room, send_all
 from log_service.http.rest_proxy.v2.formats import binary_to_bytes, json_to_bytes
 from log_service.http.rest_proxy.v2.media_types import content_type_of, format_of_body
 from log_service.http.server.values import HttpResponse
@@ -54,6 +54,7 @@ async def produce(call: Call) -> HttpResponse:
     given = list_of(body, "records")
     if not given:
         raise RestError(422, "records is empty: a request has at least one record.")
+    require_room(await call.producer())
     topic = await known_topic(call, call.value("topic"))
     fixed = _fixed_partition(call, topic)
     encode_key, encode_value, ids = await _encoders(call, record_format, body, topic.name)

@@ -26,7 +26,7 @@ from log_service.http.rest_proxy.bodies import (
 from log_service.http.rest_proxy.cluster_reading import known_topic
 from log_service.http.rest_proxy.context import Call, error_response, refusal_of
 from log_service.http.rest_proxy.errors import RestError, of_http
-from log_service.http.rest_proxy.producing import Outcome, OutgoingRecord, send_all
+from log_service.http.rest_proxy.producing import Outcome, OutgoingRecord, require_room, send_all
 from log_service.http.rest_proxy.v3.documents import ClusterCall, cluster_call
 from log_service.http.rest_proxy.v3.json_stream import JsonObjects
 from log_service.http.rest_proxy.v3.records import record_of, shown_outcome, shown_refusal
@@ -46,6 +46,7 @@ async def produce(call: Call) -> HttpResponse:
     A body with a single record has the status of that record.
     """
     at = await cluster_call(call)
+    require_room(await call.producer())
     topic = await known_topic(call, call.value("topic"))
     pieces, objects = call.request.pieces, JsonObjects(MAX_RECORD_BYTES)
     if pieces is None:
@@ -155,6 +156,7 @@ async def produce_batch(at: ClusterCall) -> HttpResponse:
     ids = [text_of(each, "id") for each in entries]
     if len(set(ids)) < len(ids) or not all(0 < len(each) <= MAX_ID_CHARACTERS for each in ids):
         raise RestError(422, "id has to be a short text that no other entry has.")
+    require_room(await at.call.producer())
     topic = await known_topic(at.call, at.value("topic"))
     work = partial(_prepared, entries, topic)
     prepared = await elsewhere(work, len(at.call.request.body))
