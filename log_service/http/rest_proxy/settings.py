@@ -26,7 +26,7 @@ DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "authentication.method": "none",
         "schema.registry.url": "",
         "consumer.request.timeout.ms": "1000",
-        "consumer.request.max.bytes": str(64 << 20),
+        "consumer.request.max.bytes": str(4 << 20),
         "consumer.instance.timeout.ms": "300000",
         "consumer.instances.max": "200",
         "host.name": "",
@@ -47,7 +47,7 @@ class RestSettings(ServiceSettings):
     registry_url: str = ""
     registry_client: Mapping[str, Any] = field(default_factory=dict, repr=False)
     request_timeout_ms: int = 1_000
-    request_max_bytes: int = 64 << 20
+    request_max_bytes: int = 4 << 20
     instance_timeout_ms: int = 300_000
     max_instance_count: int = 200
     host_name: str = ""

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from log_service.client import BlockingAdmin, NewTopic, ScramUser, settings_from_file
@@ -26,11 +27,18 @@ def test_users_act_with_their_own_rights(tmp_path: Path) -> None:
         operator = settings_from_file(data / "security" / "clients" / "operator.properties")
         with BlockingAdmin(f"127.0.0.1:{port}", **operator) as admin:
             users = [
-                ScramUser(name=name, mechanism=SCRAM, password=PASSWORD) for name in ("ann", "bob")
+                ScramUser(name=name, mechanism=SCRAM, password=PASSWORD)
+                for name in ("ann", "bob", "boss")
             ]
             admin.set_scram_users(users)
             admin.create_topics([NewTopic(name="orders", partition_count=1)])
-            admin.create_acls([binding("ann", "write orders"), binding("ann", "describe orders")])
+            rights = {
+                "ann": ("write orders", "describe orders"),
+                "boss": ("alter *cluster", "describe *cluster"),
+            }
+            admin.create_acls(
+                [binding(name, right) for name, several in rights.items() for right in several]
+            )
         with client(url, authority) as stranger:
             assert refusal(stranger.get("/topics")) == (401, 401)
             assert stranger.get("/readyz").text == "ok\n"
@@ -48,4 +56,33 @@ def test_users_act_with_their_own_rights(tmp_path: Path) -> None:
             assert refusal(produce(bob, "orders", "json", {"value": 1})) == (403, 40301)
             theirs = "/consumers/g/instances/one/records"
             assert refusal(bob.get(theirs, headers={"accept": v2("json")})) == (404, 40403)
-            assert refusal(bob.get("/v3/clusters/x/topics")) == (404, 404)
+            cluster = bob.get("/v3/clusters").json()["data"][0]["metadata"]["self"]
+            assert refusal(bob.get(f"{cluster}/acls")) == (403, 40301)
+            assert refusal(bob.get(f"{cluster}/topics/orders")) == (403, 40301)
+        with client(f"{cluster}", authority, authorization=basic("boss", PASSWORD)) as boss:
+            change_acls(boss)
+
+
+def change_acls(boss: httpx.Client) -> None:
+    """Create, find and delete ACLs."""
+    acl = {
+        "resource_type": "TOPIC",
+        "resource_name": "orders",
+        "pattern_type": "LITERAL",
+        "principal": "User:bob",
+        "host": "*",
+        "operation": "READ",
+        "permission": "ALLOW",
+    }
+    assert boss.post("/acls", json=acl).status_code == 201
+    more = [{**acl, "operation": name} for name in ("WRITE", "DESCRIBE")]
+    assert boss.post("/acls:batch", json={"data": more}).status_code == 201
+    wanted = {"principal": "User:bob"}
+    found = boss.get("/acls", params=wanted).json()["data"]
+    assert {each["operation"] for each in found} == {"READ", "WRITE", "DESCRIBE"}
+    assert acl.items() <= min(found, key=lambda each: each["operation"] != "READ").items()
+    gone = boss.delete("/acls", params={**wanted, "operation": "READ"})
+    assert [each["operation"] for each in gone.json()["data"]] == ["READ"]
+    assert len(boss.get("/acls", params=wanted).json()["data"]) == 2
+    for wrong in ({**acl, "operation": "ANY"}, {**acl, "pattern_type": "MATCH"}, {**acl, "x": 1}):
+        assert refusal(boss.post("/acls", json=wrong)) == (422, 422)

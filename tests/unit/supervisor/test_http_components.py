@@ -51,10 +51,11 @@ def test_services_of_a_secured_installation(tmp_path: Path) -> None:
     file = Path(proxy.argv[-1])
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     settings = read_rest_settings(file.read_text(), "the file")
-    assert (settings.logins, settings.login_servers) == ({"basic"}, f"{HOST}:9")
+    assert (settings.logins, settings.login_servers) == (frozenset({"basic"}), f"{HOST}:9")
     assert settings.registry_url == f"https://{HOST}:4"
     assert settings.registry_client["ssl_truststore_location"].endswith("authority.pem")
     assert settings.unused == ()
     (registry,) = registry_component(secured, [], protection)
     found = read_registry_settings(Path(registry.argv[-1]).read_text(), "the file")
-    assert (found.logins, found.unused) == ({"basic", "mtls"}, ())
+    assert found.logins == frozenset({"basic", "mtls"})
+    assert found.unused == ()
