@@ -76,7 +76,7 @@ def test_compatibility_is_checked_without_registering(api: httpx.Client, subject
     """Verbose answers list the reasons."""
     path = f"/compatibility/subjects/{subject}/versions"
     assert api.post(f"{path}/latest", json={"schema": record(A)}).json() == {"is_compatible": True}
-    assert error(api.post(f"{path}/1", json={"schema": record(A)})) == (404, 40401)
+    assert error(api.post(f"{path}/1", json={"schema": record(A)})) == (404, 40402)
     register(api, subject, record(A))
     assert error(api.post(f"{path}/7", json={"schema": record(A)})) == (404, 40402)
     assert api.post(f"{path}/1", json={"schema": record(A, B)}).json() == {"is_compatible": False}
