@@ -11,6 +11,7 @@ The rooms, from the bottom up:
 - ``normal_form``: what equal schemas have in common.
 - ``printing``: from types to a text.
 - ``compatibility``: why a reader cannot read a writer.
+- ``inline_tags``: tags of records and fields in a text.
 - ``schema``: the language, with all of this behind the registry's protocol.
 
 Source: the Avro specification 1.12, and the verdicts of Java's ``SchemaCompatibility``.
