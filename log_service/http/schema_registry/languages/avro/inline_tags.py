@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from log_service.http.schema_registry.languages.avro.json_text import json_text
 from log_service.http.schema_registry.languages.language import InvalidSchemaError
 
 TAGS = "confluent:tags"
@@ -51,7 +52,7 @@ def with_tags(text: str, added: Tags, removed: Tags) -> str:
         left = [name for name in names if name not in removed.get(entity, ())]
         if left:
             holder[TAGS] = left
-    return json.dumps(schema)
+    return json_text(schema)
 
 
 def _tags_of(holder: Mapping[str, Any]) -> list[str]:

@@ -148,3 +148,26 @@ def test_a_stored_text_that_is_no_schema_has_no_tags(text: str) -> None:
         assert (await served.ask("GET", "/schemas?findTags=*"))[0] == 200
 
     tell(story)
+
+
+def test_everything_but_tags_stays_as_it_is() -> None:
+    """Numbers, texts outside ASCII and attributes of others are those of the text before."""
+    fields = [
+        {"name": "d", "type": "double", "default": 1e-7, "x": [1e300, 2**62, "\u00e9\u2028", None]},
+        {"name": "l", "type": "long", "default": -(2**63), "doc": 'a "b" \\ \n'},
+        {"name": "t", "type": "string", "confluent:tags": ["A"]},
+    ]
+    body = {
+        "schema": json.dumps({"type": "record", "name": "R", "fields": fields, "y": {"z": 0.5}})
+    }
+
+    async def story(served: Served) -> None:
+        await served.ask("POST", "/subjects/a/versions", body)
+        for change in ("tagsToAdd", "tagsToRemove"):
+            wanted = {change: [tags("R.d", "B")]}
+            assert (await served.ask("POST", "/subjects/a/versions/latest/tags", wanted))[0] == 200
+        _, first = await served.ask("GET", "/subjects/a/versions/1")
+        _, last = await served.ask("GET", "/subjects/a/versions/3")
+        assert first["schema"] == last["schema"]
+
+    tell(story)
