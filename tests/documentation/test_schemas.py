@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from log_service.config.properties import parse_properties
+from log_service.config.server import parse_server_properties
 from log_service.http.schema_registry.settings import read_registry_settings
 from tests.helpers.broker_process import BrokerThread
 from tests.helpers.documents import ROOT, Block, blocks
@@ -77,9 +79,17 @@ def test_the_requests_on_the_page_are_answered(
     assert not compared["is_compatible"]
 
 
-def test_the_settings_file_on_the_page_is_understood() -> None:
-    """It has no key without a meaning."""
+def test_the_settings_files_on_the_page_are_understood() -> None:
+    """They have no key without a meaning, for the broker or for the registry."""
+    of_broker, of_registry = [], []
     for block in on_the_page("properties"):
+        (of_broker if block.text.startswith("confluent.") else of_registry).append(block)
+    for block in of_broker:
+        config, texts = parse_server_properties({"node.id": "1"} | parse_properties(block.text))
+        assert texts.unknown_keys == ()
+        assert config.schema_registry is not None
+    assert of_broker
+    for block in of_registry:
         settings = read_registry_settings(block.text, "the page")
         assert settings.unused == ()
         assert settings.advertised.host == "registry-1.example"
