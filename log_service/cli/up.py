@@ -161,13 +161,22 @@ def read_project_settings(
 )
 @click.option("--rest", is_flag=True, help="Start a REST proxy, too.")
 @click.option(
-    "--rest-port", type=WholeNumber(0, 65_535), metavar="PORT", envvar=PORT_SETTINGS[5], show_envvar=True,
-    help="Start a REST proxy there; 0 is nowhere.  [default: 8082 with --rest, or one that is free]",
-)  # fmt: skip
+    "--rest-port",
+    type=WholeNumber(0, 65_535),
+    metavar="PORT",
+    envvar=PORT_SETTINGS[5],
+    show_envvar=True,
+    help="Start a REST proxy there; 0 is nowhere."
+    "  [default: 8082 with --rest, or one that is free]",
+)
 @click.option(
-    "--console-port", type=WholeNumber(0, 65_535), metavar="PORT", envvar=PORT_SETTINGS[6], show_envvar=True,
+    "--console-port",
+    type=WholeNumber(0, 65_535),
+    metavar="PORT",
+    envvar=PORT_SETTINGS[6],
+    show_envvar=True,
     help="Where the web console is; 0 is nowhere.  [default: 8080, or one that is free]",
-)  # fmt: skip
+)
 @click.option("--no-console", is_flag=True, help="Start no web console, as with --console-port 0.")
 @click.option(
     "--broker",
@@ -247,13 +256,13 @@ def up(
     broker last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
     """
     warn_of_unknown(key_values(overrides, "--broker"))
-    if bootstrap_servers and (only_broker or overrides or broker_count or rack or secure):
+    is_own = not bootstrap_servers
+    if not is_own and (only_broker or overrides or broker_count or rack or secure):
         refuse_own_brokers()
     with left_as_it_was(data):
-        click.get_current_context().with_resource(
-            held_lock(data)
-        )  # while it is prepared, too: that takes seconds
-        cluster = None if bootstrap_servers else wanted_cluster(data, broker_count, rack, overrides)
+        # Held while it is prepared, too: that takes seconds.
+        click.get_current_context().with_resource(held_lock(data))
+        cluster = wanted_cluster(data, broker_count, rack, overrides) if is_own else None
         context = service_context(
             data=data,
             project=project,
@@ -271,22 +280,16 @@ def up(
             has_platform=not only_broker,
         )
         context = clustered_context(context, cluster, broker_port)
-        protection = (
-            None if bootstrap_servers else protection_of(data, host, cluster, is_wanted=secure)
-        )
+        protection = protection_of(data, host, cluster, is_wanted=secure) if is_own else None
         context = protected_context(context, protection, cluster, broker_port)
         factory = formatted_nodes(
             context, cluster, overrides, broker_port, is_secure=protection is not None
         )
         brokers = broker_components(factory, cluster, protection)
-        components = patient(
-            together(brokers, [] if only_broker else platform_components(context)), start_timeout
-        )
-    supervisor = Supervisor(
-        InstallationSpec(context=context, components=tuple(components)),
-        click.echo,
-        is_data_held=True,
-    )
+        services = [] if only_broker else platform_components(context)
+        components = patient(together(brokers, services), start_timeout)
+    installation = InstallationSpec(context=context, components=tuple(components))
+    supervisor = Supervisor(installation, click.echo, is_data_held=True)
     fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
     trio.run(run_until_interrupted, supervisor, fleet, upkeep_of(data, host, protection))
 

@@ -71,9 +71,9 @@ class ServiceSettings:
 class SettingsFile:
     """The properties of a service, before their meaning is known.
 
-    ``name`` stands for the file in errors, ``service`` for the service. ``prefix`` stands before the keys of the service's own
-    Kafka client, and ``servers_key`` names the cluster. ``given`` are the properties of the file,
-    ``found`` those of the service's own keys with their defaults.
+    ``name`` stands for the file in errors, ``service`` for the service. ``prefix`` stands before
+    the keys of the service's own Kafka client, and ``servers_key`` names the cluster. ``given`` are
+    the properties of the file, ``found`` those of the service's own keys with their defaults.
     """
 
     name: str

@@ -187,8 +187,8 @@ class _EncoderCompiler:
             self._measure(value, length, is_text=is_text)
         self._length(field, length, "h" if is_text else "i", path)
         if field.wire_type == "records":
-            # No chunk for no bytes, of which a response may have very many. An empty slice of a file
-            # is a chunk, because it has to be released.
+            # No chunk for no bytes, of which a response may have very many. An empty slice of a
+            # file is a chunk, because it has to be released.
             with source.block(f"if {value} or type({value}) not in PLAIN:"):
                 self._records_chunk(value)
         elif nullable:

@@ -170,7 +170,8 @@ def _begin(
     """Return the checked header, the target codec, and the rules for the records.
 
     Raises:
-        KafkaError: INVALID_CONFIG, the log asks for registered schemas, and this node has no registry.
+        KafkaError: INVALID_CONFIG, the log asks for registered schemas, and this node has no
+        registry.
     """
     if config.is_schema_validated and schemas is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, NO_REGISTRY)

@@ -47,8 +47,8 @@ def resolving_reader(
 ) -> Callable[[bytes], Sequence[Any]]:
     """Return a function that reads a record of ``written`` as the fields of ``declared``.
 
-    The record begins at ``begin`` in a value. A record within itself may be so in ``written`` without
-    end (``parse_written``).
+    The record begins at ``begin`` in a value. A record within itself may be so in ``written``
+    without end (``parse_written``).
 
     :raises UnresolvableError: it cannot be read so.
     """

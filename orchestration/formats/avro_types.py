@@ -120,7 +120,8 @@ def parse_avro(text: str | bytes, chosen: Chosen = ALL, *, is_older: bool = Fals
     found = names.type(declared, "the schema", "", "")
     if found.name != "record" or found.is_union:
         raise ValueError(
-            f"the schema is {with_article(UNION if found.is_union else found.name)}: only the fields of a record can become columns"
+            f"the schema is {with_article(UNION if found.is_union else found.name)}: only the"
+            " fields of a record can become columns"
         )
     if not is_older:
         chosen.validate_used(names.left_out)
@@ -264,7 +265,8 @@ class _Names:
         name = declared.get("name")
         if not isinstance(name, str) or not all(NAME.fullmatch(part) for part in name.split(".")):
             raise ValueError(
-                f"{where}: {with_article(kind)} needs a name of letters, digits and underscores, not {name!r}"
+                f"{where}: {with_article(kind)} needs a name of letters, digits and"
+                f" underscores, not {name!r}"
             )
         full = _full(name, str(declared.get("namespace", space)))
         if self._origins.setdefault(full, declared) is not declared or full in PRIMITIVES:
@@ -306,7 +308,8 @@ class _Names:
         )
         if fields and not any(one.is_column for one in fields):
             raise ValueError(
-                f"{where} has no field left that can become a column: leave the field out that holds it"
+                f"{where} has no field left that can become a column: leave the field out"
+                " that holds it"
             )
         return AvroType(
             name="record", least_bytes=sum(one.type.least_bytes for one in fields), fields=fields
@@ -342,7 +345,8 @@ class _Names:
         items = self.type(declared[wanted], f"{where}[]", f"{path}[]", space)
         if kind == "array" and not items.least_bytes:
             raise ValueError(
-                f"{where} is an array of what takes no bytes: a damaged value could claim any number of them"
+                f"{where} is an array of what takes no bytes: a damaged value could claim any"
+                " number of them"
             )
         return AvroType(name=kind, least_bytes=1, items=items)
 
@@ -403,7 +407,8 @@ def _logical(found: AvroType, declared: Mapping[str, Any], where: str) -> AvroTy
         or not 1 <= precision <= MAX_DECIMAL_DIGITS
     ):
         raise ValueError(
-            f"{where}: a decimal has a precision of 1 to {MAX_DECIMAL_DIGITS} digits and a scale of no more, "
+            f"{where}: a decimal has a precision of 1 to {MAX_DECIMAL_DIGITS} digits and a"
+            " scale of no more, "
             f"not precision {precision} and scale {scale}"
         )
     return replace(found, logical=logical, precision=precision, scale=scale)

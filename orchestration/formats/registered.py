@@ -165,8 +165,8 @@ class RegistrySchema:
     def _reader(self, identity: SchemaIdentity, *, is_in_header: bool) -> ReadGroup | str:
         """Return the reader of values with a schema, or the reason why there is none.
 
-        A topic that waits asks for an unknown schema at each run, and stops at the first one. Others
-        remember unknown schemas, so that a flood of them is not asked for.
+        A topic that waits asks for an unknown schema at each run, and stops at the first one.
+        Others remember unknown schemas, so that a flood of them is not asked for.
         """
         readers, key = readers_of(self), (identity, is_in_header)
         known = readers.get(key)
@@ -346,7 +346,10 @@ def _group_reader(
         if subject not in versions:
             named = sorted(versions.items())
             others = ", ".join(f"version {version} of {name}" for name, version in named)
-            return f"its {identity} is {others or 'no subject'}, and cannot be read as {schema}: {error}"
+            return (
+                f"its {identity} is {others or 'no subject'}, and cannot be read as"
+                f" {schema}: {error}"
+            )
         advice = "Register a version that reads both and load the project anew"
         if not declared.version:
             advice = "Correct the declared columns"

@@ -129,7 +129,10 @@ class UnknownSchemas:
             return "is not known"
         if len(self._since) < self._most:
             return None
-        return f"was not asked for, because {self._most} others within {self._seconds:g} s are not known"
+        return (
+            f"was not asked for, because {self._most} others within {self._seconds:g} s"
+            " are not known"
+        )
 
     def add(self, identity: SchemaIdentity) -> None:
         """Remember a schema that is not known."""
@@ -310,7 +313,8 @@ def _whole_avro(text: str, texts: Mapping[str, str]) -> str:
         return json.dumps(whole_schema(text, texts), separators=(",", ":"))
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise RegistrySchemaError(
-            f"the schema, or one of those that it refers to ({', '.join(texts)}), is no Avro schema: "
+            f"the schema, or one of those that it refers to ({', '.join(texts)}), is no Avro"
+            " schema: "
             f"{type(error).__name__}"
         ) from error
 

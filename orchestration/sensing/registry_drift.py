@@ -1,8 +1,8 @@
 """Notices new versions of the subjects of topics, and those that cannot be read.
 
-A version that can be read is told once, as an observation on the topic. One that cannot is an alert,
-too. Decides what is told, from the verdicts and from the memory of the last tick. A registry that
-does not respond is one that could not be read, and nothing is forgotten.
+A version that can be read is told once, as an observation on the topic. One that cannot is an
+alert, too. Decides what is told, from the verdicts and from the memory of the last tick. A registry
+that does not respond is one that could not be read, and nothing is forgotten.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -155,6 +155,12 @@ def misfits_of(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     return found
 
 
+DESCRIPTION = (
+    "Tells when columns come, go or change their type, and when records stop fitting their topic's"
+    " schema"
+)
+
+
 def reason_of(error: Exception) -> str:
     """Return the text of an error, or else its type."""
     return str(error).strip() or type(error).__name__
@@ -178,10 +184,7 @@ def schema_drift_sensor(
         name=name,
         minimum_interval_seconds=interval_s,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=(
-            "Tells when columns come, go or change their type, and when records stop fitting their"
-            " topic's schema"
-        ),
+        description=DESCRIPTION,
     )
     def watch_shapes(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
         told = watch_watchdog(context)

@@ -81,7 +81,8 @@ def test_the_requests_on_the_page_are_answered(
 
 def test_the_settings_files_on_the_page_are_understood() -> None:
     """They have no key without a meaning, for the broker or for the registry."""
-    of_broker, of_registry = [], []
+    of_broker: list[Block] = []
+    of_registry: list[Block] = []
     for block in on_the_page("properties"):
         (of_broker if block.text.startswith("confluent.") else of_registry).append(block)
     for block in of_broker:

@@ -34,6 +34,7 @@ from tests.unit.client.schemas import confluent
 from tests.unit.client.schemas.proto_types import classes
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
+UNFRAMED = "the value does not begin with a zero and a schema's id, as Confluent's framing has it"
 FIRST = {
     "type": "record",
     "name": "Order",
@@ -143,26 +144,13 @@ def test_records_of_two_versions_are_rows_and_the_others_dead_letters(  # noqa: 
 
     snapshot = Lake(lake_root).snapshot("clean_orders")
     assert snapshot is not None
-    rows = (
-        snapshot.dataset()
-        .to_table(columns=["_offset", "id", "channel"])
-        .sort_by("_offset")
-        .to_pylist()
-    )
-    assert [tuple(row.values()) for row in rows] == [
-        (0, 1, None),
-        (1, 2, "web"),
-        (2, 1, None),
-        (7, 2, "web"),
-        (8, 2, "web"),
-    ]
+    table = snapshot.dataset().to_table(columns=["_offset", "id", "channel"]).sort_by("_offset")
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    assert rows == [(0, 1, None), (1, 2, "web"), (2, 1, None), (7, 2, "web"), (8, 2, "web")]
     assert [(offset, reason) for _, offset, _, reason in letters_of(lake_root)] == [
         (3, f"its schema id 65535 is not known to the registry {url}"),
         (4, "the value is null"),
-        (
-            5,
-            "the value does not begin with a zero and a schema's id, as Confluent's framing has it",
-        ),
+        (5, UNFRAMED),
         (6, "the value ends within field id"),
     ]
 

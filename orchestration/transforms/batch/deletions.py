@@ -108,8 +108,8 @@ def tombstone_deletions(
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the keys that tombstones delete, and the rejections of those that name no key.
 
-    ``records`` (of ``SOURCE_SCHEMA``) have no values, or say that they delete. ``schema`` holds the result's types of
-    ``keys`` and place.
+    ``records`` (of ``SOURCE_SCHEMA``) have no values, or say that they delete. ``schema`` holds the
+    result's types of ``keys`` and place.
     """
     columns = pa.schema([schema.field(key) for key in keys])
     keyless = records.filter(records["key"].is_null())

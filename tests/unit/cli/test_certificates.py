@@ -55,6 +55,7 @@ def test_a_service_is_issued_listed_and_issued_again(data: Path, tmp_path: Path)
     rows = json.loads(invoke("list", "--json", "--data", str(data)).output)
     assert [(row["user"], row["kind"]) for row in rows] == [
         ("node", "node"),
+        ("console", "client"),
         ("operator", "client"),
         ("platform", "client"),
         ("registry", "client"),
