@@ -69,6 +69,7 @@ def tidelog_up(broker_count: int) -> Iterator[Up]:
             "log_service.cli.main",
             "up",
             "--only-broker",
+            "--no-console",
             "--metrics-port",
             "0",
         ]

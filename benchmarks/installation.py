@@ -36,6 +36,7 @@ def running_installation(
         "-m",
         "log_service.cli.main",
         "up",
+        "--no-console",
         "--data",
         str(directory),
         "--project",

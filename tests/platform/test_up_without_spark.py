@@ -32,7 +32,7 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[Path, "subprocess.P
     said = folder / "up.out"
     with said.open("wb") as output:
         process = subprocess.Popen(
-            [*TIDELOG, "up", *arguments],
+            [*TIDELOG, "up", "--no-console", *arguments],
             cwd=folder,
             env=environment(),
             stdout=output,

@@ -164,11 +164,7 @@ class Visit:
         if login is None:
             return dict(access.settings)
         info = f"{login.user}:{login.password.reveal()}"
-        return {
-            **access.settings,
-            "basic_auth_credentials_source": "USER_INFO",
-            "basic_auth_user_info": info,
-        }
+        return {**access.settings, "basic_auth_user_info": info}
 
 
 PageHandler = Callable[[Visit], Awaitable[HttpResponse]]

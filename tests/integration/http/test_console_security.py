@@ -7,8 +7,9 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
 from tests.helpers.console_process import ConsoleProcess
+from tests.helpers.registry_process import RegistryProcess
 from tests.integration.http.console_pages import Person
-from tests.integration.http.secured import ANN, BOB, Secured, secured
+from tests.integration.http.secured import ANN, BOB, OPERATOR, Secured, basic, secured, until
 from tests.integration.secure_nodes import SCRAM, password_of
 
 pytestmark = [pytest.mark.timeout(240)]
@@ -21,8 +22,17 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 @pytest.fixture(scope="module")
-def console(node: Secured) -> Iterator[ConsoleProcess]:
+def schemas(node: Secured) -> Iterator[RegistryProcess]:
+    with node.registry() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def console(node: Secured, schemas: RegistryProcess) -> Iterator[ConsoleProcess]:
     properties = {
+        "schema.registry.url": schemas.url,
+        "schema.registry.ssl.truststore.type": "PEM",
+        "schema.registry.ssl.truststore.location": str(node.authority.truststore),
         **node.authority.issue("console").properties(),
         "authentication.method": "basic",
         "login.bootstrap.servers": node.login,
@@ -94,6 +104,28 @@ def test_two_people_have_their_own_rights(
         other.send("/logout")
         assert "Log in" in other.open("/topics/shared")
         person.open("/topics/shared", 403)
+
+
+def test_the_schema_registry_is_asked_as_the_person(
+    node: Secured, schemas: RegistryProcess, person: Person
+) -> None:
+    with node.client(schemas, certificate=OPERATOR) as operator:
+        for subject in ("shown-value", "hidden-value"):
+            path = f"/subjects/{subject}/versions"
+            operator.post(path, json={"schema": '"int"'}).raise_for_status()
+    node.allow(ANN, "describe shown")
+    until(lambda: is_shown(node, schemas), "the ACL")
+    person.open("/")
+    person.log_in(ANN, password_of(ANN))
+    page = person.open("/schemas")
+    assert "shown-value" in page
+    assert "hidden-value" not in page
+
+
+def is_shown(node: Secured, schemas: RegistryProcess) -> bool:
+    """Return whether the registry knows ann's right by now."""
+    with node.client(schemas, authorization=basic(ANN)) as ann:
+        return "shown-value" in ann.get("/subjects").text
 
 
 def test_a_wrong_password_opens_nothing(console: ConsoleProcess, person: Person) -> None:
