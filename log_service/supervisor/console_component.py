@@ -13,7 +13,7 @@ from log_service.common.urls import host_port
 from log_service.config.properties import parse_properties
 from log_service.supervisor.authority import CERTIFICATE_FILE, write_private
 from log_service.supervisor.components import LOOPBACK, port_of
-from log_service.supervisor.protection import CONSOLE, InstallationProtection
+from log_service.supervisor.protection import ANY_ADDRESS, CONSOLE, InstallationProtection
 from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext
 
 PACKAGES = ("h11", "jinja2", "httpx")
@@ -46,12 +46,13 @@ def console_component(
     if context.console_port is None:
         return []
     is_secure = protection is not None
+    scheme = "https" if is_secure else "http"
     host = context.host if is_secure else LOOPBACK
-    url = f"{'https' if is_secure else 'http'}://{host_port(host, context.console_port)}"
+    url = f"{scheme}://{host_port(host, context.console_port)}"
+    own_url = f"{scheme}://{host_port(dialled(host), context.console_port)}"
     lines = {"listeners": url, "bootstrap.servers": context.bootstrap_servers}
     if context.registry_port is not None:
-        scheme = "https" if is_secure else "http"
-        registry = host_port(context.host, context.registry_port)
+        registry = host_port(dialled(context.host), context.registry_port)
         lines["schema.registry.url"] = f"{scheme}://{registry}"
     if protection is not None:
         lines |= _protected(protection)
@@ -67,13 +68,18 @@ def console_component(
         Component(
             name=CONSOLE,
             argv=(sys.executable, "-m", "log_service.cli.main", "console", str(settings)),
-            readiness=HttpReadiness(url=f"{url}/readyz", authority=authority),
+            readiness=HttpReadiness(url=f"{own_url}/readyz", authority=authority),
             address=url,
             metrics_url="" if is_secure else f"{url}/metrics",
             after=tuple(after),
             is_essential=False,
         )
     ]
+
+
+def dialled(host: str) -> str:
+    """Return the address by which this machine reaches a listener, which its certificate names."""
+    return LOOPBACK if host in ANY_ADDRESS else host
 
 
 def _protected(protection: InstallationProtection) -> dict[str, str]:

@@ -25,7 +25,7 @@ from log_service.http.console.visits import Visit
 
 SEARCH_S = 10.0
 MAX_SCANNED = 50_000
-MAX_KEPT_BYTES = 8 << 20
+MAX_KEPT_BYTES = 2 << 20
 POLL_RECORDS = 100
 POLL_MS = 500
 FETCH_BYTES = 2 << 20
