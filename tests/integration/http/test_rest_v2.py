@@ -376,9 +376,12 @@ def test_records_are_asked_for_in_the_format_of_the_consumer(
 
 
 def test_a_consumer_without_requests_ends(bootstrap: str, proxy: RestProcess, topic: str) -> None:
-    """Its group is free for others then."""
+    """Its group is free for others then, and what it read last is read again: nothing says that
+    the client has worked on it.
+    """
     directory = proxy.log.parent / topic
     directory.mkdir()
+    body = {"name": "two", "format": "json", "auto.offset.reset": "earliest"}
     with (
         RestProcess(
             directory,
@@ -387,10 +390,18 @@ def test_a_consumer_without_requests_ends(bootstrap: str, proxy: RestProcess, to
         ) as short,
         httpx.Client(base_url=short.url, timeout=60) as client,
     ):
-        Consumer(client, f"g-{topic}", "json", name="one")
-        full = client.post(f"/consumers/g-{topic}", json={}, headers={"content-type": V2})
+        assert produce(client, topic, "json", {"value": 1}).status_code == 200
+        first = Consumer(client, f"g-{topic}", "json", name="one")
+        first.post("subscription", {"topics": [topic]})
+        assert len(first.read_all(1)) == 1
+        full = client.post(f"/consumers/g-{topic}", json=body, headers={"content-type": V2})
         assert refusal(full) == (429, 42901)
         assert full.headers["retry-after"]
         while full.status_code == 429:
-            full = client.post(f"/consumers/g-{topic}", json={}, headers={"content-type": V2})
+            full = client.post(f"/consumers/g-{topic}", json=body, headers={"content-type": V2})
         assert full.status_code == 200
+        second = f"/consumers/g-{topic}/instances/two"
+        topics = {"topics": [topic]}
+        client.post(f"{second}/subscription", json=topics, headers={"content-type": V2})
+        read = client.get(f"{second}/records?timeout=10000", headers={"accept": v2("json")})
+        assert [each["offset"] for each in read.json()] == [0]

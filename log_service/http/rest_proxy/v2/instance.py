@@ -310,6 +310,7 @@ class ConsumerInstance:
         Nothing is committed, because nothing says that the last response was worked on.
         """
         self._is_closing = True
+        self._delivered.clear()  # giving up the partitions would commit them
         await self._hosted.close()
 
 

@@ -6,12 +6,13 @@ a while, or with the proxy.
 Invariant: there are at most ``max_count`` consumers, those that are being closed included.
 """
 
+import logging
 from functools import partial
 from typing import Any, Final
 
 import trio
 
-from log_service.client import Consumer
+from log_service.client import Consumer, KafkaError
 from log_service.common.env import Env
 from log_service.http.cluster_clients.hosted import HostedClient
 from log_service.http.cluster_clients.pool import LoginClients
@@ -23,6 +24,8 @@ SWEEP_INTERVAL_S: Final = 1.0
 MIN_POLL_INTERVAL_MS: Final = 300_000
 FETCH_BYTES: Final = 2 << 20
 """Records of one consumer that were fetched and not polled yet. The proxy has many consumers."""
+
+logger = logging.getLogger(__name__)
 
 
 class ConsumerInstances:
@@ -134,7 +137,13 @@ class ConsumerInstances:
         """Close all consumers, at the same time, because the proxy stops."""
         async with trio.open_nursery() as nursery:
             for each in list(self._instances.values()):
-                nursery.start_soon(self.delete, each)
+                nursery.start_soon(self._delete_quietly, each)
+
+    async def _delete_quietly(self, instance: ConsumerInstance) -> None:
+        try:
+            await self.delete(instance)
+        except (KafkaError, RestError) as error:
+            logger.warning("%r did not commit at its end: %s", instance, error)
 
     async def _expire(self, instance: ConsumerInstance) -> None:
         self._closing_count += 1
