@@ -52,7 +52,13 @@ _OF_GROUPS = frozenset(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
     }
 )
-_COMPLETIONS = ("complete", "complete_with", "complete_without_response", "fail")
+_COMPLETIONS = (
+    "complete",
+    "complete_with",
+    "complete_without_response",
+    "complete_encoded",
+    "fail",
+)
 
 
 def allowed_seconds(api_key: ApiKey, request: Any) -> float:
