@@ -10,6 +10,7 @@ its newest snapshot begins again after it. A batch is appended whole or not at a
 durable end is lowered before the log is truncated.
 """
 
+import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +57,7 @@ from log_service.storage.refused_access import own_name
 METADATA_TOPIC_ID = TopicId(UUID(int=1))
 METADATA_PARTITION = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 SYNCED_CHECKPOINT = "synced-offset-checkpoint"
+_UNUSABLE = frozenset({errno.EISDIR, errno.ENXIO, errno.ELOOP, errno.EACCES, errno.EPERM})
 KEPT_SNAPSHOT_COUNT = 2
 
 
@@ -105,7 +107,8 @@ class MetadataLog:
         """Check that the index files can be written, because they are opened only later.
 
         Raises:
-            StorageError: one of them cannot.
+            StorageError: one of them is no file, or another user's.
+            OSError: the disk failed.
         """
         for name in self._files.list_directory(self.path):
             if not name.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
@@ -113,6 +116,8 @@ class MetadataLog:
             try:
                 self._files.open(self.path / name, create=False).close()
             except OSError as error:
+                if error.errno not in _UNUSABLE:
+                    raise
                 raise StorageError(
                     f"an index of the metadata log cannot be opened as user {own_name()}: {error};"
                     " move it away or give it to that user, then start again: an index that is"

@@ -90,7 +90,7 @@ def _columns(declared: AvroType) -> list[AvroField]:
 def field_pairs(
     written: AvroType, declared: AvroType
 ) -> tuple[Mapping[str, AvroField], Sequence[AvroField]]:
-    """Return the declared field of each written one by its name, and those that were not written."""
+    """Return the declared field of each written one by its name, and those not written."""
     left = {one.name for one in written.fields}
     pairs: dict[str, AvroField] = {}
     lacking = []

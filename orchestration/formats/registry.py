@@ -119,7 +119,7 @@ class UnknownSchemas:
         self._since: dict[SchemaIdentity, float] = {}
 
     def why_not_asked(self, identity: SchemaIdentity) -> str | None:
-        """Return why a schema is taken as unknown without asking for it, None if it is asked for."""
+        """Return why a schema counts as unknown without a question, None if it is asked for."""
         first = self._now() - self._seconds
         for one, since in list(self._since.items()):
             if since > first:

@@ -330,7 +330,7 @@ class RegistryState:
         return None if version is None else self.version(subject, version)
 
     def first_user_of_id(self, context: str, schema_id: int) -> RegisteredSchema | None:
-        """Return one version that has an id, live or soft-deleted, without a look at all of them."""
+        """Return one version that has an id, live or soft-deleted, without looking at all."""
         users = self._users_of_id.get(context, {}).get(schema_id, {})
         subject = next(iter(users), None)
         return None if subject is None else self.version(subject, users[subject])
