@@ -83,6 +83,24 @@ class _Batch:
         self.callbacks: list[Callable[[KafkaError | None], None]] = []
 
 
+class TransactionWarning:
+    """A warning of automatic commits beside the transactions of a producer, logged once."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
+        self._is_due = config.enable_auto_commit
+
+    def maybe_log(self) -> None:
+        """Log the warning if it is due."""
+        if self._is_due:
+            self._is_due = False
+            logger.warning(
+                "group %s: enable_auto_commit is on beside transactions: what an aborted one read"
+                " is lost. Set it to False",
+                self._config.group_id,
+            )
+
+
 class Committer:
     """Commits offsets for one consumer."""
 
@@ -106,7 +124,6 @@ class Committer:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed_ms = cluster.env.clock.monotonic_ms()
         self._membership: CommittingMember | None = None
-        self._is_transaction_logged = False
 
     def commit_as(self, membership: CommittingMember | None) -> None:
         """Commit as this member of the group from now on.
@@ -119,16 +136,6 @@ class Committer:
     def is_automatic(self) -> bool:
         """Whether positions are committed automatically."""
         return self._config.enable_auto_commit and self._config.group_id is not None
-
-    def warn_of_transactions(self) -> None:
-        """Log once if commits are automatic beside the transactions of a producer."""
-        if self._config.enable_auto_commit and not self._is_transaction_logged:
-            self._is_transaction_logged = True
-            logger.warning(
-                "group %s: enable_auto_commit is on beside transactions: what an aborted one read"
-                " is lost. Set it to False",
-                self._config.group_id,
-            )
 
     @property
     def due_ms(self) -> int:
@@ -199,6 +206,7 @@ class Committer:
 
         Offsets that are not sent yet share one request.
         """
+        validate_callback(on_commit)
         if not offsets and on_commit is None:
             return
         soon = self._collect(offsets)
@@ -325,7 +333,7 @@ class Committer:
                     raise
                 is_heard = False
                 with trio.move_on_after(left_ms() / 1_000):
-                    is_heard = await member.hear_epoch()
+                    is_heard = await member.await_epoch()
                 if not is_heard:
                     raise
 

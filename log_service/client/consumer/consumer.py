@@ -32,7 +32,7 @@ from log_service.client.admin.values import (
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.env import real_env
 from log_service.client.consumer.assignors import validate_assignors
-from log_service.client.consumer.commits import CommitCallback, Committer, validate_callback
+from log_service.client.consumer.commits import CommitCallback, Committer, TransactionWarning
 from log_service.client.consumer.consumer_membership import ConsumerMembership
 from log_service.client.consumer.fetcher import Fetcher
 from log_service.client.consumer.interceptors import ConsumerInterceptor, intercepted
@@ -90,6 +90,7 @@ class Consumer:
         self._stack = AsyncExitStack()
         self._changed = trio.Event()
         self._view_version = 0
+        self._transaction_warning = TransactionWarning(self.config)
         self._is_open = False
 
     def __repr__(self) -> str:
@@ -578,7 +579,6 @@ class Consumer:
                 called.
         """
         self._require_open()
-        validate_callback(on_commit)
         self._committer.commit_soon(self._to_commit(positions), on_commit)
 
     async def committed(
@@ -611,7 +611,7 @@ class Consumer:
             raise KafkaError(
                 ErrorCode.INVALID_GROUP_ID, "a consumer without group_id is in no group"
             )
-        self._committer.warn_of_transactions()
+        self._transaction_warning.maybe_log()
         member = self._membership
         member_id, generation_id = ("", -1) if member is None else member.taken_as
         return ConsumerGroupMetadata(

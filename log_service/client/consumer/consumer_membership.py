@@ -210,7 +210,7 @@ class ConsumerMembership:
         else:
             self._wakeup.set()
 
-    async def hear_epoch(self) -> bool:
+    async def await_epoch(self) -> bool:
         """Wait for the response to a heartbeat that is sent now, if one is.
 
         Returns whether the member is still in the group.

@@ -211,7 +211,7 @@ class Membership:
             self._error, self.is_join_needed = None, True
         raise KafkaError(error.code, str(error))
 
-    async def hear_epoch(self) -> bool:
+    async def await_epoch(self) -> bool:
         """Return false, because a refused generation never becomes valid again."""
         await trio.lowlevel.checkpoint()
         return False

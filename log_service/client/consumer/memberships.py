@@ -28,7 +28,7 @@ class CommittingMember(Protocol):
     def note_commit_error(self, code: ErrorCode) -> None:
         """Act on a refused commit."""
 
-    async def hear_epoch(self) -> bool:
+    async def await_epoch(self) -> bool:
         """Wait until the coordinator has sent the newest epoch.
 
         Return whether that epoch may differ from the epoch of the refused commit.
