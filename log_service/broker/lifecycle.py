@@ -125,7 +125,7 @@ class BrokerLifecycle:
         self._incarnation_id = NO_INCARNATION
         self._is_caught_up = False
         self._is_leaving = False
-        self._is_silence_told = False
+        self._is_silence_logged = False
         self._told_offline: frozenset[UUID] = frozenset()
         self._offline_since: float | None = None
         self._is_hurried = trio.Event()
@@ -221,7 +221,7 @@ class BrokerLifecycle:
         """
         response: BrokerRegistrationResponse | KafkaError | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell_of_silence)
+            nursery.start_soon(self._log_silence)
             try:
                 response = await self._controller.request(request, BrokerRegistrationResponse)
             except KafkaError as error:
@@ -232,10 +232,10 @@ class BrokerLifecycle:
             raise response
         return response
 
-    async def _tell_of_silence(self) -> None:
+    async def _log_silence(self) -> None:
         await trio.sleep(SILENCE_MS / 1_000)
-        if not self._is_silence_told:
-            self._is_silence_told = True
+        if not self._is_silence_logged:
+            self._is_silence_logged = True
             text = "No controller has taken this broker for %d s, which goes on asking%s"
             logger.warning(text, SILENCE_MS // 1_000, self._looks_at())
 

@@ -24,7 +24,7 @@ from log_service.broker.one_error import one_error
 from log_service.broker.time_slice import shorten_time_slices
 from log_service.common.errors import ConfigError, KafkaError, StorageError, TidelogError
 from log_service.common.log_lines import LineFormatter
-from log_service.common.stop_signals import SAME_WISH_SECONDS, StopWishes
+from log_service.common.stop_signals import SAME_REQUEST_SECONDS, StopRequests
 from log_service.config.heartbeats import rare_heartbeats_warning
 from log_service.config.open_doors import open_doors
 from log_service.config.server import ServerSettings, parse_server_properties
@@ -219,17 +219,19 @@ async def _watch_signals(
     signals: AsyncIterator[int], broker: Broker, nursery: trio.Nursery
 ) -> None:
     """Stop gracefully at the first signal, at once at the second."""
-    wishes = StopWishes()
+    requests = StopRequests()
     async for number in signals:
         name = signal.Signals(number).name
-        if wishes.is_repeated():
+        if requests.is_repeated():
             continue
-        if wishes.is_second:
+        if requests.is_second:
             logger.warning("%s again: stopping at once", name)
             nursery.cancel_scope.cancel()
             return
         logger.info(
-            "%s: stopping; once more, after %g s or later, stops at once", name, SAME_WISH_SECONDS
+            "%s: stopping; once more, after %g s or later, stops at once",
+            name,
+            SAME_REQUEST_SECONDS,
         )
         nursery.start_soon(broker.stop)
 

@@ -17,7 +17,7 @@ from log_service.cli.output import data_option, key_values
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError, first_error
 from log_service.common.listeners import DEFAULT_BROKER_PORT
-from log_service.common.stop_signals import StopWishes
+from log_service.common.stop_signals import StopRequests
 from log_service.config.definition import unknown_keys_warning
 from log_service.config.describe import broker_key
 from log_service.config.server_keys import SERVER_KEYS
@@ -507,13 +507,13 @@ async def stop_on_signals(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Cancel ``running`` at the first signal, and kill the supervisor's processes at the second."""
-    wishes = StopWishes()
+    requests = StopRequests()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         async for _ in signals:
-            if wishes.is_repeated():
+            if requests.is_repeated():
                 continue
-            if wishes.is_second:
+            if requests.is_second:
                 supervisor.kill()
                 return
             click.echo(

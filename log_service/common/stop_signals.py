@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import trio
 
-SAME_WISH_SECONDS = 1.0
+SAME_REQUEST_SECONDS = 1.0
 """Signals that arrive this soon after the first one repeat the same request to stop."""
 
 
-class StopWishes:
+class StopRequests:
     """Tracks signals that ask a process to stop. ``is_second`` is true after a second request."""
 
     __slots__ = ("_began", "_now", "is_second")
@@ -29,5 +29,5 @@ class StopWishes:
         if self._began is None:
             self._began = self._now()
             return False
-        self.is_second = self._now() - self._began >= SAME_WISH_SECONDS
+        self.is_second = self._now() - self._began >= SAME_REQUEST_SECONDS
         return not self.is_second

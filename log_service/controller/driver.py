@@ -128,7 +128,7 @@ class ControllerDriver:
             timers=self._timers,
             appended_end=end_offset,
             split=_batches,
-            on_announcement=_tell_stall,
+            on_announcement=_log_stall,
             name="the controller",
         )
         self._core, self._runtime = core, runtime
@@ -254,7 +254,7 @@ class ControllerDriver:
             self._runtime.on_high_watermark()
             if any(batch.control for batch in batches):
                 self._take_control(batches)
-            _tell_fences(batches, own_id=self._config.node_id, is_alone=self._raft.is_only_voter)
+            _log_fences(batches, own_id=self._config.node_id, is_alone=self._raft.is_only_voter)
 
     def _take_control(self, batches: Sequence[MetadataBatch]) -> None:
         """Process the control records of the quorum."""
@@ -446,7 +446,7 @@ def _batches(records: Sequence[MetadataRecord]) -> Iterable[Sequence[MetadataRec
         yield records[start : start + MAX_RECORDS_PER_BATCH]
 
 
-def _tell_fences(batches: Sequence[MetadataBatch], *, own_id: NodeId, is_alone: bool) -> None:
+def _log_fences(batches: Sequence[MetadataBatch], *, own_id: NodeId, is_alone: bool) -> None:
     """Log which brokers were fenced and unfenced, because an operator needs that first.
 
     A quorum of one does not log that its own broker serves, because each start logs that the node
@@ -469,7 +469,7 @@ def _tell_fences(batches: Sequence[MetadataBatch], *, own_id: NodeId, is_alone: 
             logger.info("Broker %d serves", change.broker_id)
 
 
-def _tell_stall(stall: Stall) -> None:
+def _log_stall(stall: Stall) -> None:
     text = (
         "This controller was stalled: a session was due %d ms ago; it reads heartbeats for %d ms"
         " before it fences a broker"

@@ -102,7 +102,7 @@ class Leader:
         "own",
         "parked",
         "pending",
-        "told_voters",
+        "volatile_voters",
         "voters",
     )
 
@@ -126,7 +126,7 @@ class Leader:
         self.is_resign_due = False
         self.pending: PendingVoterChange | None = None
         self.parked: list[ParkedFetch] = []
-        self.told_voters: VoterSet | None = None
+        self.volatile_voters: VoterSet | None = None
         """The voters with the entries that they have reported to this leader, at kraft.version 0.
 
         A voter without a directory id has not reported yet. None after kraft.version is raised.
@@ -215,7 +215,7 @@ class Leader:
             self._forget_silent_observers(now_ms)
             progress = self._observers[key] = ReplicaProgress(key=key)
         progress.note_fetch(fetch_offset, leader_end_offset, now_ms)
-        self.note_heard(key, now_ms)
+        self.note_contact(key, now_ms)
         return self._advance()
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
@@ -282,7 +282,7 @@ class Leader:
 
     # Check-quorum
 
-    def note_heard(self, key: ReplicaKey, now_ms: int) -> None:
+    def note_contact(self, key: ReplicaKey, now_ms: int) -> None:
         """Count a voter that follows. The check starts again when a majority has followed.
 
         The leader counts itself if it is a voter. Another replica with a voter's node id is

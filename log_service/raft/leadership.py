@@ -256,7 +256,7 @@ def handle_fetch_snapshot(replica: Replica, request: FetchSnapshotRequest) -> Fe
         return replica.response(FetchSnapshotResponse, ErrorCode.SNAPSHOT_NOT_FOUND)
     if not 0 <= request.position < size_bytes:
         return replica.response(FetchSnapshotResponse, ErrorCode.POSITION_OUT_OF_RANGE)
-    leader.note_heard(request.replica, replica.now_ms)
+    leader.note_contact(request.replica, replica.now_ms)
     return replace(
         replica.response(FetchSnapshotResponse),
         snapshot_id=request.snapshot_id,
@@ -439,10 +439,10 @@ def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> Update
     if isinstance(updated, voter_changes.Refusal):
         return replica.response(UpdateVoterResponse, updated.error)
     if replica.history.latest.kraft_version < DYNAMIC_QUORUM:
-        leader.told_voters = updated
+        leader.volatile_voters = updated
     else:
         _append_voters(replica, updated)
-    leader.note_heard(request.voter.key, replica.now_ms)
+    leader.note_contact(request.voter.key, replica.now_ms)
     return replica.response(UpdateVoterResponse)
 
 
@@ -463,7 +463,7 @@ def handle_upgrade(replica: Replica, reply_to: Hashable, request: UpgradeRequest
     if voters is None or request.is_only_checked:
         replica.reply(reply_to, replica.response(VoterChangeResponse))
         return
-    leader.told_voters = None
+    leader.volatile_voters = None
     leader.pending = PendingVoterChange(
         voter=replica.own_entry(),
         reply_to=reply_to,

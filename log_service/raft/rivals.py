@@ -23,7 +23,7 @@ PAST_MS = 10_000
 """More time than other voters need to notice that a leader is gone, and to elect another."""
 GAP_MS = 5_000
 """If a sign comes after a pause of at least this length, it counts as the first one."""
-TOLD_EVERY_MS = 60_000
+LOG_INTERVAL_MS = 60_000
 
 
 class RivalWatch:
@@ -32,7 +32,7 @@ class RivalWatch:
     def __init__(self, node_id: NodeId, now_ms: Callable[[], int]) -> None:
         self._node_id = node_id
         self._now_ms = now_ms
-        self._quiet = QuietLogger(logger, now_ms, interval_ms=TOLD_EVERY_MS)
+        self._quiet = QuietLogger(logger, now_ms, interval_ms=LOG_INTERVAL_MS)
         self._first_ms = self._last_ms = -GAP_MS
 
     def note(self, epoch: LeaderEpoch) -> None:

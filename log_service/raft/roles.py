@@ -241,8 +241,8 @@ def is_vote_granted(
     and only while the epoch has no leader.
     """
     if is_pre_vote:
-        hears_leader = isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched)
-        return is_up_to_date and not hears_leader
+        has_leader = isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched)
+        return is_up_to_date and not has_leader
     if not isinstance(role, Unattached | Prospective):
         return False
     if role.voted is not None:

@@ -151,7 +151,7 @@ def become_leader(replica: Replica, candidate: Candidate) -> None:
         now_ms=replica.now_ms,
     )
     if replica.history.latest.kraft_version < DYNAMIC_QUORUM:
-        leader.told_voters = replica.voters.with_voter(replica.own_entry())
+        leader.volatile_voters = replica.voters.with_voter(replica.own_entry())
     become(replica, leader)
     leader.note_synced(replica.synced_end_offset)
     voters = _voters_to_write(replica)

@@ -116,9 +116,9 @@ def check_update(
 def _voters_to_update(leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
     if latest.kraft_version > STATIC_QUORUM:
         return _check_no_other_change(leader, latest) or latest.voters
-    if leader.told_voters is None or leader.high_watermark == UNKNOWN_OFFSET:
+    if leader.volatile_voters is None or leader.high_watermark == UNKNOWN_OFFSET:
         return _busy()
-    return leader.told_voters
+    return leader.volatile_voters
 
 
 def check_upgrade(
@@ -131,7 +131,7 @@ def check_upgrade(
     names the directories that may vote.
     """
     level, present = request.kraft_version, latest.kraft_version
-    if level == present or (level == DYNAMIC_QUORUM and leader.told_voters is None):
+    if level == present or (level == DYNAMIC_QUORUM and leader.volatile_voters is None):
         return None
     if level != DYNAMIC_QUORUM:
         text = (
@@ -141,13 +141,15 @@ def check_upgrade(
         return Refusal(ErrorCode.INVALID_UPDATE_VERSION, text)
     if leader.pending is not None or leader.high_watermark == UNKNOWN_OFFSET:
         return _busy()
-    assert leader.told_voters is not None, "the leader of a static quorum keeps what voters tell"
+    assert leader.volatile_voters is not None, (
+        "the leader of a static quorum keeps what voters tell"
+    )
     silent = [
         voter.node_id
-        for voter in leader.told_voters
+        for voter in leader.volatile_voters
         if voter.directory_id == NO_DIRECTORY or not voter.endpoints
     ]
-    unable = [voter.node_id for voter in leader.told_voters if not supports(voter, level)]
+    unable = [voter.node_id for voter in leader.volatile_voters if not supports(voter, level)]
     if silent or unable:
         who = ", ".join(map(str, silent or unable))
         fault = f"the voters {who} do not support it"
@@ -159,7 +161,7 @@ def check_upgrade(
         return Refusal(
             ErrorCode.INVALID_UPDATE_VERSION, f"kraft.version cannot become {level}: {fault}"
         )
-    return leader.told_voters
+    return leader.volatile_voters
 
 
 def supports(voter: Voter, kraft_version: int) -> bool:

@@ -46,11 +46,11 @@ from log_service.replication.followed_partition import (
     truncate_to_divergence,
 )
 from log_service.replication.following import (
+    FetchParameters,
     FollowerSession,
     PartitionKey,
     SessionRequest,
     Step,
-    Wish,
 )
 from log_service.replication.links import ClusterLinks
 from log_service.replication.partition import OffsetSpec, Partition
@@ -71,12 +71,12 @@ Without it, thousands of partitions that are added one after the other would eac
 """
 THROTTLED_PAUSE_MS = 100
 """How long a throttled partition is left out of requests before the rate is checked again."""
-UNTOLD_REFUSALS = 4
+UNLOGGED_REFUSALS = 4
 """The number of refusals in a row that are not logged.
 
 A leader may learn of a new partition, or of its own election, a moment later than a follower.
 """
-STALE_TOLD_AFTER_MS = 10_000
+STALE_LOGGED_AFTER_MS = 10_000
 """How long a follower waits for the metadata of a later leader epoch before a warning is logged.
 
 After every election, followers are behind their leader's epoch for a moment. A longer wait means
@@ -312,7 +312,7 @@ class Fetcher:
                     "%s has waited %d s for the metadata of a later leader epoch, which broker %s"
                     " has: it is not fetched until then"
                 )
-                logger.warning(text, where, STALE_TOLD_AFTER_MS // 1_000, self.leader_id)
+                logger.warning(text, where, STALE_LOGGED_AFTER_MS // 1_000, self.leader_id)
 
     async def _wait_for_news(self) -> None:
         until_ms = [
@@ -394,43 +394,43 @@ class Fetcher:
     def _request(self) -> FetchRequest:
         session = self._session
         asked = self._active if session.is_full else self._changed
-        wishes = [
-            (key, self._wish(followed))
+        wanted = [
+            (key, self._fetch_parameters(followed))
             for key in asked
             if (followed := self._active.get(key)) is not None
         ]
-        session_request = session.next(wishes, self._gone)
+        session_request = session.next(wanted, self._gone)
         self._changed.clear()
         self._gone.clear()
         return self._message(session_request)
 
     @staticmethod
-    def _wish(followed: Followed) -> Wish:
+    def _fetch_parameters(followed: Followed) -> FetchParameters:
         partition = followed.partition
         log = partition.log
         assert log is not None, "a partition without a log is not fetched"
-        followed.wish = wish = Wish(
+        followed.parameters = parameters = FetchParameters(
             log.log_end_offset,
             log.latest_leader_epoch,
             partition.leader_epoch,
             log.log_start_offset,
         )
-        return wish
+        return parameters
 
     def _message(self, session_request: SessionRequest) -> FetchRequest:
         config = self._config
         topics: dict[object, FetchTopic] = {}
-        for (topic_id, index), wish in session_request.named:
+        for (topic_id, index), parameters in session_request.named:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
             topic.partitions.append(
                 FetchPartition(
                     partition=index,
-                    current_leader_epoch=wish.leader_epoch,
-                    fetch_offset=wish.fetch_offset,
-                    last_fetched_epoch=wish.last_fetched_epoch,
-                    log_start_offset=wish.log_start_offset,
+                    current_leader_epoch=parameters.leader_epoch,
+                    fetch_offset=parameters.fetch_offset,
+                    last_fetched_epoch=parameters.last_fetched_epoch,
+                    log_start_offset=parameters.log_start_offset,
                     partition_max_bytes=config.partition_max_bytes,
                 )
             )
@@ -541,10 +541,12 @@ class Fetcher:
             lost.append(followed)
         elif step is Step.STOP:
             self._rest(_key(followed.partition))
-            self._stale[_key(followed.partition)] = self._clock.monotonic_ms() + STALE_TOLD_AFTER_MS
+            self._stale[_key(followed.partition)] = (
+                self._clock.monotonic_ms() + STALE_LOGGED_AFTER_MS
+            )
         else:
             self._pause(followed, step)
-            if followed.failure_count > UNTOLD_REFUSALS:
+            if followed.failure_count > UNLOGGED_REFUSALS:
                 where = followed.partition.topic_partition
                 self._quiet.info(
                     where,

@@ -5,27 +5,28 @@ a response still applies. ``following`` computes the offsets. ``fetcher`` sends 
 """
 
 from log_service.replication import following
-from log_service.replication.following import Wish
+from log_service.replication.following import FetchParameters
 from log_service.replication.partition import Partition
 
 
 class Followed:
     """One partition that is fetched.
 
-    ``wish`` holds the fetch parameters of the request in flight, or of the last one. ``is_lagging``
-    is true until the replica has all records below the leader's high watermark. ``lag`` is the
-    number of these records that were missing when the leader responded. ``is_compared`` is true
-    after the leader has confirmed that its log equals this log up to this log's end.
+    ``parameters`` holds the fetch parameters of the request in flight, or of the last one.
+    ``is_lagging`` is true until the replica has all records below the leader's high watermark.
+    ``lag`` is the number of these records that were missing when the leader responded.
+    ``is_compared`` is true after the leader has confirmed that its log equals this log up to this
+    log's end.
     """
 
-    __slots__ = ("failure_count", "is_compared", "is_lagging", "lag", "partition", "wish")
+    __slots__ = ("failure_count", "is_compared", "is_lagging", "lag", "parameters", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.is_lagging = True
         self.is_compared = False
         self.lag = 0
-        self.wish: Wish | None = None
+        self.parameters: FetchParameters | None = None
         self.failure_count = 0
 
 
@@ -77,11 +78,11 @@ def is_as_requested(followed: Followed) -> bool:
 
     After a later leader epoch or a truncation, the response does not apply.
     """
-    state, wish = followed.partition.state, followed.wish
+    state, parameters = followed.partition.state, followed.parameters
     return (
-        wish is not None
+        parameters is not None
         and not state.is_leader
-        and state.leader_epoch == wish.leader_epoch
-        and state.log_end_offset == wish.fetch_offset
+        and state.leader_epoch == parameters.leader_epoch
+        and state.log_end_offset == parameters.fetch_offset
         and not followed.partition.is_offline
     )

@@ -152,7 +152,7 @@ def pause_ms(step: Step, failure_count: int, backoff_ms: int) -> int:
 # Sessions
 
 
-class Wish(NamedTuple):
+class FetchParameters(NamedTuple):
     """The fetch parameters of one partition."""
 
     fetch_offset: int
@@ -166,7 +166,7 @@ class SessionRequest(NamedTuple):
 
     session_id: int
     session_epoch: int
-    named: list[tuple[PartitionKey, Wish]]
+    named: list[tuple[PartitionKey, FetchParameters]]
     forgotten: list[PartitionKey]
 
 
@@ -178,7 +178,7 @@ class FollowerSession:
     def __init__(self) -> None:
         self._session_id = 0
         self._epoch = INITIAL_EPOCH
-        self.known: dict[PartitionKey, Wish] = {}
+        self.known: dict[PartitionKey, FetchParameters] = {}
         """The parameters that the leader last received for each partition."""
 
     def __repr__(self) -> str:
@@ -192,20 +192,20 @@ class FollowerSession:
         return self._epoch == INITIAL_EPOCH
 
     def next(
-        self, wishes: Iterable[tuple[PartitionKey, Wish]], gone: Iterable[PartitionKey]
+        self, wanted: Iterable[tuple[PartitionKey, FetchParameters]], gone: Iterable[PartitionKey]
     ) -> SessionRequest:
         """Return the session part of the next request.
 
-        If ``is_full``, ``wishes`` must hold all partitions. Otherwise it holds those that may have
+        If ``is_full``, ``wanted`` must hold all partitions. Otherwise it holds those that may have
         changed.
         """
         known = self.known
         if self._epoch == INITIAL_EPOCH:
             known.clear()
-            known.update(wishes)
+            known.update(wanted)
             return SessionRequest(self._session_id, INITIAL_EPOCH, list(known.items()), [])
         forgotten = [key for key in gone if known.pop(key, None) is not None]
-        named = [(key, wish) for key, wish in wishes if known.get(key) != wish]
+        named = [(key, parameters) for key, parameters in wanted if known.get(key) != parameters]
         known.update(named)
         return SessionRequest(self._session_id, self._epoch, named, forgotten)
 

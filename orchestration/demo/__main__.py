@@ -14,7 +14,7 @@ import trio
 from rich.console import Console
 
 from log_service.common.errors import TidelogError, first_error
-from log_service.common.stop_signals import StopWishes
+from log_service.common.stop_signals import StopRequests
 from log_service.config.client_properties import FILE_VARIABLE
 from log_service.supervisor.supervisor import Supervisor
 from orchestration.demo.directory import DemoError, prepare_directory
@@ -122,12 +122,12 @@ async def _announce_when_up(story: Story, supervisor: Supervisor) -> None:
 
 
 async def _stop_on_signals(story: Story, supervisor: Supervisor, scope: trio.CancelScope) -> None:
-    wishes = StopWishes()
+    requests = StopRequests()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _ in signals:
-            if wishes.is_repeated():
+            if requests.is_repeated():
                 continue
-            if wishes.is_second:
+            if requests.is_second:
                 supervisor.kill()
                 return
             story.console.print(

@@ -4,7 +4,7 @@ A warning is logged once for each such batch. The batch was written before leade
 or by another broker. Its checksum is valid, so every replica has the same bytes and none can repair
 it.
 
-Invariant: at most ``MAX_TOLD_BATCHES`` batches are remembered. Further batches are skipped without
+Invariant: at most ``MAX_NAMED_BATCHES`` batches are remembered. Further batches are skipped without
 a log line.
 """
 
@@ -16,7 +16,7 @@ from log_service.common.types import TopicPartition
 from log_service.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
-MAX_TOLD_BATCHES = 4_096
+MAX_NAMED_BATCHES = 4_096
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class UnreadableBatches:
 
     def tell(self, header: BatchHeader, error: KafkaError) -> None:
         """Log that a batch is skipped, unless this was logged before."""
-        if header.base_offset in self._logged or len(self._logged) == MAX_TOLD_BATCHES:
+        if header.base_offset in self._logged or len(self._logged) == MAX_NAMED_BATCHES:
             return
         self._logged.add(header.base_offset)
         logger.warning(

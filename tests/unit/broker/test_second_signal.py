@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from log_service.broker import main
 from log_service.cli.up import stop_on_signals
-from log_service.common.stop_signals import SAME_WISH_SECONDS
+from log_service.common.stop_signals import SAME_REQUEST_SECONDS
 from log_service.config.server import parse_server_properties
 
 TIME = MockClock()
@@ -47,8 +47,8 @@ class Stuck:
 
 
 async def repeat_too_soon(clock: MockClock) -> None:
-    """Send signals that are the same wish, the last one just before the time is over."""
-    for seconds in (0.0, 0.1, SAME_WISH_SECONDS - 0.101):
+    """Send signals that are the same request, the last one just before the time is over."""
+    for seconds in (0.0, 0.1, SAME_REQUEST_SECONDS - 0.101):
         clock.jump(seconds)
         os.kill(os.getpid(), signal.SIGTERM)
         await wait_all_tasks_blocked()

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from log_service.common.types import NodeId
-from log_service.raft.rivals import TOLD_EVERY_MS, RivalWatch
+from log_service.raft.rivals import LOG_INTERVAL_MS, RivalWatch
 from log_service.raft.twins import MAX_DIRECTORIES, Twins, TwinWatch
 from log_service.storage.partition_metadata import format_uuid
 from tests.unit.raft.quorum import directory
@@ -20,7 +20,7 @@ def test_two_processes_of_one_voter_are_told_once_a_minute_with_both_directories
 ) -> None:
     now_ms = 0
     watch = RivalWatch(NodeId(1), lambda: now_ms)
-    for now_ms in range(0, TOLD_EVERY_MS + 1, 500):  # noqa: B007 - the watch reads it
+    for now_ms in range(0, LOG_INTERVAL_MS + 1, 500):  # noqa: B007 - the watch reads it
         watch.note_twins(Twins(THREE, (A, B)))
     told = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(told) == 2

@@ -62,7 +62,7 @@ def leader(*, high_watermark: int = WRITTEN_AT + 1, told: VoterSet | None = None
         check_quorum_ms=0,
         now_ms=0,
     )
-    found.high_watermark, found.told_voters = high_watermark, told
+    found.high_watermark, found.volatile_voters = high_watermark, told
     return found
 
 

@@ -12,7 +12,7 @@ from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.fetch import FetchResponse
 from log_service.replication.fetcher import (
     PATIENCE_MS,
-    STALE_TOLD_AFTER_MS,
+    STALE_LOGGED_AFTER_MS,
     THROTTLED_PAUSE_MS,
     Fetcher,
 )
@@ -40,7 +40,7 @@ def test_a_partition_that_is_taken_away_while_it_rests_is_not_resumed(code: Erro
         followed = next(each for each in fetcher._followed.values() if each.partition is first)
         fetcher._take_error(followed, code, [])
         fetcher.remove(first)
-        with trio.move_on_after(2 * STALE_TOLD_AFTER_MS / 1_000):
+        with trio.move_on_after(2 * STALE_LOGGED_AFTER_MS / 1_000):
             await fetcher.run()
         assert active(fetcher) == [second]
 

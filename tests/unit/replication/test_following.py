@@ -8,10 +8,10 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.replication.following import (
+    FetchParameters,
     FollowerSession,
     PartitionKey,
     Step,
-    Wish,
     by_topic,
     fetch_version,
     first_fetch_offset,
@@ -26,8 +26,10 @@ from log_service.replication.following import (
 FIRST, SECOND = (UUID(int=1), 0), (UUID(int=1), 1)
 
 
-def wish(offset: int) -> Wish:
-    return Wish(fetch_offset=offset, last_fetched_epoch=0, leader_epoch=0, log_start_offset=0)
+def parameters(offset: int) -> FetchParameters:
+    return FetchParameters(
+        fetch_offset=offset, last_fetched_epoch=0, leader_epoch=0, log_start_offset=0
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,28 +147,28 @@ def test_a_short_pause_doubles_up_to_the_usual_one() -> None:
 def session() -> FollowerSession:
     """The leader has opened session 77 for two partitions."""
     made = FollowerSession()
-    first = made.next([(FIRST, wish(5)), (SECOND, wish(6))], [])
+    first = made.next([(FIRST, parameters(5)), (SECOND, parameters(6))], [])
     assert (first.session_id, first.session_epoch, first.forgotten) == (0, 0, [])
-    assert first.named == [(FIRST, wish(5)), (SECOND, wish(6))]
+    assert first.named == [(FIRST, parameters(5)), (SECOND, parameters(6))]
     made.accept(77)
     return made
 
 
-def all_wishes() -> list[tuple[PartitionKey, Wish]]:
-    return [(FIRST, wish(8)), (SECOND, wish(9))]
+def all_parameters() -> list[tuple[PartitionKey, FetchParameters]]:
+    return [(FIRST, parameters(8)), (SECOND, parameters(9))]
 
 
 def test_a_session_names_what_changed_and_forgets_what_is_gone(session: FollowerSession) -> None:
     assert not session.is_full
-    assert session.next([(FIRST, wish(7)), (SECOND, wish(6))], [])[1:] == (
+    assert session.next([(FIRST, parameters(7)), (SECOND, parameters(6))], [])[1:] == (
         1,
-        [(FIRST, wish(7))],
+        [(FIRST, parameters(7))],
         [],
     )
     session.accept(77)
-    assert session.next([(FIRST, wish(7))], [SECOND, SECOND])[:] == (77, 2, [], [SECOND])
+    assert session.next([(FIRST, parameters(7))], [SECOND, SECOND])[:] == (77, 2, [], [SECOND])
     session.accept(77)
-    assert session.next([(SECOND, wish(6))], [])[1:] == (3, [(SECOND, wish(6))], []), (
+    assert session.next([(SECOND, parameters(6))], [])[1:] == (3, [(SECOND, parameters(6))], []), (
         "what came back is named again"
     )
 
@@ -175,7 +177,7 @@ def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> N
     session = FollowerSession()
     for _ in range(2):
         assert session.is_full
-        assert session.next(all_wishes(), [])[:] == (0, 0, all_wishes(), [])
+        assert session.next(all_parameters(), [])[:] == (0, 0, all_parameters(), [])
         session.accept(0)
 
 
@@ -184,7 +186,12 @@ def test_a_session_that_the_leader_closed_is_followed_by_one_that_names_all(
 ) -> None:
     session.accept(0)
     assert session.is_full
-    assert session.next([(FIRST, wish(8))], [SECOND])[:] == (0, 0, [(FIRST, wish(8))], [])
+    assert session.next([(FIRST, parameters(8))], [SECOND])[:] == (
+        0,
+        0,
+        [(FIRST, parameters(8))],
+        [],
+    )
     assert set(session.known) == {FIRST}, "what the leader no longer knows is not remembered"
 
 
@@ -195,7 +202,7 @@ def test_a_failure_ends_the_session_with_the_next_request_which_names_all(
     another.
     """
     session.fail()
-    assert session.next(all_wishes(), [])[:] == (77, 0, all_wishes(), [])
+    assert session.next(all_parameters(), [])[:] == (77, 0, all_parameters(), [])
     session.accept(78)
     assert session.next([], [])[:2] == (78, 1)
 
@@ -204,9 +211,9 @@ def test_a_session_that_the_leader_does_not_know_is_not_named_again(
     session: FollowerSession,
 ) -> None:
     session.fail(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-    assert session.next(all_wishes(), []).session_id == 77
+    assert session.next(all_parameters(), []).session_id == 77
     session.fail(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    assert session.next(all_wishes(), []).session_id == 0
+    assert session.next(all_parameters(), []).session_id == 0
 
 
 def test_a_session_epoch_begins_again_at_1(session: FollowerSession) -> None:

@@ -31,7 +31,7 @@ from log_service.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 
-MAX_TOLD_REFUSALS = 3
+MAX_NAMED_REFUSALS = 3
 """A status has the reasons for as many topics that were not created, and counts the rest."""
 
 
@@ -112,9 +112,9 @@ def _not_to_be_created(call: Call, names: list[str]) -> list[str]:
 
 def _creation_failed(refusals: dict[str, str]) -> str:
     told = ", ".join(
-        f"{name} ({reason})" for name, reason in list(refusals.items())[:MAX_TOLD_REFUSALS]
+        f"{name} ({reason})" for name, reason in list(refusals.items())[:MAX_NAMED_REFUSALS]
     )
-    rest = len(refusals) - MAX_TOLD_REFUSALS
+    rest = len(refusals) - MAX_NAMED_REFUSALS
     return f"Creation failed: {told}{f' and {rest} more' if rest > 0 else ''}."
 
 

@@ -14,10 +14,10 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.group.consumer.group import ConsumerGroup
 from log_service.coordinator.group.consumer.removals import ConsumerRemovals, holder_of, known
 from log_service.coordinator.group.consumer.requests import (
+    assignment_of,
     is_full,
     is_leaving,
     owned_partitions,
-    told_assignment,
     updated_subscription,
     validate_epoch,
     validate_heartbeat,
@@ -116,7 +116,7 @@ class ConsumerHeartbeats:
             heartbeat_interval_ms=self._settings.heartbeat_interval_ms(group_id),
         )
         if is_full(request) or not is_same_set(member.current.assigned, current.assigned):
-            response.assignment = told_assignment(current)
+            response.assignment = assignment_of(current)
         decision.reply(context.reply_to, response)
 
     def _find(

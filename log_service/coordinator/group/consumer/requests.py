@@ -169,7 +169,7 @@ def validate_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None)
         raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
 
 
-def told_assignment(current: CurrentAssignment) -> Assignment:
+def assignment_of(current: CurrentAssignment) -> Assignment:
     """Return the assignment for a response, without partitions yet to be revoked."""
     topics = [
         ResponseTopicPartitions(topic_id=topic_id, partitions=indexes)

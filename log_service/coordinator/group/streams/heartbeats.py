@@ -50,7 +50,7 @@ from log_service.coordinator.group.streams.listing import partitions_by_endpoint
 from log_service.coordinator.group.streams.reconciliation import TaskTarget, reconcile_tasks
 from log_service.coordinator.group.streams.requests import (
     owned_tasks,
-    tell_assignment,
+    set_assignment,
     updated_metadata,
     validate_member_epoch,
     validate_tasks,
@@ -455,7 +455,7 @@ class StreamsHeartbeats:
             request.member_epoch == JOIN_EPOCH
             or member.current.assigned != beat.member.current.assigned
         ):
-            tell_assignment(member.current, response)
+            set_assignment(member.current, response)
             endpoint_epoch += member.metadata.endpoint is not None
         if endpoint_epoch != request.endpoint_information_epoch:
             others = [each for each in group.members.values() if each.member_id != member.member_id]

@@ -16,7 +16,7 @@ from log_service.records.control import ControlType, build_control_batch
 from log_service.records.outline import outline_records
 from log_service.storage.aborted_transactions import AbortedTransaction
 from log_service.storage.cleaner.transactions import PassTransactions
-from log_service.storage.cleaner.unreadable import MAX_TOLD_BATCHES
+from log_service.storage.cleaner.unreadable import MAX_NAMED_BATCHES
 from tests.unit.storage.cleaner.context import CompactedLog
 from tests.unit.storage.context import NOW_MS
 
@@ -153,9 +153,9 @@ def test_each_batch_is_told_once_however_many_passes_meet_it(
 
 def test_what_is_remembered_of_them_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     log, error = CompactedLog(), KafkaError(ErrorCode.INVALID_RECORD, "x")
-    for offset in range(MAX_TOLD_BATCHES + 2):
+    for offset in range(MAX_NAMED_BATCHES + 2):
         log.unreadable.tell(parse_header(garbage(base_offset=offset)), error)
-    assert len(warnings(caplog)) == MAX_TOLD_BATCHES
+    assert len(warnings(caplog)) == MAX_NAMED_BATCHES
 
 
 def test_a_batch_of_a_committed_transaction_keeps_its_marker(
