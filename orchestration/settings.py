@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from log_service.cluster_plans.health import DISK_FULL_PERCENT
+from log_service.common.installation_names import SERVERS_SETTING, SPARK_REMOTE_SETTING
 from log_service.common.listeners import DEFAULT_BROKER_PORT, DEFAULT_REGISTRY_PORT
 from log_service.common.secrets import SecretText
 from orchestration.offsets.byte_limits import DEFAULT_RECORD_BYTES, DEFAULT_RUN_BYTES, ByteLimits
@@ -111,13 +112,13 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     given = os.environ if environ is None else environ
     base = Path(given.get("TIDELOG_DATA") or DEFAULT_DATA_DIRECTORY).expanduser().absolute()
     return Settings(
-        bootstrap_servers=_text(given, "TIDELOG_BOOTSTRAP_SERVERS", _own_broker(given)),
+        bootstrap_servers=_text(given, SERVERS_SETTING, _own_broker(given)),
         data_directory=base,
         lake_root=_path(given, "TIDELOG_LAKE", base / "lake"),
         warehouse_directory=_path(given, "TIDELOG_WAREHOUSE", base / "warehouse"),
         sql_url=SecretText(_text(given, "TIDELOG_SQL_URL", _own_database(given, base))),
         postgres_url=None if (postgres := _postgres_url(given)) is None else SecretText(postgres),
-        spark_remote=given.get("TIDELOG_SPARK_REMOTE") or None,
+        spark_remote=given.get(SPARK_REMOTE_SETTING) or None,
         spark_master=_text(given, "TIDELOG_SPARK_MASTER", DEFAULT_SPARK_MASTER),
         spark_driver_memory=_text(
             given, "TIDELOG_SPARK_DRIVER_MEMORY", DEFAULT_SPARK_DRIVER_MEMORY

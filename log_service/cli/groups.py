@@ -51,6 +51,7 @@ from log_service.client.admin.admin import Admin
 from log_service.client.admin.share_groups import ShareGroupDescription
 from log_service.client.admin.values import GroupDescription, OffsetAndMetadata
 from log_service.cluster_operations.group_offsets import Move
+from log_service.common.installation_names import TABLE_GROUP_PREFIX, TRANSFORM_GROUP_PREFIX
 from log_service.common.types import TopicPartition
 
 STATES = [
@@ -66,8 +67,6 @@ STATES = [
 NO_GROUPS = "there are no groups"
 ABSENT = "Dead"
 """The state of a group that does not exist."""
-MIRROR_PREFIX = "tidelog."
-SENDING_PREFIX = "tidelog-topic."
 SENDING_NOTE = (
     "note: {group} is how far the transform {table} has got, which sends to a topic. Set back, its"
     " next run sends the records once more, behind what is there; set forward, it leaves them out."
@@ -360,7 +359,7 @@ async def reset(
     tidelog groups reset billing --all-topics --shift-by -100 --execute
     """
     target = target_of(ways)
-    for prefix, note in ((MIRROR_PREFIX, MIRROR_NOTE), (SENDING_PREFIX, SENDING_NOTE)):
+    for prefix, note in ((TABLE_GROUP_PREFIX, MIRROR_NOTE), (TRANSFORM_GROUP_PREFIX, SENDING_NOTE)):
         if group_id.startswith(prefix):
             say(note.format(group=group_id, table=group_id.rpartition(".")[2]), err=True)
     if target.path is not None and (topics or all_topics):

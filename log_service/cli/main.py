@@ -19,6 +19,7 @@ from log_service.cli.explain import explain
 from log_service.cli.output import checked_servers, command_config_option, say
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
+from log_service.common.installation_names import SERVERS_SETTING
 from log_service.common.log_lines import LineFormatter
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -116,7 +117,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Print a script that makes a shell complete commands.",
     ),
 }
-SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
 OWN_SETTINGS = frozenset({"up", "demo", "init", "serve", "log", "completion"})
 """Commands that read the settings of a project named by their options, or read none."""
 

@@ -11,18 +11,18 @@ from log_service.cli.running import run as run_on_trio
 from log_service.cli.running import until_stopped
 from log_service.client.connections.env import real_env
 from log_service.common.errors import ConfigError
+from log_service.common.installation_names import MIRROR_FILE
 from log_service.mirror.lag import FlowLag, measure_lag
 from log_service.mirror.service import MirrorService
 from log_service.mirror.settings import MirrorSettings
 from log_service.mirror.settings_file import read_mirror_settings
 
-DEFAULT_FILE = "mirror.properties"
 STATUS_TIMEOUT_MS = 20_000
 
 file_argument = click.argument(
     "file",
     metavar="[FILE]",
-    default=DEFAULT_FILE,
+    default=MIRROR_FILE,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
 

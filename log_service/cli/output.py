@@ -23,6 +23,7 @@ from log_service.common.counts import (
     counted as counted,  # noqa: PLC0414 - commands take it from here
 )
 from log_service.common.errors import ConfigError
+from log_service.common.installation_names import SERVERS_SETTING
 from log_service.common.listeners import DEFAULT_BROKER_PORT
 from log_service.common.log_lines import escaped, escaped_lines
 
@@ -112,7 +113,7 @@ servers_option: Callable[[click.decorators.FC], click.decorators.FC] = click.opt
     "-b",
     "--bootstrap-servers",
     default=told_servers,
-    envvar="TIDELOG_BOOTSTRAP_SERVERS",
+    envvar=SERVERS_SETTING,
     show_default=(
         f"bootstrap.servers of --command-config, else those of tidelog up in {DEFAULT_DATA}, else"
         f" {DEFAULT_SERVERS}"

@@ -16,6 +16,11 @@ from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import data_option, key_values
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError, first_error
+from log_service.common.installation_names import (
+    DEFAULT_SPARK_PORT,
+    SERVERS_SETTING,
+    SPARK_REMOTE_SETTING,
+)
 from log_service.common.listeners import DEFAULT_BROKER_PORT
 from log_service.common.stop_signals import StopRequests
 from log_service.config.definition import unknown_keys_warning
@@ -24,7 +29,6 @@ from log_service.config.server_keys import SERVER_KEYS
 from log_service.supervisor import control
 from log_service.supervisor.components import (
     BROKER,
-    SERVERS_SETTING,
     broker_component,
     external_broker,
     mirror_components,
@@ -61,7 +65,6 @@ from log_service.supervisor.spec import Component, InstallationSpec, ServiceCont
 from log_service.supervisor.state import held_lock
 from log_service.supervisor.supervisor import Supervisor
 
-REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 START_TIMEOUT_SETTING = "TIDELOG_START_TIMEOUT_S"
 SECONDS = WholeNumber(1, 86_400)
 Upkeep = Callable[[], Awaitable[None]]
@@ -133,7 +136,7 @@ def read_project_settings(
     "--spark-port",
     type=PORT,
     metavar="PORT",
-    default=15002,
+    default=DEFAULT_SPARK_PORT,
     show_default=True,
     envvar=PORT_SETTINGS[2],
     show_envvar=True,
@@ -207,7 +210,7 @@ def read_project_settings(
 @click.option(
     "--spark-remote",
     metavar="sc://HOST:PORT",
-    envvar=REMOTE_SETTING,
+    envvar=SPARK_REMOTE_SETTING,
     show_envvar=True,
     help="A Spark Connect server of your own: none is started here.",
 )

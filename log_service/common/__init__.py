@@ -18,6 +18,7 @@
 - ``guesses``: who guesses passwords is slowed down.
 - ``counts``: counts with their nouns.
 - ``steps``: work that others may interrupt.
+- ``installation_names``: names that the command line and the platform share.
 - ``stop_signals``: whether a signal to stop is a second request.
 - ``disk_reserve``: the room that a broker keeps free on a disk.
 """

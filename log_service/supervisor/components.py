@@ -19,6 +19,7 @@ from random import Random
 
 from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
+from log_service.common.installation_names import MIRROR_FILE, SERVERS_SETTING
 from log_service.common.listeners import DEFAULT_REGISTRY_PORT, DEFAULT_REST_PORT
 from log_service.common.urls import host_port
 from log_service.config.client import ClientConfig
@@ -46,7 +47,6 @@ from log_service.supervisor.spec import (
 
 ENTRY_POINT_GROUP = "tidelog.services"
 BROKER, MIRROR = "broker", "mirror"
-MIRROR_FILE = "mirror.properties"
 """In a project's folder: what its mirror does."""
 DECLARED_TOPICS_FILE = "declared_topics.json"
 """In the data directory: what the project declares, for brokers that create a topic because a
@@ -56,7 +56,6 @@ DAY_MS = 24 * 3_600_000
 METRICS_PORT = 9404
 METRICS_KEY = "metrics.listener"
 LOOPBACK = "127.0.0.1"
-SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
 
 
 def external_broker(context: ServiceContext) -> Component:

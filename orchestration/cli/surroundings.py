@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from log_service.common.installation_names import SERVERS_SETTING, SPARK_REMOTE_SETTING
 from log_service.common.private_files import private_directory
 from orchestration.project.importing import kept_imports
 from orchestration.settings import (
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 NEEDED = ("dagster", "deltalake", "duckdb", "pyspark")
 FOUND_BY = {
-    "broker": "TIDELOG_BOOTSTRAP_SERVERS",
-    "spark": "TIDELOG_SPARK_REMOTE",
+    "broker": SERVERS_SETTING,
+    "spark": SPARK_REMOTE_SETTING,
     "registry": REGISTRY_URL,
 }
 READY = "ready"

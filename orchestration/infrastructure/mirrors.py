@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from log_service.client import ConfigError, KafkaError
+from log_service.common.installation_names import MIRROR_FILE
 from orchestration.project.location import in_project
 from orchestration.project.mistakes import mistaken_asset
 from orchestration.sensing.progress import Told, is_due, read_cursor, stored
@@ -30,12 +31,11 @@ if TYPE_CHECKING:
     from log_service.mirror.settings import FlowSettings, MirrorSettings
 
 MIRROR_PREFIX = "mirrors"
-DEFAULT_FILE = "mirror.properties"
 INTERVAL_S = 15
 TIMEOUT_MS = 5_000
 
 
-def mirror_assets(file: Path | str = DEFAULT_FILE) -> list[dg.AssetSpec]:
+def mirror_assets(file: Path | str = MIRROR_FILE) -> list[dg.AssetSpec]:
     """Return the assets ``mirrors/A_to_B`` of a mirror's file, one for each flow that it enables.
 
     Where the file cannot be used, one asset with the name of the file says why.
@@ -75,7 +75,7 @@ def _key_part(name: str) -> str:
 
 
 def mirror_sensor(
-    file: Path | str = DEFAULT_FILE,
+    file: Path | str = MIRROR_FILE,
     *,
     name: str = "mirror_lags",
     now_s: Callable[[], float] = time.time,

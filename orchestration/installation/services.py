@@ -17,6 +17,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from log_service.client import ConfigError, settings_from_file
+from log_service.common.installation_names import (
+    DEFAULT_SPARK_PORT,
+    SERVERS_SETTING,
+    SPARK_REMOTE_SETTING,
+)
 from log_service.common.urls import host_port
 from log_service.config.client_security import SSL_SETTINGS
 from log_service.supervisor.components import DECLARED_TOPICS_FILE
@@ -46,11 +51,10 @@ from orchestration.settings import (
 )
 from orchestration.spark.java import JavaError
 from orchestration.spark.server import SPARK_RELEASE_SESSION, SparkServer, release_of_no_session
-from orchestration.spark.session import CONNECT_MODE, DEFAULT_CONNECT_PORT
+from orchestration.spark.session import CONNECT_MODE
 from orchestration.spark.token import TOKEN_VARIABLE, token_path
 
 LOOPBACK = "127.0.0.1"
-REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 SPARK, WEB, DAEMON = "spark", "dagster", "daemon"
 PACKAGE = "orchestration"
 """The package that runs each process by its name."""
@@ -259,14 +263,14 @@ def external_spark(remote: str) -> Component:
     """
     address = urlsplit(remote)
     try:
-        port = address.port or DEFAULT_CONNECT_PORT
+        port = address.port or DEFAULT_SPARK_PORT
     except ValueError:
         port = 0
     if address.scheme != "sc" or not address.hostname or not port:
         shown = remote.partition(";")[0]  # what follows may be a token
         raise ConfigError(
-            f"{REMOTE_SETTING} is {shown!r}: it has to be sc://host:port, the address of a Spark"
-            " Connect server"
+            f"{SPARK_REMOTE_SETTING} is {shown!r}: it has to be sc://host:port, the address of a"
+            " Spark Connect server"
         )
     return Component(
         name=SPARK,
@@ -274,7 +278,7 @@ def external_spark(remote: str) -> Component:
         readiness=spark_readiness(address.hostname, port, None),
         address=f"sc://{address.hostname}:{port}",
         start_deadline_s=60.0,
-        external_setting=REMOTE_SETTING,
+        external_setting=SPARK_REMOTE_SETTING,
         is_essential=False,
     )
 
@@ -305,8 +309,8 @@ def platform_environment(context: ServiceContext) -> dict[str, str]:
         **memory_environment(process_environment()),
         "DAGSTER_HOME": str(dagster_home(context.data_directory)),
         "TIDELOG_DATA": str(context.data_directory),
-        "TIDELOG_BOOTSTRAP_SERVERS": context.bootstrap_servers,
-        REMOTE_SETTING: context.spark_remote or f"sc://{LOOPBACK}:{context.spark_port}",
+        SERVERS_SETTING: context.bootstrap_servers,
+        SPARK_REMOTE_SETTING: context.spark_remote or f"sc://{LOOPBACK}:{context.spark_port}",
         CONNECT_MODE: "1",
         "PYTHONPATH": os.pathsep.join([str(context.project_directory), *given]),
         **registry_environment(context),

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from log_service.common.counts import agreed, counted
+from log_service.common.installation_names import TABLE_GROUP_PREFIX, TRANSFORM_GROUP_PREFIX
 from orchestration.log_client.protocol import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.progress import Told, is_due, read_cursor, stored
-from orchestration.transforms.declarations import GROUP_PREFIX as OF_TABLES
-from orchestration.transforms.to_topic.declarations import GROUP_PREFIX as OF_TRANSFORMS
 
 if TYPE_CHECKING:
     from log_service.client import BlockingAdmin, GroupListing, TopicPartition
@@ -153,7 +152,7 @@ def choose_groups(
     fitting = sorted(
         group
         for group in group_ids
-        if not group.startswith((OF_TABLES, OF_TRANSFORMS))
+        if not group.startswith((TABLE_GROUP_PREFIX, TRANSFORM_GROUP_PREFIX))
         and any(fnmatchcase(group, pattern) for pattern in names)
     )
     if len(fitting) <= max_groups:

@@ -10,10 +10,10 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from log_service.common.installation_names import DEFAULT_SPARK_PORT, SPARK_REMOTE_SETTING
 from log_service.common.private_files import private_directory
 from orchestration.settings import Settings
 from orchestration.spark.session import (
-    DEFAULT_CONNECT_PORT,
     LOOPBACK,
     process_configuration,
     session_configuration,
@@ -57,7 +57,7 @@ class SparkServer:
 
     settings: Settings
     host: str = LOOPBACK
-    port: int = DEFAULT_CONNECT_PORT
+    port: int = DEFAULT_SPARK_PORT
 
     @property
     def url(self) -> str:
@@ -100,7 +100,7 @@ class SparkServer:
         :raises JavaError: there is no Java that Spark can run on.
         """
         private_directory(self.settings.spark_scratch_directory)
-        inherited = {key: value for key, value in environ.items() if key != "TIDELOG_SPARK_REMOTE"}
+        inherited = {key: value for key, value in environ.items() if key != SPARK_REMOTE_SETTING}
         token = inherited.get(TOKEN_VARIABLE) or kept_token(self.settings)
         return {**inherited, **spark_environment(self.settings, inherited), TOKEN_VARIABLE: token}
 

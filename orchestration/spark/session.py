@@ -16,6 +16,7 @@ from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
+from log_service.common.installation_names import DEFAULT_SPARK_PORT
 from log_service.common.listeners import strangers_at
 from log_service.common.private_files import private_directory
 from orchestration.project.location import in_project
@@ -37,7 +38,6 @@ from orchestration.spark.token import (
 )
 
 APPLICATION_NAME = "tidelog"
-DEFAULT_CONNECT_PORT = 15002
 REACHABLE_WITHIN_S = 20.0
 REACHABLE_POLL_S = 0.25
 SERVER_GONE = ("UNAVAILABLE", "SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED")
@@ -181,7 +181,7 @@ def refuse_strangers(remote: str) -> None:
 
     :raises SparkGoneError: another account listens there.
     """
-    port = urlsplit(remote).port or DEFAULT_CONNECT_PORT
+    port = urlsplit(remote).port or DEFAULT_SPARK_PORT
     strangers = ", ".join(str(user_id) for user_id in sorted(strangers_at(DIALLED_HOST, port)))
     if strangers:
         raise SparkGoneError(
@@ -199,7 +199,7 @@ def wait_until_reachable(remote: str, within_s: float) -> None:
     :raises SparkGoneError: nothing listens there after ``within_s`` seconds.
     """
     address = urlsplit(remote)
-    host, port = address.hostname, address.port or DEFAULT_CONNECT_PORT
+    host, port = address.hostname, address.port or DEFAULT_SPARK_PORT
     deadline = monotonic() + within_s
     while True:
         try:

@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 
+from log_service.common.installation_names import TABLE_GROUP_PREFIX
 from log_service.config.definition import closest_name
 from orchestration.lake.tables import LAKE_PREFIX, RESERVED_NAMES, TABLE_NAME
 from orchestration.quality import Rule, Suite
@@ -21,7 +22,6 @@ from orchestration.rows.aggregates import Aggregate, validate_aggregates
 from orchestration.topics.spec import TopicSpec, validate_topic
 from orchestration.transforms.result_columns import result_columns
 
-GROUP_PREFIX = "tidelog."
 POOL_PREFIX = "table_"
 NO_SUITE = Suite()
 DEFAULT_HISTORY_FROM = date(2020, 1, 1)
@@ -146,7 +146,7 @@ def mirror_group(name: str, deployment: str | None) -> str:
 
     Deployments on one cluster have groups of their own.
     """
-    return GROUP_PREFIX + ".".join(filter(None, [deployment, name]))
+    return TABLE_GROUP_PREFIX + ".".join(filter(None, [deployment, name]))
 
 
 def pool_of(name: str) -> str:

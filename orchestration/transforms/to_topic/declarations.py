@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from log_service.common.installation_names import TRANSFORM_GROUP_PREFIX
 from orchestration.lake.tables import PROVENANCE
 from orchestration.quality import Rule, quarantine
 from orchestration.quality.conditions import validate_condition
 from orchestration.topics.spec import TopicSpec, validate_takes_rows, validate_topic
 from orchestration.transforms.declarations import TopicTable
 
-GROUP_PREFIX = "tidelog-topic."
 FORBIDDEN = re.compile(r"[^A-Za-z0-9_]")
 MAX_NAME = 90
 
@@ -90,7 +90,7 @@ def group_of(name: str, deployment: str | None) -> str:
 
     The group's offsets are the transform's progress.
     """
-    return GROUP_PREFIX + ".".join(filter(None, [deployment, name]))
+    return TRANSFORM_GROUP_PREFIX + ".".join(filter(None, [deployment, name]))
 
 
 def implied_rules(transform: TopicTransform) -> tuple[Rule, ...]:

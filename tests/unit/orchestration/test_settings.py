@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from log_service.cli.up import PORT_SETTINGS, START_TIMEOUT_SETTING
+from log_service.common.installation_names import SERVERS_SETTING, SPARK_REMOTE_SETTING
 from log_service.config.client_properties import FILE_VARIABLE, PREFIX
 from log_service.config.client_security import SECURITY_SETTINGS
 from orchestration.databases.urls import may_hold_secret, shown_url
@@ -90,7 +91,8 @@ def test_the_documentation_names_every_setting_and_no_other() -> None:
         FILE_VARIABLE,
         f"{PREFIX}{SECURITY_SETTINGS[0].upper()}",
     }  # one row stands for all variables of security
-    assert told == read | of_clients | {START_TIMEOUT_SETTING, *PORT_SETTINGS}
+    shared = {SERVERS_SETTING, SPARK_REMOTE_SETTING, START_TIMEOUT_SETTING, *PORT_SETTINGS}
+    assert told == read | of_clients | shared
 
 
 def test_deployments_on_one_cluster_have_groups_of_their_own() -> None:
