@@ -18,7 +18,8 @@
 - ``cluster``: brokers and replicas, with ``cluster_status``, ``cluster_moves`` (and ``plan_view``),
   ``cluster_roll``, ``cluster_nodes`` and ``cluster_voters``.
 - ``mirror``: topics of one cluster copied into another. ``registry``: serves schemas over HTTP.
-  ``rest``: serves records over HTTP. ``console``: serves pages of a cluster.
+  ``rest``: serves records over HTTP. ``console``: serves pages of a cluster. ``http_services``:
+  what these three have in common.
   ``schemas``: asks a registry, through ``registry_connection``. ``schema_files``: types by suffix.
   ``record_schemas``: keys and values with schemas, as JSON.
 - ``top`` (with ``top_metrics``, ``top_registry``, ``top_rates``, ``top_view``): a cluster in a

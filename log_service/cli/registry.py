@@ -1,16 +1,18 @@
 """``tidelog registry`` runs a schema registry in front of a cluster."""
 
-import logging
 from pathlib import Path
 
 import click
 
-from log_service.cli.output import key_values
+from log_service.cli.http_services import given_properties, note_start, service_options
 from log_service.cli.running import run, until_stopped
 from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
+from log_service.common.listeners import DEFAULT_REGISTRY_PORT
 
 MISSING = "the schema registry needs packages that are not installed: pip install 'tidelog[http]'"
+
+SERVERS = "kafkastore.bootstrap.servers"
 
 
 @click.group()
@@ -19,25 +21,7 @@ def registry() -> None:
 
 
 @registry.command()
-@click.argument(
-    "file",
-    metavar="[FILE]",
-    required=False,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-)
-@click.option(
-    "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="The cluster that holds the schemas."
-)
-@click.option(
-    "--listen", metavar="URL", help="Where clients connect.  [default: http://127.0.0.1:8081]"
-)
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A property that wins over the file; may be repeated.",
-)
+@service_options(DEFAULT_REGISTRY_PORT)
 def serve(
     *,
     file: Path | None,
@@ -65,13 +49,10 @@ def serve(
         )
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error.name})") from error
-    options = {"kafkastore.bootstrap.servers": bootstrap_servers, "listeners": listen}
-    over = key_values(overrides, "--set") | {key: value for key, value in options.items() if value}
-    text = "" if file is None else file.read_text()
+    named = {SERVERS: bootstrap_servers, "listeners": listen}
+    given = given_properties(file, overrides, named, SERVERS)
     settings = read_registry_settings(
-        text, str(file or "the command line"), over, settings_from_environment()
+        given.text, given.name, given.over, settings_from_environment()
     )
-    if settings.unused:
-        click.echo(f"these keys have no meaning here: {', '.join(settings.unused)}", err=True)
-    logging.getLogger("log_service.http").setLevel(logging.INFO)
+    note_start(settings.unused)
     run(until_stopped, RegistryService(settings, say=click.echo).run)

@@ -1,21 +1,20 @@
 """``tidelog rest`` runs a REST proxy in front of a cluster."""
 
-import logging
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
-from log_service.cli.output import key_values
+from log_service.cli.http_services import given_properties, note_start, service_options
 from log_service.cli.running import run, until_stopped
 from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
+from log_service.common.listeners import DEFAULT_REST_PORT
 
 MISSING = "the REST proxy needs packages that are not installed: pip install 'tidelog[http]'"
 MISSING_SCHEMAS = (
     "a schema registry needs packages that are not installed: pip install 'tidelog[http,schemas]'"
 )
-File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group()
@@ -24,20 +23,9 @@ def rest() -> None:
 
 
 @rest.command()
-@click.argument("file", metavar="[FILE]", required=False, type=File)
-@click.option("-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="The cluster.")
-@click.option(
-    "--listen", metavar="URL", help="Where clients connect.  [default: http://127.0.0.1:8082]"
-)
+@service_options(DEFAULT_REST_PORT)
 @click.option(
     "--registry", metavar="URL", help="The schema registry, for Avro, Protobuf and JSON Schema."
-)
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A property that wins over the file; may be repeated.",
 )
 def serve(
     *,
@@ -62,19 +50,14 @@ def serve(
         from log_service.http.rest_proxy.settings import read_rest_settings  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error.name})") from error
-    options = {
+    named = {
         "bootstrap.servers": bootstrap_servers,
         "listeners": listen,
         "schema.registry.url": registry,
     }
-    over = key_values(overrides, "--set") | {key: text for key, text in options.items() if text}
-    text = "" if file is None else file.read_text()
-    name = str(file or "the command line")
-    settings = read_rest_settings(text, name, over, settings_from_environment())
-    if settings.unused:
-        unused = ", ".join(settings.unused)
-        click.echo(f"these keys have no meaning here: {unused}", err=True)
+    given = given_properties(file, overrides, named, "bootstrap.servers", "schema.registry.url")
+    settings = read_rest_settings(given.text, given.name, given.over, settings_from_environment())
     if settings.registry_url and find_spec("fastavro") is None:
         raise ConfigError(MISSING_SCHEMAS)
-    logging.getLogger("log_service.http").setLevel(logging.INFO)
+    note_start(settings.unused)
     run(until_stopped, RestService(settings, say=click.echo).run)

@@ -12,6 +12,7 @@ def test_something() -> None:
     tell_cluster(story)
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -148,7 +149,7 @@ class ReplicaNode(Asking):
             ),
         )
         self.pool = pool
-        fields = dict.fromkeys(Node.__dataclass_fields__, nothing)
+        fields = {each.name: nothing for each in dataclasses.fields(Node) if each.init}
         fields |= {
             "lost_brokers": LostBrokers(
                 env,

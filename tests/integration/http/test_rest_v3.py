@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -34,7 +35,8 @@ def client(proxy: RestProcess) -> Iterator[httpx.Client]:
 @pytest.fixture
 def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
     """A topic of this test alone, with two partitions."""
-    name = re.sub(r"[^-\w.]", "-", request.node.name)[:200]
+    plain = re.sub(r"[^-\w.]", "-", request.node.name)[:200]
+    name = f"{plain}-{uuid4().hex[:8]}"
     with BlockingAdmin(bootstrap) as admin:
         admin.create_topics([NewTopic(name=name, partition_count=2)])
     return name

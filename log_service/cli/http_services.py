@@ -1,0 +1,89 @@
+"""What the commands of HTTP services have in common: their options, and the properties they name.
+
+An option wins over the file. The file wins over the environment and over the cluster that
+``tidelog up`` keeps here.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from log_service.cli.output import default_servers, key_values
+from log_service.cli.registry_connection import REGISTRY_SETTING
+from log_service.common.installation_names import SERVERS_SETTING
+from log_service.config.properties import parse_properties
+
+File = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenProperties:
+    """The properties of a service. ``over`` wins over ``text``, whose source is ``name``."""
+
+    text: str = field(repr=False)
+    name: str
+    over: Mapping[str, str] = field(repr=False)
+
+
+def service_options(port: int) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """Return a decorator that adds FILE, ``-b``, ``--listen`` and ``--set`` to a command."""
+    options = (
+        click.argument("file", metavar="[FILE]", required=False, type=File),
+        click.option("-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="The cluster."),
+        click.option(
+            "--listen",
+            metavar="URL",
+            help=f"Where clients connect.  [default: http://127.0.0.1:{port}]",
+        ),
+        click.option(
+            "--set",
+            "overrides",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A property that wins over the file; may be repeated.",
+        ),
+    )
+
+    def decorate(command: click.decorators.FC) -> click.decorators.FC:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def given_properties(
+    file: Path | None,
+    overrides: Sequence[str],
+    named: Mapping[str, str | None],
+    servers_key: str,
+    registry_key: str | None = None,
+) -> GivenProperties:
+    """Return the properties that a call of a command gives its service.
+
+    ``named`` are the options by their keys. ``servers_key`` and ``registry_key`` are the keys that
+    the environment may give.
+
+    Raises:
+        ConfigError: the environment's settings of clients cannot be read.
+    """
+    text = "" if file is None else file.read_text()
+    over = key_values(overrides, "--set") | {key: value for key, value in named.items() if value}
+    known = {**parse_properties(text), **over}
+    if servers_key not in known:
+        over[servers_key] = os.environ.get(SERVERS_SETTING, "").strip() or default_servers()
+    registry = os.environ.get(REGISTRY_SETTING, "").strip()
+    if registry and registry_key is not None and registry_key not in known:
+        over[registry_key] = registry
+    return GivenProperties(text=text, name=str(file or "the command line"), over=over)
+
+
+def note_start(unused: Sequence[str]) -> None:
+    """Tell of properties without a meaning, and log what the services do."""
+    if unused:
+        click.echo(f"these keys have no meaning here: {', '.join(unused)}", err=True)
+    logging.getLogger("log_service.http").setLevel(logging.INFO)
