@@ -9,6 +9,7 @@ cost of a hop stands before every acknowledgement. The leader's appends themselv
 without a follower first, and subtracted.
 """
 
+import dataclasses
 import os
 import shutil
 import tempfile
@@ -146,7 +147,7 @@ async def node(
             nursery=nursery,
             links=links,
         )
-        fields: dict[str, Any] = dict.fromkeys(Node.__dataclass_fields__)
+        fields: dict[str, Any] = {each.name: None for each in dataclasses.fields(Node) if each.init}
         fields |= {
             "config": config,
             "static_texts": settings.texts,

@@ -52,7 +52,9 @@ class Turns:
         self, call: Call, deferred: Deferred, waiting: Coroutine[Any, Any, Message]
     ) -> None:
         """Send the response that ``waiting`` returns, and run it beside the connections."""
-        call.route.start_task(self._complete, call, deferred, waiting)
+        scope = trio.CancelScope()
+        deferred.on_discard(scope.cancel)  # the client may leave before the task begins
+        call.route.start_task(self._complete, call, deferred, waiting, scope)
 
     async def take(self, steps: Steps[T]) -> T:
         """Take steps, each in its turn, and return their result."""
@@ -65,10 +67,12 @@ class Turns:
                     return result
 
     async def _complete(
-        self, call: Call, deferred: Deferred, waiting: Coroutine[Any, Any, Message]
+        self,
+        call: Call,
+        deferred: Deferred,
+        waiting: Coroutine[Any, Any, Message],
+        scope: trio.CancelScope,
     ) -> None:
-        scope = trio.CancelScope()
-        deferred.on_discard(scope.cancel)
         with scope:
             try:
                 response = await call.counting(waiting)
