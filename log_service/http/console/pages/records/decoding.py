@@ -1,12 +1,13 @@
 """Keys and values as JSON: by the schema that their prefix names, or else as JSON, text or bytes.
 
 Decoding never fails. Bytes that are not what their prefix says stay bytes, and ``error`` says why.
-Long ones are decoded in another thread, so that no record holds up other people.
+Long ones are decoded in another thread, so that no record holds up other people. Values are not
+validated, because a schema may hold a regular expression that takes for ever.
 """
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -21,12 +22,21 @@ from log_service.client.schemas.protobuf import ProtobufDeserializer
 from log_service.client.schemas.registry_client import SchemaRegistryClient
 from log_service.client.schemas.values import AVRO, JSON, PROTOBUF
 from log_service.client.schemas.wire_format import MAGIC_ID, PREFIX
+from log_service.http.console.pages.records.json_text import MAX_DEPTH, is_deep
 
 KINDS: Final = {AVRO: "avro", JSON: "json_schema", PROTOBUF: "protobuf"}
 FORMATS: Final = ("auto", "json", "string", "binary")
-LONG_BYTES: Final = 32 << 10
-MAX_PARSED_BYTES: Final = 4 << 20
-"""A longer key or value is not looked into."""
+LONG_BYTES: Final = 4 << 10
+"""A longer key or value is handled in another thread."""
+LONG_READ: Final = 4 << 20
+"""As many bytes of a payload, times the characters of its schema, are read in another thread.
+
+One byte may stand for a record of as many fields as its schema names.
+"""
+MAX_PARSED_BYTES: Final = 512 << 10
+"""A longer text is not parsed as JSON."""
+MAX_VALUE_CHARACTERS: Final = 1 << 20
+"""Names and texts of a value that a schema decodes. Names stand in the schema, not in the bytes."""
 MAX_MISSING: Final = 100
 
 
@@ -35,13 +45,19 @@ class Decoded:
     """A key or a value. ``value`` is a value of JSON, and bytes are in base64.
 
     ``kind`` is null, json, string, binary, avro, json_schema or protobuf. ``error`` is empty if
-    the bytes are what their prefix says.
+    the bytes are what their prefix says. ``size`` tells about how long the value is as JSON.
     """
 
     kind: str
     value: Any
     schema_id: int | None = None
     error: str = ""
+    size: int = 0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether work on the value belongs into another thread."""
+        return self.size > LONG_BYTES
 
 
 NULL: Final = Decoded(kind="null", value=None)
@@ -83,21 +99,23 @@ class RecordDecoder:
             found = decode_plain(data, wanted)
         if not error:
             return found
-        return Decoded(kind=found.kind, value=found.value, schema_id=schema_id, error=error)
+        return replace(found, schema_id=schema_id, error=error)
 
     async def _by_schema(self, data: bytes, schema_id: int, topic: str, *, is_key: bool) -> Decoded:
         assert self._registry is not None
-        schema_type = (await self._registry.get_schema(schema_id)).schema_type
-        deserializer = self._deserializer(self._registry, schema_type, is_key=is_key)
+        schema = await self._registry.get_schema(schema_id)
+        deserializer = self._deserializer(self._registry, schema.schema_type, is_key=is_key)
         identity, payload = deserializer.identify(data, ())
         reader = await self._registry.run(deserializer.find_reader(topic, identity))
 
-        def read() -> Any:
+        def read() -> tuple[Any, int]:
             value = reader.read(payload)
-            return MessageToDict(value) if isinstance(value, Message) else plain_json(value)
+            return plain_json(MessageToDict(value) if isinstance(value, Message) else value)
 
-        value = await trio.to_thread.run_sync(read) if len(data) > LONG_BYTES else read()
-        return Decoded(kind=KINDS[schema_type], value=value, schema_id=schema_id)
+        is_long = len(data) > LONG_BYTES or len(data) * len(schema.text) > LONG_READ
+        value, size = await trio.to_thread.run_sync(read) if is_long else read()
+        kind = KINDS[schema.schema_type]
+        return Decoded(kind=kind, value=value, schema_id=schema_id, size=max(size, len(data)))
 
     def _deserializer(
         self, registry: SchemaRegistryClient, schema_type: str, *, is_key: bool
@@ -106,7 +124,7 @@ class RecordDecoder:
         if kept not in self._deserializers:
             kinds: dict[str, Any] = {
                 AVRO: AvroDeserializer,
-                JSON: JsonSchemaDeserializer,
+                JSON: partial(JsonSchemaDeserializer, validate=False),
                 PROTOBUF: ProtobufDeserializer,
             }
             self._deserializers[kept] = kinds[schema_type](registry, is_key=is_key)
@@ -120,28 +138,52 @@ def decode_plain(data: bytes, wanted: str) -> Decoded:
     except UnicodeDecodeError:
         text = None
     if text is None:
-        return Decoded(kind="binary", value=base64.b64encode(data).decode())
+        encoded = base64.b64encode(data).decode()
+        return Decoded(kind="binary", value=encoded, size=len(data))
+    as_text = Decoded(kind="string", value=text, size=len(data))
     if wanted == "string" or len(data) > MAX_PARSED_BYTES:
-        return Decoded(kind="string", value=text)
+        return as_text
     try:
-        return Decoded(kind="json", value=json.loads(text, parse_constant=_refuse))
+        value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        return Decoded(kind="string", value=text)
+        return as_text
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and is_deep(value):
+        return as_text
+    return Decoded(kind="json", value=value, size=len(data))
 
 
-def plain_json(value: Any) -> Any:
-    """Return a decoded value with values of JSON alone. Times and decimals become text.
+def plain_json(value: Any) -> tuple[Any, int]:
+    """Return a decoded value with values of JSON alone, and about its length as JSON.
+
+    Times and decimals become text.
 
     Raises:
-        ValueError, RecursionError: it cannot be written as JSON.
+        ValueError: it is too long or nested too deeply.
     """
-    return json.loads(json.dumps(value, default=_json_of))
+    size = 0
+
+    def plain(each: Any, depth: int) -> Any:
+        nonlocal size
+        size += 2 + (len(each) if isinstance(each, str | bytes | bytearray | memoryview) else 0)
+        if size > MAX_VALUE_CHARACTERS:
+            raise ValueError(f"the value is longer than {MAX_VALUE_CHARACTERS} characters as JSON")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"the value is nested deeper than {MAX_DEPTH} levels")
+        if isinstance(each, dict):
+            return {plain(_name_of(k), depth): plain(v, depth + 1) for k, v in each.items()}
+        if isinstance(each, list | tuple):
+            return [plain(item, depth + 1) for item in each]
+        if each is None or isinstance(each, str | int | float):
+            return each
+        if isinstance(each, bytes | bytearray | memoryview):
+            return base64.b64encode(each).decode()
+        return str(each)
+
+    return plain(value, 0), size
 
 
-def _json_of(value: Any) -> str:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(value).decode()
-    return str(value)
+def _name_of(name: Any) -> str:
+    return name if isinstance(name, str) else json.dumps(name)
 
 
 def _refuse(constant: str) -> NoReturn:

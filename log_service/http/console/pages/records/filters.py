@@ -7,12 +7,12 @@
 are no regular expressions, because a stranger's may take for ever.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from log_service.http.console.pages.records.json_text import contains_folded, json_text
 from log_service.http.server.values import HttpError
 
 MAX_FILTER_CHARACTERS = 1_000
@@ -37,13 +37,17 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filterable:
-    """The parts of a record that a filter can look at, as JSON values."""
+    """The parts of a record that a filter can look at, as JSON values.
+
+    ``is_long`` tells that they are looked at in another thread.
+    """
 
     partition: int
     offset: int
     key: Any
     value: Any
     headers: Mapping[str, str]
+    is_long: bool = False
 
 
 def parse_filter(text: str) -> tuple[Comparison, ...]:
@@ -80,7 +84,8 @@ def parse_filter(text: str) -> tuple[Comparison, ...]:
 
 def matches(comparisons: Sequence[Comparison], record: Filterable) -> bool:
     """Return whether a record satisfies all comparisons."""
-    return all(_satisfies(each, record) for each in comparisons)
+    texts: dict[tuple[str, ...], str] = {}
+    return all(_satisfies(each, record, texts) for each in comparisons)
 
 
 def needs_decoding(comparisons: Sequence[Comparison]) -> bool:
@@ -88,8 +93,11 @@ def needs_decoding(comparisons: Sequence[Comparison]) -> bool:
     return any(each.path[0] in {"key", "value"} for each in comparisons)
 
 
-def _satisfies(comparison: Comparison, record: Filterable) -> bool:
-    kind, *rest = comparison.path
+def _satisfies(
+    comparison: Comparison, record: Filterable, known: dict[tuple[str, ...], str]
+) -> bool:
+    """Return whether a record satisfies a comparison. ``known`` keeps the texts at paths."""
+    kind, *rest = path = comparison.path
     if kind == "header":
         name = ".".join(rest)
         texts = [record.headers[name]] if name in record.headers else []
@@ -98,14 +106,17 @@ def _satisfies(comparison: Comparison, record: Filterable) -> bool:
         is_found = any(_compare(comparison, text) for text in texts)
     else:
         is_there, found = _at(getattr(record, kind), rest)
-        is_found = is_there and _compare(comparison, text_of(found))
+        if is_there and path not in known:
+            is_text = isinstance(found, str)
+            known[path] = found if is_text else json_text(found, is_long=record.is_long)
+        is_found = is_there and _compare(comparison, known[path])
     return is_found != comparison.operator.startswith("!")
 
 
 def _compare(comparison: Comparison, text: str) -> bool:
     if comparison.operator.endswith("="):
         return text == comparison.wanted
-    return comparison.wanted.casefold() in text.casefold()
+    return contains_folded(text, comparison.wanted)
 
 
 def _at(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
@@ -122,8 +133,3 @@ def _at(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
         else:
             return False, None
     return True, value
-
-
-def text_of(value: Any) -> str:
-    """Return a JSON value as the text that a filter compares."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
+from functools import partial
 
 import trio
 
@@ -14,6 +15,7 @@ from log_service.http.console.browser_rules import PAGE_HEADERS
 from log_service.http.console.forms import choice_of, number_of
 from log_service.http.console.pages.records.decoding import FORMATS
 from log_service.http.console.pages.records.reading import (
+    Scan,
     decoded,
     is_wanted,
     open_consumer,
@@ -50,6 +52,11 @@ async def browse(visit: Visit) -> HttpResponse:
         raise HttpError(503, BUSY, (("retry-after", "2"),))
     async with limiter, open_decoder(visit) as decoder:
         scan = await search(visit.clients, admin, decoder, question)
+    return await trio.to_thread.run_sync(_browse_page, visit, question, scan)
+
+
+def _browse_page(visit: Visit, question: Question, scan: Scan) -> HttpResponse:
+    """Return the page of a search. It may take a while, because records may be long."""
     records = [record_view(each.record, each.key, each.value) for each in scan.found]
     name = question.topic
     return visit.page(
@@ -119,8 +126,11 @@ async def download(visit: Visit) -> HttpResponse:
             async def take(record: ConsumerRecord) -> bool:
                 nonlocal count
                 found = await decoded(decoder, record, question.wanted)
-                if is_wanted(question, found):
-                    waiting.extend(exported(record, found.key, found.value))
+                if await is_wanted(question, found):
+                    make_line = partial(exported, record, found.key, found.value)
+                    waiting.extend(
+                        await trio.to_thread.run_sync(make_line) if found.is_long else make_line()
+                    )
                     count += 1
                 if len(waiting) >= DOWNLOAD_PIECE_BYTES:
                     await send(bytes(waiting))

@@ -18,7 +18,7 @@ from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.cluster_clients.pool import LoginClients
-from log_service.http.console.pages.records.decoding import Decoded, RecordDecoder
+from log_service.http.console.pages.records.decoding import LONG_BYTES, Decoded, RecordDecoder
 from log_service.http.console.pages.records.filters import matches
 from log_service.http.console.pages.records.view import Bounds, Question, bounds_of, filterable
 from log_service.http.console.visits import Visit
@@ -42,6 +42,17 @@ class DecodedRecord:
     record: ConsumerRecord
     key: Decoded
     value: Decoded
+
+    @property
+    def size(self) -> int:
+        """About the bytes of the record in memory."""
+        headers = sum(len(name) + len(content or b"") for name, content in self.record.headers)
+        return self.key.size + self.value.size + headers
+
+    @property
+    def is_long(self) -> bool:
+        """Whether work on the record belongs into another thread."""
+        return self.size > LONG_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,6 +133,7 @@ async def read_through(consumer: Consumer, bounds: Bounds, take: TakeRecord) -> 
                 if record.offset >= bounds.ends[record.topic_partition]:
                     continue
                 count += 1
+                await trio.lowlevel.checkpoint()
                 if not await take(record):
                     return "enough"
                 if count >= MAX_SCANNED:
@@ -141,11 +153,16 @@ async def decoded(decoder: RecordDecoder, record: ConsumerRecord, wanted: str) -
     return DecodedRecord(record=record, key=key, value=value)
 
 
-def is_wanted(question: Question, found: DecodedRecord) -> bool:
+async def is_wanted(question: Question, found: DecodedRecord) -> bool:
     """Return whether a record satisfies the filter."""
     if not question.comparisons:
         return True
-    return matches(question.comparisons, filterable(found.record, found.key, found.value))
+
+    def look() -> bool:
+        parts = filterable(found.record, found.key, found.value)
+        return matches(question.comparisons, parts)
+
+    return await trio.to_thread.run_sync(look) if found.is_long else look()
 
 
 async def search(
@@ -158,9 +175,9 @@ async def search(
     async def take(record: ConsumerRecord) -> bool:
         scan.scanned_count += 1
         found = await decoded(decoder, record, question.wanted)
-        if is_wanted(question, found):
+        if await is_wanted(question, found):
             scan.found.append(found)
-            scan.found_bytes += len(record.key or b"") + len(record.value or b"")
+            scan.found_bytes += found.size
             if is_latest and len(scan.found) >= 4 * question.limit:
                 keep_latest(scan, question.limit)
         if scan.found_bytes > MAX_KEPT_BYTES:
@@ -186,6 +203,4 @@ def keep_latest(scan: Scan, count: int) -> None:
         scan.found,
         key=lambda each: (each.record.timestamp_ms, each.record.partition, each.record.offset),
     )
-    scan.found_bytes = sum(
-        len(each.record.key or b"") + len(each.record.value or b"") for each in scan.found
-    )
+    scan.found_bytes = sum(each.size for each in scan.found)

@@ -6,6 +6,7 @@ than ``MAX_BEHIND`` records goes to the end. The page is told of all that it doe
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -90,7 +91,8 @@ async def _follow(
         counts.shown += len(shown)
         now_s = trio.current_time()
         if shown:
-            rows = visit.part("rows.html", records=shown, is_new=True)
+            make = partial(visit.part, "rows.html", records=shown, is_new=True)
+            rows = await trio.to_thread.run_sync(make)
             await send(event("records", rows.decode()))
             spoken_s = now_s
         elif now_s - spoken_s >= HEARTBEAT_S:
@@ -137,8 +139,8 @@ async def _chosen(
             counts.unexamined += len(records) - looked_at
             break
         found = await decoded(decoder, record, question.wanted)
-        if is_wanted(question, found):
-            shown.append(record_view(record, found.key, found.value))
-        if looked_at % 10 == 9:
-            await trio.lowlevel.checkpoint()
+        if await is_wanted(question, found):
+            make = partial(record_view, record, found.key, found.value)
+            shown.append(await trio.to_thread.run_sync(make) if found.is_long else make())
+        await trio.lowlevel.checkpoint()
     return shown

@@ -1,9 +1,7 @@
 """Records as their pages show them, and the question that a page asks of a topic."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
@@ -13,8 +11,8 @@ from log_service.http.console.pages.records.filters import (
     Comparison,
     Filterable,
     parse_filter,
-    text_of,
 )
+from log_service.http.console.pages.records.json_text import json_text, start_of
 
 STARTS = ("latest", "earliest", "offset", "time")
 DEFAULT_LIMIT = 50
@@ -124,8 +122,11 @@ def part_view(decoded: Decoded, size_bytes: int) -> PartView:
     """Return a decoded key or value as it is shown."""
     is_null = decoded.kind == "null"
     value = decoded.value
-    whole = "" if is_null else value if isinstance(value, str) else pretty(value)
-    line = " ".join(text_of(value)[: PREVIEW_CHARACTERS * 2].split()) if not is_null else ""
+    start = whole = "" if is_null else value
+    if not isinstance(value, str) and not is_null:
+        start = start_of(value, PREVIEW_CHARACTERS * 2)
+        whole = start_of(value, MAX_SHOWN_CHARACTERS, is_pretty=True)
+    line = " ".join(start[: PREVIEW_CHARACTERS * 2].split())
     return PartView(
         kind=decoded.kind,
         preview=line if len(line) <= PREVIEW_CHARACTERS else f"{line[:PREVIEW_CHARACTERS]}…",
@@ -136,11 +137,6 @@ def part_view(decoded: Decoded, size_bytes: int) -> PartView:
         error=decoded.error,
         size_bytes=size_bytes,
     )
-
-
-def pretty(value: Any) -> str:
-    """Return a JSON value in several lines."""
-    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def record_view(record: ConsumerRecord, key: Decoded, value: Decoded) -> RecordView:
@@ -165,6 +161,7 @@ def filterable(record: ConsumerRecord, key: Decoded, value: Decoded) -> Filterab
         key=key.value,
         value=value.value,
         headers={name: header_text(content) for name, content in record.headers},
+        is_long=key.is_long or value.is_long,
     )
 
 
@@ -190,7 +187,8 @@ def exported(record: ConsumerRecord, key: Decoded, value: Decoded) -> bytes:
         "value": value.value,
         "headers": [[name, header_text(content)] for name, content in record.headers],
     }
-    return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    text = json_text(content, is_long=key.is_long or value.is_long)
+    return text.encode("utf-8", "replace") + b"\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 import json
 import random
+from collections.abc import Iterator
+from decimal import Decimal
 
 import httpx
 import pytest
@@ -9,13 +11,41 @@ import trio
 
 from log_service.client import Schema, SchemaRegistryClient
 from log_service.client.consumer.records import ConsumerRecord
-from log_service.http.console.pages.records.decoding import Decoded, RecordDecoder, decode_plain
-from log_service.http.console.pages.records.view import exported, record_view
+from log_service.http.console.pages.records.decoding import (
+    LONG_BYTES,
+    Decoded,
+    RecordDecoder,
+    decode_plain,
+    plain_json,
+)
+from log_service.http.console.pages.records.json_text import (
+    FOLDED_CHARACTERS,
+    contains_folded,
+    json_text,
+)
+from log_service.http.console.pages.records.view import (
+    MAX_SHOWN_CHARACTERS,
+    exported,
+    record_view,
+)
 from log_service.http.console.rendering import HERE, Pages
 
 SCHEMAS = {
     1: Schema(text='{"type": "record", "name": "R", "fields": [{"name": "a", "type": "bytes"}]}'),
     2: Schema(text="{}", schema_type="JSON"),
+    3: Schema(text='{"pattern": "^(a|a)*$"}', schema_type="JSON"),
+    4: Schema(
+        text=json.dumps(
+            {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "R",
+                    "fields": [{"name": "f" * 2_000, "type": "boolean"}],
+                },
+            }
+        )
+    ),
 }
 
 
@@ -91,3 +121,61 @@ def test_a_lone_surrogate_is_shown() -> None:
     page = pages.render("records/rows.html", {"records": [view], "is_new": True})
     assert b"&lt;b&gt;" in page
     assert exported(record, found, found)
+
+
+def test_a_schema_whose_pattern_takes_for_ever_holds_up_nobody() -> None:
+    """``re`` needs years for this text, and lets no other thread run meanwhile."""
+    data = b'\0\0\0\0\x03"' + b"a" * 60 + b'!"'
+    found = decode(data)
+    assert (found.kind, found.value, found.error) == ("json_schema", "a" * 60 + "!", "")
+
+
+def test_names_of_a_schema_count_where_bytes_are_few() -> None:
+    """Each byte of the payload is a record with a name of 2,000 characters."""
+    found = decode(b"\0\0\0\0\x04" + b"\xd0\x0f" + b"\x01" * 1_000 + b"\0")
+    assert (found.kind, found.schema_id) == ("binary", 4)
+    assert "longer than" in found.error
+
+
+@pytest.mark.parametrize(("depth", "kind"), [(100, "json"), (102, "string"), (900, "string")])
+def test_deep_values_stay_text(depth: int, kind: str) -> None:
+    """The page writes values by recursion, and failed for some that the parser takes."""
+    data = b"[" * depth + b"]" * depth
+    found = decode(data)
+    assert found.kind == kind
+    record = ConsumerRecord("t", 0, 0, -1, "CreateTime", None, data, (), 0)
+    assert record_view(record, Decoded(kind="null", value=None), found).value.text
+
+
+def test_times_decimals_and_numbers_as_names_become_json() -> None:
+    value = {"d": Decimal("1.5"), "b": b"\xff", "l": (1, None, True, 2.5), "m": {3: "x"}}
+    found, size = plain_json(value)
+    assert found == {"d": "1.5", "b": "/w==", "l": [1, None, True, 2.5], "m": {"3": "x"}}
+    assert size > len("dblm3x")
+
+
+def test_a_view_of_a_long_value_writes_its_start_alone() -> None:
+    """Writing all of a value to cut it then held up everybody for seconds."""
+
+    class Endless(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(10**18))
+
+    found = Decoded(kind="json", value=Endless([1]), size=LONG_BYTES + 1)
+    record = ConsumerRecord("t", 0, 0, -1, "CreateTime", None, b"", (), 0)
+    view = record_view(record, Decoded(kind="null", value=None), found).value
+    assert view.is_cut
+    assert (len(view.text), view.preview[-1]) == (MAX_SHOWN_CHARACTERS, "…")
+
+
+def test_long_text_of_json_is_as_short_text() -> None:
+    value = {"a": ["ä", 1, None, {"b": 2.5}]}
+    assert json_text(value, is_long=True) == json_text(value, is_long=False)
+
+
+@pytest.mark.parametrize("place", [0, FOLDED_CHARACTERS - 2, FOLDED_CHARACTERS, 999_990])
+def test_text_is_found_anywhere_without_regard_to_case(place: int) -> None:
+    text = "ß" * place + "NEEdle" + "x" * (1_000_000 - place - 6)
+    assert contains_folded(text, "neeDLE")
+    assert not contains_folded(text, "needles")
+    assert contains_folded("", "")
