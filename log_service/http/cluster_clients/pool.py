@@ -63,6 +63,8 @@ class LoginClients:
         self._nursery = nursery
         self._further: dict[str, HostedClient[Any]] = {}
         self.lease_count = 0
+        self.is_retired = False
+        """Whether the pool lends them no more. They are closed with the last lease."""
         self.idle_since_ms = env.clock.monotonic_ms()
         self._settings = {"request_timeout_ms": limits.request_timeout_ms, **settings}
         call = {"default_api_timeout_ms": limits.api_timeout_ms}
@@ -183,6 +185,17 @@ class ClusterClients:
         finally:
             clients.lease_count -= 1
             clients.idle_since_ms = self._env.clock.monotonic_ms()
+            if clients.is_retired and not clients.lease_count:
+                clients.close()
+
+    def retire(self, user: str) -> None:
+        """Lend the clients of a user no more, because the password has changed."""
+        own = [each for each in self._clients if each is not None and each.user == user]
+        for each in own:
+            clients = self._clients.pop(each)
+            clients.is_retired = True
+            if not clients.lease_count:
+                clients.close()
 
     def _clients_of(self, credentials: Credentials | None) -> LoginClients:
         found = self._clients.get(credentials)

@@ -2,7 +2,7 @@
 
 Decides who a request is from, and refuses changes that no page of the console sent. A refusal of
 the cluster becomes a page with the cluster's words and HTTP's status. A login that the cluster
-takes no more ends the session.
+takes no more ends the session: a request finds out within a minute.
 """
 
 from collections.abc import Iterable
@@ -14,8 +14,9 @@ from log_service.http.console.addresses import path_to
 from log_service.http.console.areas import Area, PageRoute
 from log_service.http.console.browser_rules import cookie_of, require_own_origin, set_cookie
 from log_service.http.console.forms import form_of
-from log_service.http.console.sessions import Sessions
+from log_service.http.console.sessions import Session, Sessions
 from log_service.http.console.visits import Person, Visit, Workplace, redirect, rendered
+from log_service.http.server.passwords import Login, Passwords
 from log_service.http.server.routes import Route
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
 
@@ -74,7 +75,10 @@ def status_of(code: ErrorCode) -> int:
 
 
 class Gate:
-    """The checks before all pages. ``cookie`` is the name of the session's cookie."""
+    """The checks before all pages. ``cookie`` is the name of the session's cookie.
+
+    ``passwords`` checks those of sessions again, about once a minute. It is None without logins.
+    """
 
     def __init__(
         self,
@@ -84,7 +88,9 @@ class Gate:
         *,
         cookie: str,
         is_secure: bool,
+        passwords: Passwords | None = None,
     ) -> None:
+        self.passwords = passwords
         self.workplace = workplace
         self.sessions = sessions
         self.cookie = cookie
@@ -136,7 +142,7 @@ class Gate:
 
     async def _respond(self, area: Area, page: PageRoute, request: HttpRequest) -> HttpResponse:
         browser_id = self.browser_id(request)
-        person = self._person(browser_id)
+        person = await self._person(browser_id, request.peer)
         if person is None:
             return self._to_login(request)
         form = {}
@@ -158,17 +164,26 @@ class Gate:
             headers=(*response.headers, *headers),
         )
 
-    def _person(self, browser_id: str) -> Person | None:
-        """Return who a request is from, None if it needs a login."""
+    async def _person(self, browser_id: str, address: str) -> Person | None:
+        """Return who a request is from, None if it needs a login.
+
+        Raises:
+            HttpError: the cluster does not say now whether the password is still right.
+        """
         token = self.sessions.csrf_token(browser_id)
         if not self.workplace.has_logins:
             return Person(csrf_token=token)
         session = self.sessions.find(browser_id)
-        if session is None:
+        if session is None or not await self._is_still_right(browser_id, session, address):
             return None
 
-        def is_here() -> bool:
-            return self.sessions.find(browser_id, is_use=False) is not None
+        async def is_here() -> bool:
+            if self.sessions.find(browser_id, is_use=False) is None:
+                return False
+            try:
+                return await self._is_still_right(browser_id, session, address)
+            except HttpError:
+                return False  # a stream may begin again, once the cluster responds
 
         return Person(
             csrf_token=token,
@@ -176,6 +191,15 @@ class Gate:
             credentials=session.credentials,
             is_here=is_here,
         )
+
+    async def _is_still_right(self, browser_id: str, session: Session, address: str) -> bool:
+        """Return whether the cluster takes the password of a session, or else end the session."""
+        if self.passwords is None:
+            return True
+        login = Login(session.user, session.credentials.password, address)
+        if await self.passwords.principal_of(login) is None:
+            self.sessions.close(browser_id)
+        return self.sessions.find(browser_id, is_use=False) is not None
 
     def _to_login(self, request: HttpRequest) -> HttpResponse:
         if request.method not in {"GET", "HEAD"}:

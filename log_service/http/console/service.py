@@ -83,6 +83,12 @@ class ConsoleService:
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(clients.run)
+            sessions, meter = Sessions(env.clock, env.rng.randbytes), HttpMeter(env.clock)
+
+            def end_sessions_of(user: str) -> None:
+                sessions.close_all_of(user)
+                clients.retire(user)
+
             workplace = Workplace(
                 pages=pages,
                 navigation=tuple(each.entry for each in areas if each.label),
@@ -91,14 +97,23 @@ class ConsoleService:
                 nursery=await nursery.start(self._run_streams),
                 has_logins=bool(settings.logins),
                 registry=self._registry(),
+                end_sessions_of=end_sessions_of,
             )
-            sessions, meter = Sessions(env.clock, env.rng.randbytes), HttpMeter(env.clock)
+            check = self._password_check()
 
             def service_at(address: ListenAddress) -> HttpService:
                 is_secure = address.scheme == "https"
                 cookie = cookie_name(address.port, is_secure=is_secure)
-                gate = Gate(workplace, clients, sessions, cookie=cookie, is_secure=is_secure)
-                return self._service(gate, areas, meter)
+                passwords = None if check is None else Passwords(check, env.clock, env.rng)
+                gate = Gate(
+                    workplace,
+                    clients,
+                    sessions,
+                    cookie=cookie,
+                    is_secure=is_secure,
+                    passwords=passwords,
+                )
+                return self._service(gate, areas, meter, check)
 
             await self._listeners.serve(nursery, service_at)
             self._say(f"console at {', '.join(map(str, settings.listeners))}")
@@ -111,8 +126,10 @@ class ConsoleService:
                 task_status.started(nursery)
                 await trio.sleep_forever()
 
-    def _service(self, gate: Gate, areas: Sequence[Area], meter: HttpMeter) -> HttpService:
-        env, check = self._env, self._password_check()
+    def _service(
+        self, gate: Gate, areas: Sequence[Area], meter: HttpMeter, check: CheckPassword | None
+    ) -> HttpService:
+        env = self._env
         families = partial(HttpMeter.families, meter)
         routes: list[Route] = [
             *gate.routes_of(areas),
@@ -121,8 +138,8 @@ class ConsoleService:
             metrics_route(families, is_public=False),
         ]
         authenticate = None
-        if check is not None:
-            routes += LoginPages(gate, Passwords(check, env.clock, env.rng)).routes()
+        if check is not None and gate.passwords is not None:
+            routes += LoginPages(gate, gate.passwords).routes()
             authenticate = Authentication(
                 clock=env.clock, rng=env.rng, check_password=check, realm="console"
             )

@@ -102,6 +102,12 @@ class Sessions:
         """End a session. One that has ended already is fine."""
         self._sessions.pop(session_id, None)
 
+    def close_all_of(self, user: str) -> None:
+        """End all sessions of a person, whose password is another one now."""
+        own = [each for each, (session, _) in self._sessions.items() if session.user == user]
+        for each in own:
+            del self._sessions[each]
+
     def _drop_overdue(self) -> None:
         now_ms = self._clock.monotonic_ms()
         over = [

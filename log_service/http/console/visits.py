@@ -59,23 +59,30 @@ class Workplace:
     nursery: trio.Nursery
     has_logins: bool
     registry: RegistryAccess | None = None
+    end_sessions_of: Callable[[str], None] = field(default=lambda _user: None, repr=False)
+    """End the sessions of a user, and close the clients that act as this user."""
     searches: trio.CapacityLimiter = field(
         default_factory=lambda: trio.CapacityLimiter(MAX_SEARCHES)
     )
     tails: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(MAX_TAILS))
 
 
+async def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
     """The person behind a request. Without a login ``user`` is empty.
 
-    ``is_here`` returns whether the session goes on. A stream asks it from time to time.
+    ``is_here`` returns whether the session goes on and the cluster still takes its password. A
+    stream asks it from time to time.
     """
 
     csrf_token: str
     user: str = ""
     credentials: Credentials | None = None
-    is_here: Callable[[], bool] = field(default=lambda: True, repr=False)
+    is_here: Callable[[], Awaitable[bool]] = field(default=_always, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

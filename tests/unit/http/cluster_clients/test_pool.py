@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from log_service.client import ConfigError, KafkaError
 from log_service.common.env import Env
@@ -105,6 +105,28 @@ def test_the_login_that_is_idle_for_the_longest_makes_room(monkeypatch: pytest.M
                     pass
             assert refused.value.status == 503
             assert refused.value.headers
+
+    tell(story, monkeypatch)
+
+
+def test_clients_of_a_changed_password_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that uses them now is answered first."""
+
+    async def story(clients: ClusterClients) -> None:
+        async with clients.lease(login("bob")) as bob:
+            others = await bob.admin()
+        async with clients.lease(login("ann")) as ann:
+            admin = await ann.admin()
+            clients.retire("ann")
+            assert clients.login_count == 1
+            assert await ann.admin() is admin
+            async with clients.lease(login("ann")) as after:
+                assert after is not ann
+        await wait_all_tasks_blocked()
+        with pytest.raises(KafkaError, match="closed"):
+            await admin.describe_cluster()
+        async with clients.lease(login("bob")) as bob:
+            assert await bob.admin() is others
 
     tell(story, monkeypatch)
 

@@ -51,6 +51,8 @@ class Stage:
     visits: list[Visit] = field(default_factory=list)
     failure: Exception | None = None
     browser_id: str = ""
+    password: str = "right"
+    """Of all users at the cluster, which does not respond without one."""
 
     def __post_init__(self) -> None:
         self.clock, self.clients = SteppedClock(), NoClients()
@@ -62,6 +64,7 @@ class Stage:
             routes=tuple(PageRoute(method=m, path=p, handler=self.page) for m, p in rows),
             templates=HERE / "pages" / "topics" / "templates",
         )
+        self.sessions = Sessions(self.clock, Random(1).randbytes)
         workplace = Workplace(
             pages=Pages({"topics": Path(area.templates)}),
             navigation=(area.entry,),
@@ -70,15 +73,15 @@ class Stage:
             nursery=self.nursery,
             has_logins=self.has_logins,
         )
-        self.sessions = Sessions(self.clock, Random(1).randbytes)
+        passwords = Passwords(self.check, self.clock, Random(2))
         self.gate = Gate(
             workplace,
             self.clients,  # type: ignore[arg-type]
             self.sessions,
             cookie=COOKIE,
             is_secure=False,
+            passwords=passwords if self.has_logins else None,
         )
-        passwords = Passwords(self.check, self.clock, Random(2))
         routes = [
             *self.gate.routes_of([area]),
             *asset_routes(),
@@ -87,7 +90,9 @@ class Stage:
         self.router = Router(routes)
 
     async def check(self, user: str, password: SecretText) -> str | None:
-        return f"User:{user}" if password.reveal() == "right" else None
+        if not self.password:
+            raise HttpError(503, "the cluster does not respond to logins")
+        return f"User:{user}" if password.reveal() == self.password else None
 
     async def page(self, visit: Visit) -> HttpResponse:
         self.visits.append(visit)
@@ -136,7 +141,7 @@ class Stage:
 
     async def log_in(self, user: str = "ann") -> HttpResponse:
         await self.get("/login")
-        return await self.post("/login", {"user": user, "password": "right"})
+        return await self.post("/login", {"user": user, "password": self.password})
 
 
 def header(response: HttpResponse, name: str) -> str | None:

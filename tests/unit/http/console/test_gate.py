@@ -148,6 +148,42 @@ def test_a_login_that_the_cluster_takes_no_more_ends_the_session() -> None:
     play(scene, has_logins=True)
 
 
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_session_does_not_outlive_its_password(*, is_stream: bool) -> None:
+    """Open clients never log in again, so that the cluster itself would refuse nothing."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.log_in()
+        await stage.get("/page")
+        stage.password = "another"
+        assert (await stage.get("/page")).status == 200, "it was right a moment ago"
+        assert await stage.visits[0].person.is_here()
+        stage.clock.now_ms += 60_000
+        if is_stream:
+            assert not await stage.visits[0].person.is_here()
+            assert not len(stage.sessions)
+        stage.visits.clear()
+        assert (await stage.get("/page")).status == 303
+        assert not stage.visits
+        assert not len(stage.sessions)
+
+    play(scene, has_logins=True)
+
+
+def test_a_session_waits_for_a_cluster_that_does_not_respond() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.log_in()
+        await stage.get("/page")
+        stage.clock.now_ms += 60_000
+        stage.password = ""
+        assert (await stage.get("/page")).status == 503
+        assert not await stage.visits[0].person.is_here()
+        stage.password = "right"
+        assert (await stage.get("/page")).status == 200
+
+    play(scene, has_logins=True)
+
+
 @pytest.mark.parametrize(
     ("code", "status"),
     [

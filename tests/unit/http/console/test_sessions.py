@@ -50,6 +50,13 @@ def test_the_least_recently_used_session_ends_first() -> None:
     assert len(found) == 3
 
 
+def test_all_sessions_of_a_person_end_together() -> None:
+    found = sessions(SteppedClock())
+    ids = [found.open(name, ANN) for name in ("ann", "bob", "ann")]
+    found.close_all_of("ann")
+    assert [found.find(each) is not None for each in ids] == [False, True, False]
+
+
 def test_ids_and_tokens_belong_together() -> None:
     found = sessions(SteppedClock())
     one, other = found.new_id(), found.new_id()

@@ -82,7 +82,7 @@ async def _follow(
     visit: Visit, question: Question, consumer: Consumer, decoder: RecordDecoder, send: Send
 ) -> None:
     counts, ticks, spoken_s = TailCounts(), 0, trio.current_time()
-    while visit.person.is_here():
+    while await visit.person.is_here():
         began_s = trio.current_time()
         records = await _poll_tick(consumer, began_s + TICK_S)
         counts.arrived += len(records)
