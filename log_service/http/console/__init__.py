@@ -8,7 +8,8 @@ The rooms, from the bottom up:
 - ``addresses``: paths of pages and command lines. ``forms``: fields and their checks.
   ``browser_rules``: headers, cookies and origins. ``audit``: a log line for each change.
 - ``sessions``: people who are logged in. ``rendering``: templates. ``streams``: responses that go
-  on. ``assets``: styles and scripts. ``static`` has their files, and ``templates`` those of all.
+  on. ``places``: how many people may do work that takes long. ``assets``: styles and scripts.
+  ``static`` has their files, and ``templates`` those of all.
 - ``visits``: one request of a person. ``previews``: changes before they happen. ``areas``: the
   parts of the console, also those of other packages.
 - ``gate``: session, origin, token and failures. ``login``: the pages to log in and out.

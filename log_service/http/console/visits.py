@@ -18,14 +18,17 @@ from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.cluster_clients.pool import LoginClients
 from log_service.http.console.audit import audited
 from log_service.http.console.browser_rules import PAGE_HEADERS
+from log_service.http.console.places import Places
 from log_service.http.console.rendering import Pages
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
 
 HTML = "text/html; charset=utf-8"
 MAX_SEARCHES = 8
-"""The most searches in records at the same time, over all people."""
-MAX_TAILS = 32
-"""The most topics that are followed live at the same time, over all people."""
+MAX_SEARCHES_OF_PERSON = 2
+"""The most searches in records at the same time, over all people and of one."""
+MAX_STREAMS = 32
+MAX_STREAMS_OF_PERSON = 8
+"""The most downloads and topics that are followed live, over all people and of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +64,14 @@ class Workplace:
     registry: RegistryAccess | None = None
     end_sessions_of: Callable[[str], None] = field(default=lambda _user: None, repr=False)
     """End the sessions of a user, and close the clients that act as this user."""
-    searches: trio.CapacityLimiter = field(
-        default_factory=lambda: trio.CapacityLimiter(MAX_SEARCHES)
+    searches: Places = field(
+        default_factory=lambda: Places(most=MAX_SEARCHES, most_of_one=MAX_SEARCHES_OF_PERSON)
     )
-    tails: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(MAX_TAILS))
+    streams: Places = field(
+        default_factory=lambda: Places(
+            most=MAX_STREAMS, most_of_one=MAX_STREAMS_OF_PERSON, is_patient=False
+        )
+    )
 
 
 async def _always() -> bool:

@@ -40,17 +40,13 @@ from log_service.http.server.values import HttpError, HttpResponse
 PRODUCED_FORMATS = ("text", "json", "base64", "null")
 PRODUCE_TIMEOUT_S = 15.0
 DOWNLOAD_PIECE_BYTES = 32 << 10
-BUSY = "too many people search or follow records now: try again in a moment"
 
 
 async def browse(visit: Visit) -> HttpResponse:
     """Show the records that the query asks for."""
     question = question_of(visit.value("topic"), visit.query)
     admin = await visit.admin()
-    limiter = visit.workplace.searches
-    if limiter.statistics().tasks_waiting >= limiter.total_tokens:
-        raise HttpError(503, BUSY, (("retry-after", "2"),))
-    async with limiter, open_decoder(visit) as decoder:
+    async with visit.workplace.searches.one_of(visit.person.user), open_decoder(visit) as decoder:
         scan = await search(visit.clients, admin, decoder, question)
     return await trio.to_thread.run_sync(_browse_page, visit, question, scan)
 
@@ -113,12 +109,15 @@ async def download(visit: Visit) -> HttpResponse:
         question = question_of(
             visit.value("topic"), {**visit.query, "limit": str(MAX_DOWNLOADED)}, most=MAX_DOWNLOADED
         )
+    places, user = visit.workplace.streams, visit.person.user
+    places.check(user)
     bounds = await read_bounds(await visit.admin(), question)
 
     async def make(send: Send) -> None:
         waiting, count = bytearray(), 0
 
         async with (
+            places.one_of(user),
             open_decoder(visit) as decoder,
             open_consumer(visit.clients, question) as consumer,
         ):
@@ -169,12 +168,11 @@ async def show_live(visit: Visit) -> HttpResponse:
 async def tail(visit: Visit) -> HttpResponse:
     """Send new records as server-sent events."""
     question = question_of(visit.value("topic"), visit.query)
-    limiter = visit.workplace.tails
-    if limiter.available_tokens < 1:
-        raise HttpError(503, BUSY, (("retry-after", "5"),))
+    places, user = visit.workplace.streams, visit.person.user
+    places.check(user)
 
     async def make(send: Send) -> None:
-        async with limiter:
+        async with places.one_of(user):
             await follow(visit, question, send)
 
     return HttpResponse(

@@ -1,0 +1,75 @@
+"""Places for work that takes long: a number for all people, of which one person gets a part.
+
+Invariants: at most ``most`` people work at the same time, and one person takes at most
+``most_of_one`` places. As many again may wait, and further ones are refused. A person who waits for
+an own place takes none of those that all share.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+from log_service.http.server.values import HttpError
+
+BUSY = "too many people search, follow or download records now: try again in a moment"
+OWN_BUSY = "you search, follow or download records in too many pages: close one, or try again"
+
+
+@dataclass(slots=True, eq=False)
+class _Own:
+    """The places of one person. ``count`` tells how many the person has or waits for."""
+
+    limiter: trio.CapacityLimiter
+    count: int = 0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Places:
+    """The places of one kind of work. Without logins all people are one, who may take all."""
+
+    most: int
+    most_of_one: int
+    is_patient: bool = True
+    """Whether work waits for a place, or is refused at once."""
+    _all: trio.CapacityLimiter = field(init=False)
+    _own: dict[str, _Own] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._all = trio.CapacityLimiter(self.most)
+
+    def check(self, user: str) -> None:
+        """Refuse work that could not begin or wait.
+
+        Raises:
+            HttpError: 503.
+        """
+        own = self._own.get(user)
+        factor = 2 if self.is_patient else 1
+        if own is not None and own.count >= factor * own.limiter.total_tokens:
+            raise HttpError(503, OWN_BUSY if user else BUSY, (("retry-after", "5"),))
+        waiting = self._all.statistics().tasks_waiting
+        if self._all.available_tokens < 1 and (not self.is_patient or waiting >= self.most):
+            raise HttpError(503, BUSY, (("retry-after", "5"),))
+
+    @asynccontextmanager
+    async def one_of(self, user: str) -> AsyncIterator[None]:
+        """Hold a place of a person for a block, and wait for it first.
+
+        Raises:
+            HttpError: 503, too many people wait already, or this one does.
+        """
+        self.check(user)
+        own = self._own.get(user)
+        if own is None:
+            most = self.most_of_one if user else self.most
+            own = self._own[user] = _Own(trio.CapacityLimiter(most))
+        own.count += 1
+        try:
+            async with own.limiter, self._all:
+                yield
+        finally:
+            own.count -= 1
+            if not own.count:
+                del self._own[user]
