@@ -1,7 +1,8 @@
 """Responses that go on: a task makes the pieces, and ends when the browser leaves.
 
 The task belongs to the console and not to the connection, so a client of the cluster that it opens
-is closed in order. Invariant: at most one piece waits to be sent.
+is closed in order. Invariants: at most one piece waits to be sent. A stream that fails breaks off,
+so that its receiver does not take it for complete.
 """
 
 import logging
@@ -10,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import trio
 
 from log_service.common.errors import TidelogError
+from log_service.http.server.values import HttpError
 
 Send = Callable[[bytes], Awaitable[None]]
 Make = Callable[[Send], Awaitable[None]]
@@ -18,18 +20,25 @@ logger = logging.getLogger(__name__)
 
 
 async def stream_of(nursery: trio.Nursery, make: Make) -> AsyncIterator[bytes]:
-    """Yield the pieces that ``make`` sends, until it returns or this iterator is closed."""
+    """Yield the pieces that ``make`` sends, until it returns or this iterator is closed.
+
+    Raises:
+        HttpError: 500, ``make`` failed. The log says why.
+    """
     sender, receiver = trio.open_memory_channel[bytes](0)
     scope = trio.CancelScope()
+    is_complete = False
 
     async def run() -> None:
+        nonlocal is_complete
         with scope:
             async with sender:
                 try:
                     await make(sender.send)
+                    is_complete = True
                 except trio.BrokenResourceError:
                     logger.debug("A browser left a stream")
-                except TidelogError as error:
+                except (TidelogError, HttpError) as error:
                     logger.warning("A stream ended early: %s", error)
                 except Exception as error:  # a bug of ours costs one stream
                     logger.error("A stream failed: %r", error, exc_info=error)
@@ -38,6 +47,8 @@ async def stream_of(nursery: trio.Nursery, make: Make) -> AsyncIterator[bytes]:
     try:
         async for piece in receiver:
             yield piece
+        if not is_complete:
+            raise HttpError(500, "the stream broke off")
     finally:
         scope.cancel()
         receiver.close()

@@ -15,6 +15,7 @@ from log_service.http.console.browser_rules import PAGE_HEADERS
 from log_service.http.console.forms import choice_of, number_of
 from log_service.http.console.pages.records.decoding import FORMATS
 from log_service.http.console.pages.records.reading import (
+    ENOUGH,
     Scan,
     decoded,
     is_wanted,
@@ -131,14 +132,18 @@ async def download(visit: Visit) -> HttpResponse:
                         await trio.to_thread.run_sync(make_line) if found.is_long else make_line()
                     )
                     count += 1
+                return count < question.limit
+
+            async def deliver() -> None:
                 if len(waiting) >= DOWNLOAD_PIECE_BYTES:
                     await send(bytes(waiting))
                     waiting.clear()
-                return count < question.limit
 
-            await read_through(consumer, bounds, take)
+            reason = await read_through(consumer, bounds, take, deliver)
         if waiting:
             await send(bytes(waiting))
+        if reason not in {"", ENOUGH}:
+            raise HttpError(503, f"the download of {question.topic} is not complete: {reason}")
 
     disposition = ("content-disposition", f'attachment; filename="{question.topic}.ndjson"')
     return HttpResponse(

@@ -4,6 +4,7 @@ Records are read with the person's own rights, by a consumer without a group. So
 committed, and no group of the cluster changes.
 """
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from log_service.http.console.pages.records.view import Bounds, Question, bounds
 from log_service.http.console.visits import Visit
 
 SEARCH_S = 10.0
+ENOUGH = "enough"
+"""Why reading ended, if ``take`` wants no further record."""
 MAX_SCANNED = 50_000
 MAX_KEPT_BYTES = 2 << 20
 POLL_RECORDS = 100
@@ -117,8 +120,17 @@ async def open_consumer(clients: LoginClients, question: Question) -> AsyncItera
         yield consumer
 
 
-async def read_through(consumer: Consumer, bounds: Bounds, take: TakeRecord) -> str:
-    """Give all records within bounds to ``take``. Return why reading ended early, or nothing."""
+async def read_through(
+    consumer: Consumer,
+    bounds: Bounds,
+    take: TakeRecord,
+    deliver: Callable[[], Awaitable[None]] | None = None,
+) -> str:
+    """Give all records within bounds to ``take``. Return why reading ended early, or nothing.
+
+    ``deliver`` is called after each record. Its time does not count, because it waits for a
+    receiver.
+    """
     left = {where for where, end in bounds.ends.items() if bounds.starts[where] < end}
     if not left:
         return ""
@@ -126,7 +138,7 @@ async def read_through(consumer: Consumer, bounds: Bounds, take: TakeRecord) -> 
     for where in left:
         await consumer.seek(where, bounds.starts[where])
     count = 0
-    with trio.move_on_after(SEARCH_S):
+    with trio.move_on_after(SEARCH_S) as scope:
         while left:
             records = await consumer.poll(POLL_RECORDS, timeout_ms=POLL_MS)
             for record in records:
@@ -134,8 +146,11 @@ async def read_through(consumer: Consumer, bounds: Bounds, take: TakeRecord) -> 
                     continue
                 count += 1
                 await trio.lowlevel.checkpoint()
-                if not await take(record):
-                    return "enough"
+                is_enough = not await take(record)
+                if deliver is not None:
+                    await _beside(scope, deliver)
+                if is_enough:
+                    return ENOUGH
                 if count >= MAX_SCANNED:
                     return f"{MAX_SCANNED} records were looked at"
             await trio.lowlevel.checkpoint()
@@ -144,6 +159,14 @@ async def read_through(consumer: Consumer, bounds: Bounds, take: TakeRecord) -> 
             left -= set(over)
         return ""
     return f"the search took longer than {SEARCH_S:.0f} s"
+
+
+async def _beside(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) -> None:
+    """Run work whose time does not count for the deadline of a scope."""
+    left_s = scope.deadline - trio.current_time()
+    scope.deadline = math.inf
+    await work()
+    scope.deadline = trio.current_time() + left_s
 
 
 async def decoded(decoder: RecordDecoder, record: ConsumerRecord, wanted: str) -> DecodedRecord:
@@ -187,7 +210,7 @@ async def search(
 
     async with open_consumer(clients, question) as consumer:
         reason = await read_through(consumer, bounds, take)
-    if reason not in {"", "enough"}:
+    if reason != ENOUGH:
         scan.stopped = reason
     if is_latest:
         keep_latest(scan, question.limit)

@@ -2,11 +2,18 @@
 
 from typing import Any
 
+import pytest
 import trio
+from trio.testing import MockClock
 
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
-from log_service.http.console.pages.records.reading import TakeRecord, read_through
+from log_service.http.console.pages.records.reading import (
+    ENOUGH,
+    SEARCH_S,
+    TakeRecord,
+    read_through,
+)
 from log_service.http.console.pages.records.view import Bounds
 
 WHERE = TopicPartition("t", 0)
@@ -70,3 +77,34 @@ def test_others_run_between_two_records() -> None:
     seen: list[int] = []
     trio.run(run)
     assert seen[-1] - seen[0] > 5
+
+
+@pytest.mark.parametrize(
+    ("taken_s", "delivered_s", "most", "reason"),
+    [
+        (0, 0, 11, ""),
+        (0, 0, 3, ENOUGH),
+        (0, SEARCH_S, 11, ""),
+        (0, SEARCH_S, 3, ENOUGH),
+        (SEARCH_S / 4, 0, 10, "the search took longer than 10 s"),
+        (SEARCH_S / 4, SEARCH_S, 10, "the search took longer than 10 s"),
+    ],
+)
+def test_a_slow_receiver_takes_nothing_from_the_time_of_a_search(
+    taken_s: float, delivered_s: float, most: int, reason: str
+) -> None:
+    count = 0
+
+    async def take(_record: ConsumerRecord) -> bool:
+        nonlocal count
+        count += 1
+        await trio.sleep(taken_s)
+        return count < most
+
+    async def deliver() -> None:
+        await trio.sleep(delivered_s)
+
+    async def run() -> str:
+        return await read(take, deliver=deliver)
+
+    assert trio.run(run, clock=MockClock(autojump_threshold=0)) == reason

@@ -1,0 +1,73 @@
+"""A download is complete, or breaks off."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.client.consumer.records import ConsumerRecord
+from log_service.http.console.pages.records import handlers
+from log_service.http.console.pages.records.reading import ENOUGH
+from log_service.http.console.places import Places
+from log_service.http.server.values import HttpError
+
+
+@asynccontextmanager
+async def nothing(*_given: object) -> AsyncIterator[None]:
+    yield None
+
+
+async def no_bounds(*_given: object) -> None:
+    """The replaced reading needs none."""
+
+
+async def no_admin() -> None:
+    """The replaced bounds need none."""
+
+
+@pytest.mark.parametrize("reason", ["", ENOUGH, "50000 records were looked at"])
+def test_a_download_that_ends_early_breaks_off(
+    reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read_one(
+        _consumer: object,
+        _bounds: object,
+        take: Callable[[ConsumerRecord], Awaitable[bool]],
+        deliver: Callable[[], Awaitable[None]],
+    ) -> str:
+        await take(ConsumerRecord("t", 0, 0, 0, "CreateTime", None, None, (), 0))
+        await deliver()
+        return reason
+
+    monkeypatch.setattr(handlers, "read_bounds", no_bounds)
+    monkeypatch.setattr(handlers, "read_through", read_one)
+    monkeypatch.setattr(handlers, "open_consumer", nothing)
+
+    async def run() -> bool:
+        async with trio.open_nursery() as nursery:
+            workplace = SimpleNamespace(
+                nursery=nursery, registry=None, streams=Places(most=1, most_of_one=1)
+            )
+            visit: Any = SimpleNamespace(
+                value=lambda _name: "t",
+                query={},
+                person=SimpleNamespace(user="ann"),
+                clients=None,
+                admin=no_admin,
+                workplace=workplace,
+            )
+            response: Any = await handlers.download(visit)
+            pieces = aiter(response.body)
+            assert b'"topic": "t"' in await anext(pieces), "what was read is not lost"
+            try:
+                await anext(pieces)
+            except HttpError:
+                return False
+            except StopAsyncIteration:
+                return True
+        raise AssertionError
+
+    assert trio.run(run) == (reason in {"", ENOUGH})
