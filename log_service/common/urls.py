@@ -1,6 +1,8 @@
-"""URLs as they are shown: to people, in logs and in errors."""
+"""URLs as they are shown to people, in logs and in errors, and what they let others read."""
 
 from urllib.parse import urlsplit
+
+from log_service.common.addresses import is_loopback
 
 
 def shown_url(url: str) -> str:
@@ -17,6 +19,16 @@ def shown_url(url: str) -> str:
         return "a text that is no URL"
     host = parts.hostname or ""
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path}"
+
+
+def is_readable_by_others(url: str) -> bool:
+    """Return whether requests to a URL cross a network in clear text."""
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:
+        return True
+    host = parts.hostname or ""
+    return parts.scheme != "https" and host != "localhost" and not is_loopback(host)
 
 
 def host_port(host: str, port: int) -> str:

@@ -53,3 +53,28 @@ def test_a_registry_is_named_with_its_authority() -> None:
     assert settings.registry_url == "https://registry:8081"
     assert settings.registry_client == {"ssl_truststore_location": "/ca.pem"}
     assert settings.unused == ("nonsense",)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_refused"),
+    [
+        ("", False),
+        ("https://registry:8081", False),
+        ("http://127.0.0.1:8081", False),
+        ("http://localhost:8081", False),
+        ("http://[::1]:8081", False),
+        ("http://registry:8081", True),
+        ("HTTP://10.0.0.1:8081", True),
+        ("http://127.0.0.1.example", True),
+        ("https://a:1, http://b:1", True),
+        ("http://[", True),
+    ],
+)
+def test_passwords_do_not_go_to_a_registry_in_clear_text(url: str, *, is_refused: bool) -> None:
+    """The console logs in to the registry with the password that a person has at the cluster."""
+    assert read(schema_registry_url=url).registry_url == url, "no password goes there"
+    if not is_refused:
+        assert read(authentication_method="basic", schema_registry_url=url).logins
+        return
+    with pytest.raises(ConfigError, match="clear text"):
+        read(authentication_method="basic", schema_registry_url=url)
