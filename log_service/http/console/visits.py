@@ -4,8 +4,8 @@ Handlers of pages get a visit and return a response. The clients log in as the p
 cluster's own ACLs decide what a page shows and does.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,9 +159,18 @@ class Visit:
         """Whether the page's script asks for a part, to put it into the page that is open."""
         return self.request.headers.get("hx-request") == "true"
 
-    @asynccontextmanager
-    async def registry(self) -> AsyncIterator[SchemaRegistryClient]:
-        """Yield a client of the schema registry that logs in as the person.
+    async def registry(self) -> SchemaRegistryClient:
+        """Return the client of the schema registry that logs in as the person.
+
+        Requests of the login share it.
+
+        Raises:
+            HttpError: 404, no registry is configured.
+        """
+        return await self.clients.further("the registry client of a login", self.new_registry)
+
+    def new_registry(self) -> SchemaRegistryClient:
+        """Return a new client of that kind, which is not open yet. Blocks to read trust stores.
 
         Raises:
             HttpError: 404, no registry is configured.
@@ -170,8 +179,7 @@ class Visit:
         if access is None:
             text = "no schema registry is configured: set schema.registry.url"
             raise HttpError(404, text)
-        async with SchemaRegistryClient(access.url, **self._registry_settings(access)) as client:
-            yield client
+        return SchemaRegistryClient(access.url, **self._registry_settings(access))
 
     def _registry_settings(self, access: RegistryAccess) -> dict[str, Any]:
         login = self.person.credentials

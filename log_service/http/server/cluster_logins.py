@@ -8,7 +8,10 @@ server has a client of its own, and the next one is asked only if one does not r
 import logging
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
+
+import trio
 
 from log_service.client import Admin, ConfigError, ErrorCode, KafkaError
 from log_service.common.env import Env
@@ -67,7 +70,9 @@ class ClusterLogins:
 
     async def _is_right(self, server: str, settings: dict[str, Any]) -> bool:
         try:
-            async with Admin(server, env=self._env, **settings) as admin:
+            # Trust stores are read and keys are derived here, which may take a while.
+            make = partial(Admin, server, env=self._env, **settings)
+            async with await trio.to_thread.run_sync(make) as admin:
                 await admin.describe_cluster()
         except KafkaError as error:
             if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:

@@ -28,7 +28,13 @@ async def at_once(work: Callable[[], object]) -> object:
     return work()
 
 
-def test_a_login_at_the_cluster_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Derive keys in the test's own thread."""
+    monkeypatch.setattr("trio.to_thread.run_sync", at_once)
+
+
+def test_a_login_at_the_cluster_decides() -> None:
     """The right password names its user. A wrong one, or another user, is refused."""
 
     async def story(node: Story) -> None:
@@ -40,7 +46,6 @@ def test_a_login_at_the_cluster_decides(monkeypatch: pytest.MonkeyPatch) -> None
             assert await logins.check(user, SecretText(password)) is None, user
         assert await logins.check("ann", SecretText("secret")) == "User:ann"
 
-    monkeypatch.setattr("trio.to_thread.run_sync", at_once)
     tell_of_logins(story)
 
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import nlargest
 
 import trio
@@ -96,11 +97,15 @@ async def read_bounds(admin: Admin, question: Question) -> Bounds:
 
 @asynccontextmanager
 async def open_decoder(visit: Visit) -> AsyncIterator[RecordDecoder]:
-    """Yield a decoder that asks the schema registry as the person, if there is one."""
+    """Yield a decoder that asks the schema registry as the person, if there is one.
+
+    It has a client of its own, because a stream may outlive those that a login shares, and because
+    the schemas that it keeps end with it.
+    """
     if visit.workplace.registry is None:
         yield RecordDecoder(None)
         return
-    async with visit.registry() as registry:
+    async with await trio.to_thread.run_sync(visit.new_registry) as registry:
         yield RecordDecoder(registry)
 
 
@@ -116,7 +121,8 @@ async def open_consumer(clients: LoginClients, question: Question) -> AsyncItera
         "skip_corrupt_batches": True,
         "auto_offset_reset": "earliest",
     }
-    async with Consumer(clients.servers, env=clients.env, **settings) as consumer:
+    make = partial(Consumer, clients.servers, env=clients.env, **settings)
+    async with await trio.to_thread.run_sync(make) as consumer:  # it reads trust stores
         yield consumer
 
 

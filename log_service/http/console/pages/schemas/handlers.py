@@ -40,8 +40,8 @@ async def show_list(visit: Visit) -> HttpResponse:
         "subjects": None,
     }
     if visit.workplace.registry is not None:
-        async with visit.registry() as registry:
-            names = await registry.get_subjects()
+        registry = await visit.registry()
+        names = await registry.get_subjects()
         page = number_of(query, "page", 1, most=1_000_000)
         values["subjects"] = subject_list(names, search=search, page=page)
     if visit.is_part:
@@ -53,14 +53,14 @@ async def show_list(visit: Visit) -> HttpResponse:
 async def show(visit: Visit) -> HttpResponse:
     """Show a version of a subject, and how it differs from the one before or another one."""
     subject, query = visit.required("subject"), visit.query
-    async with visit.registry() as registry:
-        versions = await registry.get_versions(subject)
-        version = number_of(query, "version", versions[-1], least=1)
-        shown = await registry.get_version(subject, version)
-        earlier = [each for each in versions if each < version]
-        against = number_of(query, "against", earlier[-1] if earlier else 0)
-        compared = await registry.get_version(subject, against) if against else None
-        level = str((await registry.get_config(subject)).get("compatibilityLevel", ""))
+    registry = await visit.registry()
+    versions = await registry.get_versions(subject)
+    version = number_of(query, "version", versions[-1], least=1)
+    shown = await registry.get_version(subject, version)
+    earlier = [each for each in versions if each < version]
+    against = number_of(query, "against", earlier[-1] if earlier else 0)
+    compared = await registry.get_version(subject, against) if against else None
+    level = str((await registry.get_config(subject)).get("compatibilityLevel", ""))
     page = await _compared(subject, versions, shown, compared, level)
     lines = [command("schemas", "get", subject, version)]
     if compared is not None:
@@ -96,13 +96,13 @@ async def register(visit: Visit) -> HttpResponse:
     schema = Schema(text=form.get("text", ""), schema_type=schema_type)
     if not schema.text.strip():
         raise HttpError(400, "the schema is empty")
-    async with visit.registry() as registry:
-        if is_confirmed(visit):
-            with visit.audited("register schema", subject):
-                await registry.register_schema(subject, schema)
-            return redirect(path_to("schema", subject=subject, done="registered"))
-        is_new = subject not in await registry.get_subjects()
-        result = None if is_new else await registry.check_compatibility(subject, schema)
+    registry = await visit.registry()
+    if is_confirmed(visit):
+        with visit.audited("register schema", subject):
+            await registry.register_schema(subject, schema)
+        return redirect(path_to("schema", subject=subject, done="registered"))
+    is_new = subject not in await registry.get_subjects()
+    result = None if is_new else await registry.check_compatibility(subject, schema)
     is_compatible = result is None or result.is_compatible
     messages = () if result is None else result.messages[:MAX_MESSAGES]
     told = "new subject" if result is None else "yes" if is_compatible else "no: it is refused"
@@ -123,12 +123,12 @@ async def change_level(visit: Visit) -> HttpResponse:
     """Show what a level of compatibility changes, or change it."""
     subject = visit.required("subject")
     level = choice_of(visit.form, "level", LEVELS)
-    async with visit.registry() as registry:
-        if is_confirmed(visit):
-            with visit.audited("set compatibility", f"{subject}: {level}"):
-                await registry.set_config({"compatibility": level}, subject)
-            return redirect(path_to("schema", subject=subject, done="changed"))
-        before = str((await registry.get_config(subject)).get("compatibilityLevel", ""))
+    registry = await visit.registry()
+    if is_confirmed(visit):
+        with visit.audited("set compatibility", f"{subject}: {level}"):
+            await registry.set_config({"compatibility": level}, subject)
+        return redirect(path_to("schema", subject=subject, done="changed"))
+    before = str((await registry.get_config(subject)).get("compatibilityLevel", ""))
     preview = Preview(
         sentence=f"The compatibility of {subject} would change.",
         action=path_to("schema", "level"),
@@ -146,12 +146,12 @@ async def delete(visit: Visit) -> HttpResponse:
     version = number_of(visit.form, "version", 0, least=1)
     if not version:
         raise HttpError(400, "name the version to delete")
-    async with visit.registry() as registry:
-        if is_confirmed(visit):
-            with visit.audited("delete schema version", f"{subject}: {version}"):
-                await registry.delete_version(subject, version)
-            return redirect(path_to("schemas", done="deleted"))
-        await registry.get_version(subject, version)
+    registry = await visit.registry()
+    if is_confirmed(visit):
+        with visit.audited("delete schema version", f"{subject}: {version}"):
+            await registry.delete_version(subject, version)
+        return redirect(path_to("schemas", done="deleted"))
+    await registry.get_version(subject, version)
     preview = Preview(
         sentence=f"Version {version} of {subject} would be deleted.",
         action=path_to("schema", "delete"),
