@@ -35,6 +35,8 @@ One byte may stand for a record of as many fields as its schema names.
 """
 MAX_PARSED_BYTES: Final = 512 << 10
 """A longer text is not parsed as JSON."""
+MAX_CONTAINERS: Final = 20_000
+"""Objects and arrays of a value. The garbage collector walks all of them, and nothing else runs."""
 MAX_VALUE_CHARACTERS: Final = 1 << 20
 """Names and texts of a value that a schema decodes. Names stand in the schema, not in the bytes."""
 MAX_MISSING: Final = 100
@@ -141,13 +143,15 @@ def decode_plain(data: bytes, wanted: str) -> Decoded:
         encoded = base64.b64encode(data).decode()
         return Decoded(kind="binary", value=encoded, size=len(data))
     as_text = Decoded(kind="string", value=text, size=len(data))
-    if wanted == "string" or len(data) > MAX_PARSED_BYTES:
+    container_count = data.count(b"[") + data.count(b"{")
+    is_long = len(data) > MAX_PARSED_BYTES or container_count > MAX_CONTAINERS
+    if wanted == "string" or is_long:
         return as_text
     try:
         value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return as_text
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and is_deep(value):
+    if container_count > MAX_DEPTH and is_deep(value):
         return as_text
     return Decoded(kind="json", value=value, size=len(data))
 
@@ -158,15 +162,18 @@ def plain_json(value: Any) -> tuple[Any, int]:
     Times and decimals become text.
 
     Raises:
-        ValueError: it is too long or nested too deeply.
+        ValueError: it is too long, has too many parts, or is nested too deeply.
     """
-    size = 0
+    size = container_count = 0
 
     def plain(each: Any, depth: int) -> Any:
-        nonlocal size
+        nonlocal size, container_count
         size += 2 + (len(each) if isinstance(each, str | bytes | bytearray | memoryview) else 0)
         if size > MAX_VALUE_CHARACTERS:
             raise ValueError(f"the value is longer than {MAX_VALUE_CHARACTERS} characters as JSON")
+        container_count += isinstance(each, dict | list | tuple)
+        if container_count > MAX_CONTAINERS:
+            raise ValueError(f"the value has more than {MAX_CONTAINERS} objects and arrays")
         if depth > MAX_DEPTH:
             raise ValueError(f"the value is nested deeper than {MAX_DEPTH} levels")
         if isinstance(each, dict):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 MAX_DEPTH: Final = 100
 """Values that are nested deeper are not looked into, because ``json`` writes them by recursion."""
-FOLDED_CHARACTERS: Final = 256 << 10
+FOLDED_CHARACTERS: Final = 64 << 10
 """So much text is compared at a time without regard to case."""
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 _PRETTY: Final = json.JSONEncoder(ensure_ascii=False, indent=2)

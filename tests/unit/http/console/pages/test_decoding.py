@@ -147,6 +147,19 @@ def test_deep_values_stay_text(depth: int, kind: str) -> None:
     assert record_view(record, Decoded(kind="null", value=None), found).value.text
 
 
+@pytest.mark.parametrize(("count", "kind"), [(19_998, "json"), (20_000, "string")])
+def test_a_value_of_very_many_parts_stays_text(count: int, kind: str) -> None:
+    """The garbage collector held up everybody for a tenth of a second and more."""
+    data = b"[" + b"[]," * count + b"{}]"
+    assert decode(data).kind == kind
+    value: list[object] = [[] for _ in range(count + 1)]
+    if kind == "json":
+        assert plain_json(value)[0] == value
+    else:
+        with pytest.raises(ValueError, match="more than 20000"):
+            plain_json(value)
+
+
 def test_times_decimals_and_numbers_as_names_become_json() -> None:
     value = {"d": Decimal("1.5"), "b": b"\xff", "l": (1, None, True, 2.5), "m": {3: "x"}}
     found, size = plain_json(value)
