@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any, ClassVar, Final, Unpack
 
+from log_service.client.schemas.avro_bounds import reading_cost
 from log_service.client.schemas.deserializing import (
     AsyncDeserializing,
     BlockingDeserializing,
@@ -37,6 +38,7 @@ from log_service.client.schemas.wire_format import Indexes
 
 with schemas_extra():
     import fastavro
+    from fastavro import _read_py
 
 PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
@@ -171,12 +173,19 @@ def encode_avro(parsed: Any) -> Encode:
 
 
 def decode_avro(written: Any, wanted: Any, *, return_record_name: bool = False) -> Decode:
-    """Return the function that decodes payloads of a parsed schema into values of another one."""
+    """Return the function that decodes payloads of a parsed schema into values of another one.
+
+    Raises:
+        SerializationError: few bytes of the schema could become any number of values.
+    """
     if _is_bare_bytes(written):
         return lambda payload: payload
+    # the reader in Python raises RecursionError where the compiled one would end the process
+    is_compiled = reading_cost(written).is_stack_bounded
+    read: Any = (fastavro if is_compiled else _read_py).schemaless_reader
 
     def decode(payload: bytes) -> Any:
-        return fastavro.schemaless_reader(BytesIO(payload), written, wanted, return_record_name)
+        return read(BytesIO(payload), written, wanted, return_record_name)
 
     return decode
 

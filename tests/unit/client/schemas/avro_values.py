@@ -67,7 +67,7 @@ def types(numbers: "count[int]", depth: int) -> st.SearchStrategy[Typed]:
         return st.one_of(plain, named)
     inner = types(numbers, depth - 1)
     return st.one_of(
-        plain, named, inner.map(_array), inner.map(_map), _records(inner, numbers), _unions(inner)
+        plain, named, _arrays(inner), inner.map(_map), _records(inner, numbers), _unions(inner)
     )
 
 
@@ -86,6 +86,17 @@ def _fixed(number: int) -> Typed:
         st.binary(min_size=4, max_size=4),
         f"F{number}",
     )
+
+
+def _arrays(inner: st.SearchStrategy[Typed]) -> st.SearchStrategy[Typed]:
+    """Return arrays whose items take bytes. Others are not read."""
+    return inner.filter(lambda each: _has_bytes(each.schema)).map(_array)
+
+
+def _has_bytes(schema: Any) -> bool:
+    if isinstance(schema, dict) and schema["type"] == "record":
+        return any(_has_bytes(each["type"]) for each in schema["fields"])
+    return bool(schema != "null")
 
 
 def _array(inner: Typed) -> Typed:

@@ -1,0 +1,119 @@
+"""Bounds of reading Avro: the schemas that are read, and the depth of their values.
+
+The writer of a record chooses its schema. Items without bytes would let a payload of 15 bytes
+claim 2^60 of them. A value within itself would use up the stack of the compiled reader, which has
+no bound, and end the process.
+Invariant: a payload becomes at most ``MAX_VALUES_PER_BYTE`` values for each of its bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from log_service.client.schemas.errors import SerializationError
+
+MAX_VALUES_PER_BYTE: Final = 100
+MAX_COMPILED_DEPTH: Final = 200
+"""Types within each other that the compiled reader may follow on any thread's stack."""
+LEAST_BYTES: Final[Mapping[str, int]] = {"null": 0, "float": 4, "double": 8}
+"""The least bytes of a value where that is not one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingCost:
+    """The least bytes of a type's value, and the most values that so few bytes become."""
+
+    least_bytes: int = 1
+    value_count: int = 1
+    depth: int = 1
+    is_recursive: bool = False
+
+    @property
+    def is_stack_bounded(self) -> bool:
+        """Whether no value nests deeper than the compiled reader may go."""
+        return not self.is_recursive and self.depth <= MAX_COMPILED_DEPTH
+
+
+def reading_cost(parsed: Any) -> ReadingCost:
+    """Return the cost of values of a schema that fastavro parsed.
+
+    Raises:
+        SerializationError: payloads of few bytes could become any number of values.
+    """
+    return _Types().cost(parsed)
+
+
+class _Types:
+    """The named types of one schema, with the costs of those that are complete."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, ReadingCost] = {}
+
+    def cost(self, node: Any) -> ReadingCost:
+        if isinstance(node, list):
+            return self._of_union(node)
+        if isinstance(node, str):
+            return self._of_name(node)
+        kind = node["type"]
+        match kind:
+            case "array":
+                found = self._of_array(node["items"])
+            case "map":  # each key takes a byte
+                found = _around([self.cost(node["values"])])
+            case "record" | "error":
+                found = self._of_record(node)
+            case "fixed" | "enum":
+                found = ReadingCost(least_bytes=node.get("size", 1))
+                self._known[node["name"]] = found
+            case _:
+                found = self.cost(kind)
+        return found
+
+    def _of_name(self, name: str) -> ReadingCost:
+        """Return the cost of a primitive type, or of a named one, which may still be open."""
+        if name in self._known:
+            return self._known[name]
+        return ReadingCost(least_bytes=LEAST_BYTES.get(name, 1))
+
+    def _of_union(self, branches: Sequence[Any]) -> ReadingCost:
+        found = [self.cost(each) for each in branches]
+        worst = max(found, key=lambda each: each.value_count / (each.least_bytes + 1))
+        return _around(found, least_bytes=worst.least_bytes + 1, value_count=worst.value_count)
+
+    def _of_array(self, items: Any) -> ReadingCost:
+        found = self.cost(items)
+        if found.least_bytes == 0:
+            raise SerializationError(
+                "an array has items that take no bytes, of which a few bytes could claim any"
+                " number: give the items a type that takes at least one"
+            )
+        return _around([found])
+
+    def _of_record(self, node: Mapping[str, Any]) -> ReadingCost:
+        name = node["name"]
+        self._known[name] = ReadingCost(is_recursive=True)
+        fields = [self.cost(each["type"]) for each in node["fields"]]
+        found = _around(
+            fields,
+            least_bytes=sum(each.least_bytes for each in fields),
+            value_count=1 + sum(each.value_count for each in fields),
+        )
+        if found.value_count > MAX_VALUES_PER_BYTE * max(found.least_bytes, 1):
+            raise SerializationError(
+                f"the record {name} has too many fields that take no bytes, or records within"
+                f" each other: a byte may become at most {MAX_VALUES_PER_BYTE} values"
+            )
+        self._known[name] = found
+        return found
+
+
+def _around(
+    inner: Sequence[ReadingCost], *, least_bytes: int = 1, value_count: int = 1
+) -> ReadingCost:
+    """Return the cost of a type around others."""
+    return ReadingCost(
+        least_bytes=least_bytes,
+        value_count=value_count,
+        depth=1 + max((each.depth for each in inner), default=0),
+        is_recursive=any(each.is_recursive for each in inner),
+    )
