@@ -34,7 +34,9 @@ LONG_READ: Final = 4 << 20
 One byte may stand for a record of as many fields as its schema names.
 """
 MAX_PARSED_BYTES: Final = 512 << 10
-"""A longer text is not parsed as JSON."""
+"""A longer text is not parsed as JSON, because the parser lets nothing else run."""
+MAX_PAYLOAD_BYTES: Final = 1 << 20
+"""A longer key or value is not decoded by its schema, for the same reason."""
 MAX_CONTAINERS: Final = 20_000
 """Objects and arrays of a value. The garbage collector walks all of them, and nothing else runs."""
 MAX_VALUE_CHARACTERS: Final = 1 << 20
@@ -105,6 +107,8 @@ class RecordDecoder:
 
     async def _by_schema(self, data: bytes, schema_id: int, topic: str, *, is_key: bool) -> Decoded:
         assert self._registry is not None
+        if len(data) > MAX_PAYLOAD_BYTES:
+            raise ValueError(f"it is longer than {MAX_PAYLOAD_BYTES} bytes")
         schema = await self._registry.get_schema(schema_id)
         deserializer = self._deserializer(self._registry, schema.schema_type, is_key=is_key)
         identity, payload = deserializer.identify(data, ())
@@ -126,7 +130,7 @@ class RecordDecoder:
         if kept not in self._deserializers:
             kinds: dict[str, Any] = {
                 AVRO: AvroDeserializer,
-                JSON: partial(JsonSchemaDeserializer, validate=False),
+                JSON: partial(JsonSchemaDeserializer, validate=False, json_decode=parse_json),
                 PROTOBUF: ProtobufDeserializer,
             }
             self._deserializers[kept] = kinds[schema_type](registry, is_key=is_key)
@@ -143,17 +147,29 @@ def decode_plain(data: bytes, wanted: str) -> Decoded:
         encoded = base64.b64encode(data).decode()
         return Decoded(kind="binary", value=encoded, size=len(data))
     as_text = Decoded(kind="string", value=text, size=len(data))
-    container_count = data.count(b"[") + data.count(b"{")
-    is_long = len(data) > MAX_PARSED_BYTES or container_count > MAX_CONTAINERS
-    if wanted == "string" or is_long:
+    if wanted == "string":
         return as_text
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        return Decoded(kind="json", value=parse_json(data), size=len(data))
     except (ValueError, RecursionError):
         return as_text
+
+
+def parse_json(data: bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError, RecursionError: it is none, or a bound of this module forbids to look.
+    """
+    if len(data) > MAX_PARSED_BYTES:
+        raise ValueError(f"the text is longer than {MAX_PARSED_BYTES} bytes")
+    container_count = data.count(b"[") + data.count(b"{")
+    if container_count > MAX_CONTAINERS:
+        raise ValueError(f"the value has more than {MAX_CONTAINERS} objects and arrays")
+    value = json.loads(data.decode(), parse_constant=_refuse)
     if container_count > MAX_DEPTH and is_deep(value):
-        return as_text
-    return Decoded(kind="json", value=value, size=len(data))
+        raise ValueError(f"the value is nested deeper than {MAX_DEPTH} levels")
+    return value
 
 
 def plain_json(value: Any) -> tuple[Any, int]:

@@ -13,6 +13,9 @@ from log_service.client import Schema, SchemaRegistryClient
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.http.console.pages.records.decoding import (
     LONG_BYTES,
+    MAX_CONTAINERS,
+    MAX_PARSED_BYTES,
+    MAX_PAYLOAD_BYTES,
     Decoded,
     RecordDecoder,
     decode_plain,
@@ -158,6 +161,22 @@ def test_a_value_of_very_many_parts_stays_text(count: int, kind: str) -> None:
     else:
         with pytest.raises(ValueError, match="more than 20000"):
             plain_json(value)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"\0\0\0\0\x01" + b"\0" * MAX_PAYLOAD_BYTES, "longer than"),
+        (b"\0\0\0\0\x02" + b"1" * (MAX_PARSED_BYTES + 1), "longer than"),
+        (b"\0\0\0\0\x02[" + b"[]," * MAX_CONTAINERS + b"1]", "more than"),
+        (b"\0\0\0\0\x02" + b"[" * 200 + b"]" * 200, "deeper than"),
+    ],
+    ids=["avro", "json", "parts", "depth"],
+)
+def test_bounds_hold_for_bytes_with_a_schema(data: bytes, error: str) -> None:
+    found = decode(data)
+    assert found.kind in {"binary", "string"}
+    assert error in found.error
 
 
 def test_times_decimals_and_numbers_as_names_become_json() -> None:
