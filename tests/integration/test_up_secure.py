@@ -60,7 +60,7 @@ def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(
         )
         assert {row["principal"] for row in listed} == {"User:platform"}
         keys = secrets_in(data)
-        assert len(keys) == 5, "authority, node, operator, platform, registry"
+        assert len(keys) == 7, "authority, node, operator, platform, registry, rest, console"
         assert not [key for key in keys for told in told_places(tmp_path, data) if key in told]
     audited = (data / "logs" / "broker-authorizer.log").read_text()
     assert "Principal = User:platform is Denied operation = DELETE" in audited

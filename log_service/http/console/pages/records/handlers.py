@@ -41,6 +41,8 @@ from log_service.http.server.values import HttpError, HttpResponse
 PRODUCED_FORMATS = ("text", "json", "base64", "null")
 PRODUCE_TIMEOUT_S = 15.0
 DOWNLOAD_PIECE_BYTES = 32 << 10
+MAX_DOWNLOAD_S = 900.0
+"""With the time that a browser takes to receive it."""
 
 
 async def browse(visit: Visit) -> HttpResponse:
@@ -114,7 +116,7 @@ async def download(visit: Visit) -> HttpResponse:
     places.check(user)
     bounds = await read_bounds(await visit.admin(), question)
 
-    async def make(send: Send) -> None:
+    async def fill(send: Send) -> None:
         waiting, count = bytearray(), 0
 
         async with (
@@ -144,6 +146,13 @@ async def download(visit: Visit) -> HttpResponse:
             await send(bytes(waiting))
         if reason not in {"", ENOUGH}:
             raise HttpError(503, f"the download of {question.topic} is not complete: {reason}")
+
+    async def make(send: Send) -> None:
+        with trio.move_on_after(MAX_DOWNLOAD_S) as scope:
+            await fill(send)
+        if scope.cancelled_caught:
+            text = f"a browser took the download of {question.topic} too slowly"
+            raise HttpError(408, f"{text}: it was ended after {MAX_DOWNLOAD_S:.0f} s")
 
     disposition = ("content-disposition", f'attachment; filename="{question.topic}.ndjson"')
     return HttpResponse(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.http.console.pages.records import handlers
@@ -28,10 +29,15 @@ async def no_admin() -> None:
     """The replaced bounds need none."""
 
 
-@pytest.mark.parametrize("reason", ["", ENOUGH, "50000 records were looked at"])
+@pytest.mark.parametrize(
+    ("reason", "read_s"),
+    [("", 0), (ENOUGH, 0), ("50000 records were looked at", 0), ("", 1 + handlers.MAX_DOWNLOAD_S)],
+)
 def test_a_download_that_ends_early_breaks_off(
-    reason: str, monkeypatch: pytest.MonkeyPatch
+    reason: str, read_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    is_whole = reason in {"", ENOUGH} and not read_s
+
     async def read_one(
         _consumer: object,
         _bounds: object,
@@ -40,8 +46,10 @@ def test_a_download_that_ends_early_breaks_off(
     ) -> str:
         await take(ConsumerRecord("t", 0, 0, 0, "CreateTime", None, None, (), 0))
         await deliver()
+        await trio.sleep(read_s)
         return reason
 
+    monkeypatch.setattr(handlers, "DOWNLOAD_PIECE_BYTES", 1)
     monkeypatch.setattr(handlers, "read_bounds", no_bounds)
     monkeypatch.setattr(handlers, "read_through", read_one)
     monkeypatch.setattr(handlers, "open_consumer", nothing)
@@ -70,4 +78,4 @@ def test_a_download_that_ends_early_breaks_off(
                 return True
         raise AssertionError
 
-    assert trio.run(run) == (reason in {"", ENOUGH})
+    assert trio.run(run, clock=MockClock(autojump_threshold=0)) == is_whole
