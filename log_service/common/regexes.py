@@ -9,7 +9,7 @@ the first expression: most brokers never see one.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,8 @@ KEPT_COUNT = 32
 """So many are kept, for all clients together: they name as many different expressions as they like,
 and what is kept stays in memory.
 """
+SEARCHER_BYTES = 1 << 18
+"""What an expression may take that its user keeps."""
 LARGEST_BYTES = 8 << 20
 """What an expression may take at all."""
 LARGE_COUNT = 2
@@ -46,13 +48,30 @@ def validate_regex(regex: str) -> None:
     Raises:
         KafkaError: INVALID_REGULAR_EXPRESSION, with what is wrong with it.
     """
+    _validate_cost(regex)
+    _compiled(regex)
+
+
+def searcher(regex: str) -> Callable[[str], bool]:
+    """Return the function that says whether a text contains a match.
+
+    The caller keeps it, and what it takes: up to ``SEARCHER_BYTES``.
+
+    Raises:
+        KafkaError: as ``validate_regex``.
+    """
+    _validate_cost(regex)
+    search = _compile(regex, SEARCHER_BYTES).search
+    return lambda text: search(text) is not None
+
+
+def _validate_cost(regex: str) -> None:
     if sum(COSTS.get(found, 0) for found in _OPERATOR.findall(regex)) > MAX_COST:
         text = (
             f"a regular expression of {len(regex)} characters has too many repetitions, or classes"
             " of Unicode"
         )
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
-    _compiled(regex)
 
 
 def is_match(regex: str, text: str) -> bool:

@@ -11,6 +11,6 @@ The rooms, from the bottom up:
 - ``wire_format``: the bytes that name a schema. ``subject_names``: the subject of a schema.
 - ``serializing``, ``deserializing``: the way of a value to bytes and back, for every language.
 - ``avro``, ``json_schema``, ``protobuf``: the languages, and the public classes of each.
-- ``avro_bounds``: bounds of reading Avro. ``avro_json``: Avro values as JSON. ``json_codecs``:
-  values of JSON as bytes of every language.
+- ``avro_bounds``: bounds of reading Avro. ``json_patterns``: expressions of JSON schemas.
+- ``avro_json``: Avro values as JSON. ``json_codecs``: values of JSON as bytes of every language.
 """

@@ -18,6 +18,7 @@ from log_service.client.schemas.deserializing import (
     Deserializing,
 )
 from log_service.client.schemas.errors import SerializationError, schemas_extra
+from log_service.client.schemas.json_patterns import PatternKeywords
 from log_service.client.schemas.registry_client import (
     BlockingSchemaRegistryClient,
     SchemaRegistryClient,
@@ -69,15 +70,16 @@ def validator_of(found: ResolvedSchema) -> Callable[[Any], Any]:
     """
     schema = json.loads(found.schema.text)
     root = schema.get("$id", "") if isinstance(schema, dict) else ""
-    names = {
-        place: text for name, text in found.texts.items() for place in (name, urljoin(root, name))
-    }
+    others = {name: json.loads(text) for name, text in found.texts.items()}
     resources = [
-        (place, Resource.from_contents(json.loads(text), DRAFT7)) for place, text in names.items()
+        (place, Resource.from_contents(each, DRAFT7))
+        for name, each in others.items()
+        for place in (name, urljoin(root, name))
     ]
     kind = validator_for(schema)
     kind.check_schema(schema)
-    validator = kind(schema, registry=REGISTRY.with_resources(resources))
+    keywords = PatternKeywords([schema, *others.values()])
+    validator = keywords.extended(kind)(schema, registry=REGISTRY.with_resources(resources))
 
     def validated(value: Any) -> Any:
         try:
