@@ -101,17 +101,23 @@ def refuse_foreign_page(
 
     A browser sends some kinds of POST without asking first, and adds logins that it knows. It says
     which page made it. Other programs say nothing. On a loopback address the page must be local.
+    Elsewhere it must come from the request's ``Host``, or from one of ``host_names``, unless the
+    browser says that its origin is the same: a proxy in front may have changed the host.
 
     Raises:
         HttpError: 403.
     """
     if head.method in SAFE_METHODS:
         return
+    site = head.headers.get("sec-fetch-site", "").lower()
     origin = head.headers.get("origin")
     host = "" if origin is None else origin.lower().rpartition("://")[2]
-    is_local = is_local_name(host) or host.partition(":")[0] in host_names
-    is_foreign = head.headers.get("sec-fetch-site", "").lower() == "cross-site"
-    if is_foreign or (is_loopback and origin is not None and not is_local):
+    is_own = host.partition(":")[0] in host_names or (
+        is_local_name(host)
+        if is_loopback
+        else host == head.headers.get("host", "").lower() or site == "same-origin"
+    )
+    if site == "cross-site" or (origin is not None and not is_own):
         raise HttpError(403, "a page of another site may change nothing here")
 
 

@@ -479,11 +479,13 @@ def test_a_loopback_listener_is_asked_by_a_local_name(host: str, status: int) ->
     ("headers", "status", "remote_status"),
     [
         ((), 200, 200),
-        (("Origin: http://localhost:3000",), 200, 200),
-        (("Origin: http://[::1]:3000",), 200, 200),
-        (("Origin: https://evil.example",), 403, 200),
-        (("Origin: null",), 403, 200),
-        (("Origin: evil",), 403, 200),
+        (("Origin: http://localhost:3000",), 200, 403),
+        (("Origin: http://[::1]:3000",), 200, 403),
+        (("Origin: http://localhost",), 200, 200),
+        (("Origin: https://evil.example",), 403, 403),
+        (("Sec-Fetch-Site: same-origin", "Origin: https://front.example"), 403, 200),
+        (("Origin: null",), 403, 403),
+        (("Origin: evil",), 403, 403),
         (("Sec-Fetch-Site: same-origin", "Origin: http://127.0.0.1:8081"), 200, 200),
         (("Sec-Fetch-Site: cross-site", "Origin: http://127.0.0.1:8081"), 403, 403),
     ],
@@ -493,8 +495,8 @@ def test_a_page_of_another_site_changes_nothing(
 ) -> None:
     """A browser sends its POST without asking first, with the login that it knows.
 
-    A proxy may have another name than the listener that it leads to. So the name of the page
-    counts on a loopback address alone.
+    A proxy may have another name than the listener that it leads to. The browser then says that
+    the page is of the same origin, which counts on addresses that are not loopback.
     """
     lines = "".join(f"{header}\r\n" for header in headers)
     for host, expected in (("127.0.0.1", status), ("server", remote_status)):
