@@ -87,7 +87,14 @@ def _format_double(value: float) -> str:
 
 def describe_topic(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
     """Return a topic's rows by name, or only those of ``names``. Unknown names are skipped."""
-    return [_topic_row(key, layers) for key in _wanted(TOPIC_KEYS.values(), names)]
+    return [_topic_row(key, layers) for key in _wanted(_listed_keys(layers, names), names)]
+
+
+def _listed_keys(layers: Layers, names: Collection[str] | None) -> Iterable[ConfigKey]:
+    """Yield the keys of topics. Those that Apache Kafka does not know have to be set or named."""
+    for key in TOPIC_KEYS.values():
+        if not key.is_internal or key.name in layers.topic or key.name in (names or ()):
+            yield key
 
 
 def describe_new_topic(layers: Layers) -> list[ConfigRow]:
@@ -96,7 +103,7 @@ def describe_new_topic(layers: Layers) -> list[ConfigRow]:
     The rows have no synonyms.
     """
     rows = []
-    for key in _wanted(TOPIC_KEYS.values(), None):
+    for key in _wanted(_listed_keys(layers, None), None):
         holds = holding(key.name, layers)
         value = format_value(holds.value)
         rows.append(

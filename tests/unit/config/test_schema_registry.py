@@ -3,6 +3,8 @@
 import pytest
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.config.describe import describe_new_topic, describe_topic
+from log_service.config.resolve import Layers
 from log_service.config.schema_registry import schema_registry_config
 from log_service.config.server import parse_server_properties
 from log_service.config.topic import log_config, validate_schema_registry, validate_topic_configs
@@ -163,3 +165,15 @@ def test_validation_needs_a_registry(part: str) -> None:
     with pytest.raises(KafkaError, match=f"{name} cannot be true: set {URL}") as refused:
         validate_schema_registry({name: "TRUE"}, {})
     assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_keys_that_apache_kafka_does_not_know_are_listed_once_they_are_set() -> None:
+    """Tools compare the configs of topics with those of Apache Kafka."""
+    name = "confluent.value.schema.validation"
+    listed = {row.name for row in describe_topic(Layers())}
+    assert not [each for each in listed if each.startswith("confluent.")]
+    assert name not in {row.name for row in describe_new_topic(Layers())}
+    assert [row.value for row in describe_topic(Layers(), [name])] == ["false"]
+    of_topic = Layers(topic={name: "true"})
+    assert {row.name for row in describe_topic(of_topic)} == {*listed, name}
+    assert name in {row.name for row in describe_new_topic(of_topic)}
