@@ -9,6 +9,7 @@ Invariant: what is remembered is bounded, and belongs to one login.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from hashlib import sha256
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -35,7 +36,9 @@ from log_service.http.rest_proxy.errors import RestError
 from log_service.http.rest_proxy.v2.media_types import SCHEMA_TYPES
 from log_service.records.record import RecordHeader
 
-KNOWN_SCHEMAS: Final = 1_000
+KNOWN_SCHEMAS: Final = 200
+MAX_SCHEMA_CHARACTERS: Final = 256 << 10
+"""The longest text of a schema in a request. Longer ones are named by their ids."""
 REMEMBERED_S: Final = 300.0
 PATIENCE: Final[Mapping[str, Any]] = {"timeout": 10.0, "max_retries": 1}
 Place = tuple[str, bool, SchemaIdentity]
@@ -96,10 +99,15 @@ class SchemaCodecs:
         The schema of a text is registered under the topic's subject.
 
         Raises:
-            RestError: 42205, the schema is none of the format, or cannot be used.
+            RestError: 42205, the schema is none of the format, is too long, or cannot be used.
             SchemaRegistryError: the registry refuses it, or has no schema of this id.
         """
-        place = (topic, part, record_format, text, schema_id)
+        if text is not None and len(text) > MAX_SCHEMA_CHARACTERS:
+            reason = f"its text has more than {MAX_SCHEMA_CHARACTERS} characters"
+            advice = f"register it, and name it by {part}_schema_id"
+            raise RestError(errors.INVALID_SCHEMA, f"Invalid schema: {reason}; {advice}.")
+        digest = None if text is None else sha256(text.encode("utf-8", "surrogatepass")).digest()
+        place = (topic, part, record_format, digest, schema_id)
         known = self._encoders.get(place)
         if known is None:
             known = await self._made_encoder(topic, part, record_format, text, schema_id)
