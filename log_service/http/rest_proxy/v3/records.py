@@ -26,6 +26,8 @@ from log_service.records.record import RecordHeader
 RECORD_FIELDS: Final = ("partition_id", "headers", "key", "value", "timestamp")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_PARTITION: Final = 2**31 - 1
+MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, after which ISO 8601 has no times of four digits."""
 
 
 def string_to_bytes(value: Any) -> bytes | None:
@@ -94,7 +96,9 @@ def _timestamp_ms(fields: Mapping[str, Any]) -> int | None:
     """Return the time of a record, which is ISO 8601 or milliseconds since 1970."""
     value = fields.get("timestamp")
     if not isinstance(value, str):
-        return None if value is None else number_of(fields, "timestamp")
+        if value is None:
+            return None
+        return number_of(fields, "timestamp", at_most=MAX_TIMESTAMP_MS)
     try:
         moment = datetime.fromisoformat(value)
     except ValueError as error:
@@ -121,7 +125,8 @@ def shown_outcome(
 
 
 def _shown_place(outcome: RecordMetadata, cluster_id: str) -> dict[str, Any]:
-    moment = EPOCH + timedelta(milliseconds=max(outcome.timestamp_ms, 0))
+    shown_ms = min(max(outcome.timestamp_ms, 0), MAX_TIMESTAMP_MS)
+    moment = EPOCH + timedelta(milliseconds=shown_ms)
     return {
         "error_code": 200,
         "cluster_id": cluster_id,
