@@ -82,9 +82,9 @@ async def _stream(
     lines: Sequence[dict[str, Any]],
 ) -> AsyncIterator[bytes]:
     """Yield the lines of the records. The clients are leased for as long as the stream lasts."""
-    yield _lines(lines)
     context = at.call.context
     async with context.clients.lease(at.call.credentials):
+        yield _lines(lines)
         try:
             async for piece in pieces:
                 found = objects.add(piece)
