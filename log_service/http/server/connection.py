@@ -185,7 +185,7 @@ class HttpConnection:
         if service.authenticate is not None and not route.is_public:
             request = replace(request, principal=await service.authenticate(request))
         if route.is_streamed:
-            request = replace(request, pieces=_Pieces(self))
+            request = replace(request, pieces=_Pieces(self), hold_bytes=self.hold_bytes)
         elif body := await self._whole_body():
             request = replace(request, body=body)
         state.open_request(self._stream.peer_host)  # slow bodies are bounded by their connections
@@ -201,6 +201,20 @@ class HttpConnection:
         if pieces:
             self.enter_handler()
         return b"".join(pieces)
+
+    def hold_bytes(self, size_bytes: int) -> None:
+        """Count these bytes of the request's body in memory, instead of those before.
+
+        Raises:
+            HttpError: there are too many, or too many of this host.
+        """
+        exchange, host = self._exchange, self._stream.peer_host
+        more_bytes = size_bytes - exchange.held_bytes
+        if more_bytes > 0:
+            self._state.hold_body(host, more_bytes)
+        else:
+            self._state.drop_body(host, -more_bytes)
+        exchange.held_bytes = size_bytes
 
     async def next_piece(self) -> bytes:
         """Return the next piece of the request's body, empty at the end.

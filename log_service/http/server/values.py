@@ -13,6 +13,10 @@ ANONYMOUS = "User:ANONYMOUS"
 PLAIN_TEXT = "text/plain; charset=utf-8"
 
 
+def hold_nothing(_size_bytes: int) -> None:
+    """Count no bytes, because the whole body of the request is counted already."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
     """One request.
@@ -21,7 +25,8 @@ class HttpRequest:
     the decoded values of the route's placeholders. ``query`` has decoded pairs in their order.
     A header that came several times has its values joined by commas. ``principal`` is Kafka's
     text, such as ``User:ann``. ``peer`` is the client's address. ``pieces`` is the body of a route
-    that streams, and is read once.
+    that streams, and is read once. Its handler says by ``hold_bytes`` how many bytes of it are in
+    memory now, which raises HttpError if there are too many.
     """
 
     method: str
@@ -33,6 +38,7 @@ class HttpRequest:
     principal: str = ANONYMOUS
     peer: str = ""
     pieces: AsyncIterator[bytes] | None = None
+    hold_bytes: Callable[[int], None] = hold_nothing
 
     def query_value(self, name: str) -> str | None:
         """Return the first value of a query parameter, or None without one."""

@@ -34,6 +34,11 @@ class JsonObjects:
         """Whether no object has begun that is not complete."""
         return self._depth == 0 and not self._buffer
 
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes that are kept of an object that is not complete."""
+        return len(self._buffer)
+
     def add(self, piece: bytes) -> list[bytes]:
         """Take a piece of the stream, and return the objects that are complete now.
 

@@ -33,7 +33,8 @@ from log_service.http.rest_proxy.v3.records import record_of, shown_outcome, sho
 from log_service.http.server.json_bodies import parse_json
 from log_service.http.server.values import HttpError, HttpResponse
 
-MAX_RECORD_BYTES: Final = 4 << 20
+MAX_RECORD_BYTES: Final = 3 << 19
+"""The longest JSON of a record in a stream. A record of 1 MiB fits as base64."""
 MAX_ENTRIES: Final = 1_000
 MAX_ID_CHARACTERS: Final = 80
 MULTI_STATUS: Final = 207
@@ -60,6 +61,7 @@ async def produce(call: Call) -> HttpResponse:
             raise RestError(400, "The body has no whole record.") from None
         read_bytes += len(piece)
         first = objects.add(piece)
+        call.request.hold_bytes(objects.waiting_bytes)
     lines = await _written(at, topic, first)
     if read_bytes == declared and len(lines) == 1 and objects.is_between:
         return _single(lines[0])
@@ -88,6 +90,7 @@ async def _stream(
         try:
             async for piece in pieces:
                 found = objects.add(piece)
+                at.call.request.hold_bytes(objects.waiting_bytes)
                 if found:
                     yield _lines(await _written(at, topic, found))
         except (RestError, HttpError) as error:

@@ -127,6 +127,7 @@ class Sample:
             Route(method="GET", path="/broken", handler=self.broken),
             Route(method="GET", path="/big", handler=self.big),
             Route(method="POST", path="/stream", handler=self.stream, is_streamed=True),
+            Route(method="POST", path="/held", handler=self.held, is_streamed=True),
             Route(method="POST", path="/unread", handler=self.hello, is_streamed=True),
             Route(method="DELETE", path="/hello", handler=self.nothing),
         ]
@@ -195,6 +196,16 @@ class Sample:
                 yield piece.upper()
 
         return HttpResponse(body=make())
+
+    async def held(self, request: HttpRequest) -> HttpResponse:
+        """Keep the whole stream, and give it back at its end."""
+        kept = b""
+        assert request.pieces is not None
+        async for piece in request.pieces:
+            kept += piece
+            request.hold_bytes(len(kept))
+        request.hold_bytes(0)
+        return HttpResponse(body=kept)
 
 
 @dataclass(slots=True)

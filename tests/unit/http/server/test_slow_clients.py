@@ -214,6 +214,22 @@ def test_one_address_leaves_requests_to_others() -> None:
     play(scene, limits=HttpLimits(max_open_request_count_per_host=2))
 
 
+def test_what_a_stream_keeps_counts_as_a_body() -> None:
+    """Many streams with objects that never end took memory without a bound."""
+
+    async def scene(stage: Stage) -> None:
+        head = b"POST /held HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n"
+        slow = await stage.connect("one")
+        await slow.send(head + bytes(90))
+        await trio.sleep(1)
+        assert (await (await stage.connect("one")).ask(head + bytes(100))).status == 503
+        assert (await slow.ask(bytes(10))).status == 200
+        await trio.sleep(2)
+        assert (await (await stage.connect("one")).ask(head + bytes(100))).status == 200
+
+    play(scene, limits=HttpLimits(max_buffered_body_bytes_per_host=100))
+
+
 def test_bodies_of_one_address_leave_memory_to_others() -> None:
     """A host that sends many bodies slowly keeps nobody else from sending one."""
 
