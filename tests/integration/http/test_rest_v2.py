@@ -293,6 +293,8 @@ def test_a_pattern_finds_topics(client: httpx.Client, topic: str) -> None:
     assert [each["value"] for each in reader.read_all(1)] == [1]
     assert reader.post("subscription", {"topic_pattern": "(a+)+b"}).status_code == 204
     assert reader.post("subscription", {"topic_pattern": "("}).status_code >= 400
+    assert reader.post("subscription", {"topic_pattern": "a" * 1_000}).status_code == 204
+    assert reader.post("subscription", {"topic_pattern": "a" * 1_001}).status_code == 422
 
 
 def test_positions_and_commits(client: httpx.Client, topic: str) -> None:

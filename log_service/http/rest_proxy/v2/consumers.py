@@ -34,6 +34,7 @@ from log_service.http.server.values import HttpResponse
 
 MAX_TIMEOUT_MS: Final = 60_000
 MAX_NAME_CHARACTERS: Final = 249
+MAX_PATTERN_CHARACTERS: Final = 1_000
 RESETS: Final = ("earliest", "latest", "none")
 NO_CONTENT: Final = HttpResponse(status=204)
 KNOWN_FIELDS: Final = (
@@ -133,6 +134,9 @@ async def subscribe(call: Call) -> HttpResponse:
         raise errors.illegal_state()
     if "topic_pattern" in body:
         pattern = text_of(body, "topic_pattern")
+        if len(pattern) > MAX_PATTERN_CHARACTERS:
+            text = f"topic_pattern has at most {MAX_PATTERN_CHARACTERS} characters."
+            raise RestError(422, text)
         await instance.subscribe_pattern(pattern, await _topics(call))
         return NO_CONTENT
     topics = list_of(body, "topics", max_count=1_000)

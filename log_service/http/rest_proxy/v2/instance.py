@@ -11,6 +11,7 @@ the next response begins with it. Only delivered records are committed.
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import trio
@@ -128,7 +129,7 @@ class ConsumerInstance:
             KafkaError: INVALID_REGULAR_EXPRESSION.
             RestError: 40903, partitions are assigned.
         """
-        regexes.validate_regex(pattern)
+        await trio.to_thread.run_sync(regexes.validate_regex, pattern)
         async with self as consumer:
             self._pattern = pattern
             await self._match(consumer, topics)
@@ -147,7 +148,8 @@ class ConsumerInstance:
         if self._pattern is None:
             return
         self._matched_ms = self._clock.monotonic_ms()
-        matching = regexes.matching(self._pattern, topics)
+        find = partial(regexes.matching, self._pattern, list(topics))
+        matching = await trio.to_thread.run_sync(find)
         if matching != consumer.subscription:
             await self._subscribe(consumer, sorted(matching))
 
