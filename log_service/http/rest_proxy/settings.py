@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+from log_service.common.addresses import is_loopback
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_REST_PORT
 from log_service.config.client_security import SSL_SETTINGS
+from log_service.config.definition import split_list
 from log_service.http.service_settings import PASSED_ON, ServiceSettings, SettingsFile
 
 USUAL_ADDRESS: Final = f"http://127.0.0.1:{DEFAULT_REST_PORT}"
@@ -84,9 +87,12 @@ def read_rest_settings(
         raise ConfigError(f"{name}: {key} is no key of the schema registry's client")
     service["unused"] = tuple(key for key in service["unused"] if not key.startswith(REGISTRY))
     _refuse_impossible_logins(service, name)
+    registry_url = file.found["schema.registry.url"]
+    if service["logins"]:
+        _refuse_open_registry(registry_url, name)
     return RestSettings(
         **service,
-        registry_url=file.found["schema.registry.url"],
+        registry_url=registry_url,
         registry_client=registry,
         request_timeout_ms=file.number("consumer.request.timeout.ms", 1, 60_000),
         request_max_bytes=file.number("consumer.request.max.bytes", 1, 64 << 20),
@@ -103,3 +109,15 @@ def _refuse_impossible_logins(service: Mapping[str, Any], name: str) -> None:
         advice = "set client.security.protocol or login.security.protocol to SASL_SSL"
         text = f"authentication.method needs a cluster with logins: {advice}"
         raise ConfigError(f"{name}: {text}")
+
+
+def _refuse_open_registry(urls: str, name: str) -> None:
+    """Refuse a registry on whose way everybody can read the logins that it gets."""
+    for url in split_list(urls):
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if parts.scheme == "http" and host != "localhost" and not is_loopback(host):
+            reason = "the registry gets the passwords and tokens of requests"
+            advice = "use https, or an address of this machine alone"
+            text = f"schema.registry.url={url} has no TLS, and {reason}: {advice}"
+            raise ConfigError(f"{name}: {text}")

@@ -40,6 +40,10 @@ def test_keys_of_the_client_stand_behind_their_prefix() -> None:
         ("consumer.instances.max=many", "from 0 to 10000"),
         ("authentication.method=mtls", "it may be none, basic, bearer"),
         ("authentication.method=basic", "needs a cluster with logins"),
+        (
+            f"{SASL}\nauthentication.method=basic\nschema.registry.url=https://a,http://r:1",
+            "schema.registry.url=http://r:1 has no TLS",
+        ),
         (f"{SASL}\nlisteners=http://0.0.0.0:1\nauthentication.method=basic", "needs TLS"),
     ],
 )
@@ -47,6 +51,11 @@ def test_a_wrong_value_is_refused_by_its_key(line: str, complaint: str) -> None:
     """The error names the file, the key and what may stand there."""
     with pytest.raises(ConfigError, match=f"(?s)a file.*{complaint}"):
         read_rest_settings(line, "a file")
+
+
+def test_a_registry_of_this_machine_gets_logins_without_tls() -> None:
+    text = f"{SASL}\nauthentication.method=basic\nschema.registry.url=http://127.0.0.1:8081"
+    assert read_rest_settings(text, "a file").registry_url == "http://127.0.0.1:8081"
 
 
 def test_the_registry_has_a_client_of_its_own() -> None:
