@@ -261,11 +261,12 @@ class ConsumerInstance:
             try:
                 await self._gather(consumer, taken, max_bytes, timeout_ms)
             except BaseException:
-                self._held.extendleft(reversed(taken))
+                self._held.extendleft(reversed(_of_assigned(consumer, taken)))
                 raise
-            for each in taken:
+            kept = _of_assigned(consumer, taken)  # a poll may have given partitions up
+            for each in kept:
                 self._delivered[each.topic_partition] = each.offset + 1
-            return taken
+            return kept
 
     async def _gather(
         self, consumer: Consumer, taken: list[ConsumerRecord], max_bytes: int, timeout_ms: int
@@ -288,9 +289,13 @@ class ConsumerInstance:
             self._held.extend(polled)
 
     def give_back(self, records: Sequence[ConsumerRecord]) -> None:
-        """Hold records again that a response could not have, in their order."""
-        self._held.extendleft(reversed(records))
-        for each in reversed(records):
+        """Hold records again that a response could not have, in their order.
+
+        Those of partitions that were given up meanwhile belong to another member of the group.
+        """
+        kept = [] if self._consumer is None else _of_assigned(self._consumer, records)
+        self._held.extendleft(reversed(kept))
+        for each in reversed(kept):
             self._delivered[each.topic_partition] = each.offset
 
     async def close(self) -> None:
@@ -320,6 +325,12 @@ def size_of(record: ConsumerRecord) -> int:
     """Return about how many bytes a record has."""
     parts = [record.key, record.value, *(each for pair in record.headers for each in pair)]
     return RECORD_OVERHEAD_BYTES + sum(len(each) for each in parts if each is not None)
+
+
+def _of_assigned(consumer: Consumer, records: Iterable[ConsumerRecord]) -> list[ConsumerRecord]:
+    """Return the records of partitions that the consumer has now."""
+    assigned = set(consumer.assignment)
+    return [each for each in records if each.topic_partition in assigned]
 
 
 def _require_assigned(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
