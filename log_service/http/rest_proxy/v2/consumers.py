@@ -23,6 +23,7 @@ from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
 from log_service.http.rest_proxy.v2.formats import bytes_to_binary, bytes_to_json
 from log_service.http.rest_proxy.v2.instance import ConsumerInstance, InstanceSettings, size_of
+from log_service.http.rest_proxy.v2.instances import InstanceKey
 from log_service.http.rest_proxy.v2.media_types import (
     FORMATS,
     content_type_of,
@@ -65,7 +66,8 @@ async def create(call: Call) -> HttpResponse:
     if settings.record_format not in PLAIN and not call.context.settings.registry_url:
         raise errors.no_registry(settings.record_format)
     group = call.value("group")
-    await call.context.instances.create(group, name, call.clients, settings, consumer)
+    key = InstanceKey(call.request.principal, group, name)
+    await call.context.instances.create(key, call.clients, settings, consumer)
     shown = {
         "instance_id": name,
         "base_uri": call.link("consumers", group, "instances", name),
@@ -335,8 +337,8 @@ async def _topics(call: Call) -> list[str]:
 
 
 def _instance(call: Call) -> ConsumerInstance:
-    instances = call.context.instances
-    return instances.find(call.value("group"), call.value("instance"), call.clients)
+    key = InstanceKey(call.request.principal, call.value("group"), call.value("instance"))
+    return call.context.instances.find(key)
 
 
 def _query_number(call: Call, name: str, default: int, at_most: int) -> int:

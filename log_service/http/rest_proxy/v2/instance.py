@@ -19,7 +19,6 @@ import trio
 from log_service.client import Consumer, ConsumerRecord, OffsetAndMetadata, TopicPartition
 from log_service.common import regexes
 from log_service.common.env import Clock
-from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.cluster_clients.hosted import HostedClient
 from log_service.http.rest_proxy import errors
 
@@ -44,14 +43,14 @@ class InstanceSettings:
 
 
 class ConsumerInstance:
-    """One consumer. ``owner`` is the login that created it, and that alone may use it."""
+    """One consumer. ``owner`` is the principal that created it, and that alone may use it."""
 
     def __init__(
         self,
         *,
         group: str,
         name: str,
-        owner: Credentials | None,
+        owner: str,
         settings: InstanceSettings,
         hosted: HostedClient[Consumer],
         clock: Clock,

@@ -1,4 +1,4 @@
-"""The consumers of this proxy, by group and name.
+"""The consumers of this proxy, by the principal that created them, group and name.
 
 A consumer lives in one proxy. It ends when its client deletes it, when no request has used it for
 a while, or with the proxy.
@@ -8,7 +8,7 @@ Invariant: there are at most ``max_count`` consumers, those that are being close
 
 import logging
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -19,13 +19,24 @@ from log_service.http.cluster_clients.pool import LoginClients
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.errors import RETRY, TOO_MANY, RestError
 from log_service.http.rest_proxy.v2.instance import ConsumerInstance, InstanceSettings
+from log_service.http.server.values import ANONYMOUS
 
+OWNERS: Final = 4
+"""One user has at most so large a part of all consumers: a quarter."""
 SWEEP_INTERVAL_S: Final = 1.0
 MIN_POLL_INTERVAL_MS: Final = 300_000
 FETCH_BYTES: Final = 2 << 20
 """Records of one consumer that were fetched and not polled yet. The proxy has many consumers."""
 
 logger = logging.getLogger(__name__)
+
+
+class InstanceKey(NamedTuple):
+    """The principal that owns a consumer, its group and its name."""
+
+    owner: str
+    group: str
+    name: str
 
 
 class ConsumerInstances:
@@ -36,7 +47,7 @@ class ConsumerInstances:
         self._max_count = max_count
         self._idle_ms = idle_ms
         self._nursery: trio.Nursery | None = None
-        self._instances: dict[tuple[str, str], ConsumerInstance] = {}
+        self._instances: dict[InstanceKey, ConsumerInstance] = {}
         self._closing_count = 0
 
     def __repr__(self) -> str:
@@ -64,8 +75,7 @@ class ConsumerInstances:
 
     async def create(
         self,
-        group: str,
-        name: str,
+        key: InstanceKey,
         clients: LoginClients,
         settings: InstanceSettings,
         consumer_settings: dict[str, Any],
@@ -74,13 +84,17 @@ class ConsumerInstances:
 
         Raises:
             ConfigError: a setting of the consumer is not valid.
-            RestError: 40902, the group has a consumer of this name here. 42901, there are too many.
+            RestError: 40902, the owner has a consumer of this group and name here. 42901, there are
+                too many, or too many of this owner.
         """
-        if (group, name) in self._instances:
+        owner, group, name = key
+        if key in self._instances:
             text = f"Consumer instance {name[:100]} exists already."
             raise RestError(errors.INSTANCE_EXISTS, text)
         if self._nursery is None or len(self._instances) + self._closing_count >= self._max_count:
             raise RestError(TOO_MANY, "There are too many consumer instances.", RETRY)
+        if not self._has_room(owner):
+            raise RestError(TOO_MANY, "Your user has too many consumer instances.", RETRY)
         made = partial(
             Consumer,
             clients.servers,
@@ -100,12 +114,12 @@ class ConsumerInstances:
         instance = ConsumerInstance(
             group=group,
             name=name,
-            owner=clients.credentials,
+            owner=owner,
             settings=settings,
             hosted=hosted,
             clock=self._env.clock,
         )
-        self._instances[group, name] = instance
+        self._instances[key] = instance
         try:
             async with instance:
                 return instance
@@ -113,14 +127,19 @@ class ConsumerInstances:
             self._remove(instance)
             raise
 
-    def find(self, group: str, name: str, clients: LoginClients) -> ConsumerInstance:
-        """Return a consumer of a login.
+    def _has_room(self, owner: str) -> bool:
+        """Return whether an owner may have another consumer. Without logins all share one bound."""
+        count = sum(each.owner == owner for each in self._instances.values())
+        return owner == ANONYMOUS or count < max(self._max_count // OWNERS, 1)
+
+    def find(self, key: InstanceKey) -> ConsumerInstance:
+        """Return a consumer of a principal.
 
         Raises:
-            RestError: 40403, there is none, or another login created it.
+            RestError: 40403, it has none of this group and name.
         """
-        found = self._instances.get((group, name))
-        if found is None or found.owner != clients.credentials:
+        found = self._instances.get(key)
+        if found is None:
             raise errors.instance_not_found()
         return found
 
@@ -153,5 +172,6 @@ class ConsumerInstances:
             self._closing_count -= 1
 
     def _remove(self, instance: ConsumerInstance) -> None:
-        if self._instances.get((instance.group, instance.name)) is instance:
-            del self._instances[instance.group, instance.name]
+        key = InstanceKey(instance.owner, instance.group, instance.name)
+        if self._instances.get(key) is instance:
+            del self._instances[key]

@@ -58,7 +58,7 @@ def instance_of(consumer: RebalancedConsumer) -> ConsumerInstance:
     return ConsumerInstance(
         group="g",
         name="one",
-        owner=None,
+        owner="User:ann",
         settings=InstanceSettings(),
         hosted=cast("HostedClient[Consumer]", consumer),
         clock=VirtualClock(),
