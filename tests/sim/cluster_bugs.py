@@ -343,7 +343,7 @@ BUGS: Sequence[ClusterBug] = (
             (alter_partition, "_check_eligible", _check_no_epochs),
         ),
         aim=aims.LATE_CHANGES,
-        shown_by=(13, 27),
+        shown_by=(23, 29, 39),
     ),
     ClusterBug(
         name="in-sync replicas grow too early",

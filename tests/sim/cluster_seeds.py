@@ -56,7 +56,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "changing voters": (2,),
     "slow followers": (0, 1, 7),
     "slow syncs": (1,),
-    "late changes": (2, 13),
+    "late changes": (2, 23),
     "several deaths": (17,),
     "lost disks": (4,),
     "short snapshots": (1,),
