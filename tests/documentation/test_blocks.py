@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
+from log_service.supervisor.protection import CONSOLE, REGISTRY
 from log_service.supervisor.spec import CODE
 from orchestration.installation.services import DAEMON, SPARK, WEB
 from tests.documentation.running import environment, run_python, words
@@ -140,7 +141,7 @@ def test_the_components_that_the_readme_shows_are_those_that_start() -> None:
         for line in shown.text.splitlines()
         if " ready" in line and not line.startswith(("$", "everything"))
     ]
-    assert names == ["broker", SPARK, CODE, WEB, DAEMON]
+    assert names == ["broker", REGISTRY, CONSOLE, SPARK, CODE, WEB, DAEMON]
 
 
 def test_what_runs_elsewhere_is_still_shown() -> None:
