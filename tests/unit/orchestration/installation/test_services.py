@@ -63,7 +63,7 @@ def test_the_readme_shows_the_address_that_the_code_server_has() -> None:
     """It showed a port, and the code server listens on a socket."""
     data = Path("/srv/shop/.tidelog")
     component = code_server(told(data, "127.0.0.1"), {}, code_socket(data))
-    assert f"{component.name:<8} ready  {component.address}\n" in (ROOT / "README.md").read_text()
+    assert f"{component.name:<9} ready  {component.address}\n" in (ROOT / "README.md").read_text()
 
 
 def test_processes_are_told_the_registry_unless_another_one_is_named(
