@@ -1,4 +1,4 @@
-"""What the commands of HTTP services have in common: their options, and the properties they name.
+"""Adds the options that the commands of HTTP services share, and reads their properties.
 
 An option wins over the file. The file wins over the environment and over the cluster that
 ``tidelog up`` keeps here.

@@ -1,4 +1,4 @@
-"""Where the services over HTTP take their cluster and their registry from."""
+"""Services over HTTP look for their cluster and their registry in a fixed order."""
 
 from pathlib import Path
 
