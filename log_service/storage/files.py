@@ -48,10 +48,13 @@ _SMALL_FILE_BYTES = 64 << 10
 
 
 def _raise_with_path(_function: object, path: str, failure: Any) -> None:
-    """Raise the error of a removal within a directory with the whole path."""
+    """Raise the error of a removal within a directory with the whole path.
+
+    Python 3.13 comes here once more for each directory above, with the path of that directory.
+    """
     error = failure[1]
     if isinstance(error, OSError):
-        error.filename = path
+        error.filename = vars(error).setdefault("removed", path)
     raise error
 
 
