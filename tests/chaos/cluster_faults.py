@@ -1,5 +1,5 @@
-"""What happens to the nodes of a cluster: which faults, when and for how long is drawn from a seed;
-whom they strike shows while it runs.
+"""Faults happen to the nodes of a cluster: which faults, when and for how long is drawn from a
+seed; whom they strike shows while it runs.
 
 A ``Step`` is one fault, or two of which the second begins while the first lasts. ``steps`` decides
 all of them beforehand, so that the same seed plays the same faults. A fault names its victim by
@@ -300,8 +300,8 @@ class Striker:
     # Files and disks
 
     def _lose(self, fault: Fault, victims: list[int]) -> Iterator[None]:
-        """Kill a node, and take files from it before its next start, which may not say that it has
-        lost nothing.
+        """Kill a node, and take files from it before its next start. It may then not claim a clean
+        stop.
 
         Where a replica of the topic is not in sync the kill is all: what the files held might be
         nowhere else.

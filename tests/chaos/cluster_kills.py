@@ -1,5 +1,5 @@
-"""Faults of three or five loaded nodes, one after the other and in pairs, and a verdict on all that
-clients were told.
+"""Plays faults of three or five loaded nodes, alone and in pairs. A verdict compares the cluster
+with the acknowledgements to clients.
 
 Idempotent producers of two client libraries write, a group of two members reads and commits, and an
 operator reassigns, elects, creates and deletes throughout. In the end all nodes run, every replica
@@ -53,7 +53,7 @@ PATIENT: dict[str, Any] = {"socket_timeout_ms": 3_000}
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What became of a loop of faults."""
+    """The result of a loop of faults."""
 
     folder: Path
     size: int
@@ -211,7 +211,7 @@ def _play(
 
 
 def _segments(nodes: ClusterNodes) -> Segments:
-    """What the first replica of each partition holds."""
+    """Return the segments of the first replica of each partition."""
     return {
         (topic, partition): nodes.segments(first, topic, partition)
         for topic in TOPICS

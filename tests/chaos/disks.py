@@ -1,4 +1,4 @@
-"""What disks do to a node: they fill up, turn read-only, and lose files, while it runs and while it
+"""Disks harm a node: they fill up, turn read-only, and lose files, while it runs and while it
 is stopped.
 
 A case is a function of a folder that raises ``AssertionError`` where a promise is broken: an error

@@ -31,7 +31,7 @@ DRAIN_SECONDS = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What became of a loop of kills."""
+    """The result of a loop of kills."""
 
     kill_count: int = 0
     seconds: float = 0.0

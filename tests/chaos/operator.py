@@ -78,7 +78,7 @@ class Operator(Client):
                 self.counts[operation.__name__.strip("_")] += 1
 
     def verdict(self) -> list[str]:
-        """What was acknowledged of topics and is not so, and what failed."""
+        """Return the acknowledged changes of topics that do not hold, and the failures."""
         deadline = time.monotonic() + SEEN_SECONDS
         while True:
             with BlockingAdmin(self.bootstrap) as admin:

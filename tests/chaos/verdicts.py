@@ -1,4 +1,4 @@
-"""What a node holds, read to its end by a client without a group, against what everybody was told.
+"""Compares the records of a node, read by a client without a group, with the acknowledgements.
 
 Every rule returns sentences about what is broken; none is good.
 """
@@ -44,7 +44,7 @@ def read_log(bootstrap: str, topics: Mapping[str, int] = TOPICS, **more: Any) ->
 
 
 def _ends(source: Any, partition: TopicPartition) -> tuple[int, int]:
-    """Where a partition begins and ends; a leader that has just changed is asked for again."""
+    """Return the offsets at which a partition begins and ends. Ask again while its leader changes."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:
@@ -58,7 +58,7 @@ def _ends(source: Any, partition: TopicPartition) -> tuple[int, int]:
 
 
 def first_gap(offsets: list[int]) -> str:
-    """Where offsets stop following each other."""
+    """Return the place at which offsets stop following each other."""
     broken = next((pair for pair in pairwise(offsets) if pair[1] != pair[0] + 1), None)
     return f"{broken[0]} is followed by {broken[1]}" if broken else f"{offsets[:1]}..{offsets[-1:]}"
 
@@ -170,8 +170,9 @@ def commits_of(readers: Iterable[Reader]) -> dict[tuple[str, int], int]:
 
 
 def commits_stand(bootstrap: str, readers: Sequence[Reader], **more: Any) -> list[str]:
-    """What the group of some readers is told to have committed is no less than what was
-    acknowledged. ``more`` are settings.
+    """Return the committed offsets of a group that are below those acknowledged to its readers.
+
+    ``more`` are settings.
     """
     expected = commits_of(readers)
     (group,) = {reader.group for reader in readers}

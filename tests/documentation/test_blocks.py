@@ -1,5 +1,5 @@
-"""What the documents show runs: Python as it is printed, and what a reader types, against a broker
-of the test's own.
+"""The blocks of the documents run: Python as it is printed, and what a reader types, against a
+broker of the test's own.
 """
 
 import signal

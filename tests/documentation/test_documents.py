@@ -1,4 +1,4 @@
-"""What the documents name is there: targets of links, languages of blocks, commands and options,
+"""The names in the documents exist: targets of links, languages of blocks, commands and options,
 targets of make, keys of YAML.
 """
 

@@ -31,7 +31,7 @@ WITH_ACLS = {
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Where the clusters are that the page calls by these addresses."""
+    """The addresses of the clusters that stand for those on the page."""
     with (
         tidelog(tmp_path_factory.mktemp("home"), WITH_ACLS) as home,
         tidelog(tmp_path_factory.mktemp("away"), WITH_ACLS) as away,

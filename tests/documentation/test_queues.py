@@ -1,6 +1,4 @@
-"""The page on queues runs as it is printed, from its first block to its last, on clusters that
-serve share groups.
-"""
+"""The page on queues runs as printed, from its first block to its last. It needs share groups."""
 
 import subprocess
 from collections.abc import Iterator

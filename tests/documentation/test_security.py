@@ -1,4 +1,4 @@
-"""What docs/security.md shows of TLS is what a node takes.
+"""A node takes the TLS settings of docs/security.md.
 ``tests.integration.test_securing_a_cluster`` takes the steps from plaintext, and
 ``test_users_and_rights`` what stands between.
 """

@@ -1,6 +1,4 @@
-"""What docs/security.md shows of users, tokens, rights and the audit log, from its first command to
-its last, on one node.
-"""
+"""One node runs the commands of docs/security.md on users, tokens, rights and the audit log."""
 
 import json
 import shlex
@@ -67,7 +65,7 @@ OF_NODES = [text for text in PROPERTIES if not text.startswith("security.protoco
 
 
 class Reader:
-    """Who follows the page: a node as it says, and files where its commands look for them."""
+    """The reader follows the page: a node as it says, and files where its commands look for them."""
 
     def __init__(self, broker: BrokerProcess, directory: Path) -> None:
         self.broker = broker

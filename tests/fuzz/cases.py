@@ -41,8 +41,8 @@ class Finding:
 
 @dataclass(slots=True)
 class Figures:
-    """What an engine did. ``tried`` counts inputs by what they were for, ``outcomes`` what came of
-    them.
+    """The figures of an engine. ``tried`` counts inputs by what they were for, ``outcomes`` what
+    came of them.
     """
 
     executions: int = 0

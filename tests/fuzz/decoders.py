@@ -266,7 +266,7 @@ def _read_message(cls: Any, version: int, max_elements: int, content: bytes) -> 
 
 
 def _append(content: bytes, **rules: Any) -> None:
-    """What is accepted can be read by whoever opens it, or refused as records."""
+    """Accepted batches can be read, or their records are refused."""
     config = LogConfig(**{"message_timestamp_after_max_ms": FOREVER_MS, **rules})
     result = validate_for_append(bytearray(content), config, NOW_MS, Allowance(PLAIN_BOUND_BYTES))
     if result.size_bytes != len(result.buffer):

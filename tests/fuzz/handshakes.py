@@ -1,5 +1,5 @@
-"""What a listener with TLS reads before it knows its client: hellos, the names in certificates, and
-stores of keys.
+"""A listener with TLS reads these bytes before it knows its client: hellos, the names in
+certificates, and stores of keys.
 
 Draws a hello of OpenSSL's own and damages it; reads it as a listener does, over a stream that ends
 behind it. A refusal is a ``ProtocolError`` here, as of every other decoder; anything else that is

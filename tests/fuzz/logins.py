@@ -1,5 +1,4 @@
-"""What a listener with SASL reads before it knows its client, and what a client reads of a broker
-that logs it in.
+"""A listener with SASL, and a client that logs in, read these bytes before they know each other.
 
 Draws a whole login, by PLAIN or by SCRAM, with requests before, in the middle and behind it, and
 damages it: any byte of it, the order of its frames, or how many there are. The broker's part of the

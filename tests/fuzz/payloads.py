@@ -1,5 +1,5 @@
-"""What travels inside messages: record batches, compressed records and bombs, the opaque bytes of
-groups.
+"""Payloads travel inside messages: record batches, compressed records and bombs, the opaque bytes
+of groups.
 
 All of it right, damaged, and from nothing.
 """
@@ -115,7 +115,9 @@ def with_records(rng: Random, codec: int, records: bytes) -> bytes:
 
 
 def draw_compressed(rng: Random, codec: int) -> bytes:
-    """What a codec reads: records or other bytes, compressed, and damaged in every other case."""
+    """Draw the bytes that a codec reads: records or other bytes, compressed, and damaged in every
+    other case.
+    """
     plain = rng.choice(
         (
             bytes(build_batch([(5, b"key", b"value"), (6, None, None)]))[HEADER_SIZE:],
@@ -151,7 +153,9 @@ def bomb(codec: int) -> bytes:
 
 
 def draw_opaque(rng: Random) -> bytes:
-    """What groups carry and brokers do not read: subscriptions, assignments, or anything."""
+    """Draw the bytes that groups carry and brokers do not read: subscriptions, assignments, or
+    anything.
+    """
     owned = tuple(
         TopicPartition(rng.choice(("plain", "compact", "absent")), index)
         for index in range(rng.randrange(4))

@@ -104,7 +104,7 @@ class Node:
             time.sleep(0.05)  # the partitions are being opened
 
     def known_values(self) -> list[Any]:
-        """What those who attack it know from the start."""
+        """The values that attackers know from the start."""
         return [topic_id for name, topic_id in self.topic_ids.items() if name != HONEST]
 
     def honest_request(self) -> str:
@@ -146,7 +146,7 @@ class Node:
         return f"a good request took {taken:.1f} s" if taken > PATIENCE_SECONDS else ""
 
     def fault(self) -> str:
-        """What is wrong with the node now, or nothing."""
+        """Return the fault of the node now, or None."""
         memory = self._memory_bytes()
         if memory is None:
             return f"the process ended: {self.broker.log[-300:]}"
@@ -163,7 +163,7 @@ class Node:
         return False
 
     def silence(self) -> str:
-        """What a good client is missing now, or nothing."""
+        """Return what a good client lacks now, or None."""
         return self.honest_request()
 
     def _memory_bytes(self) -> int | None:
@@ -359,8 +359,8 @@ def small(case: Case, fault: str, tries: int, kind: type[Node]) -> Case:
 
 
 def fingerprint(fault: str) -> str:
-    """What two findings of one bug have in common: how the text begins, and the last line of ours
-    in a traceback.
+    """Return the text that two findings of one bug have in common: how the text begins, and the
+    last line of ours in a traceback.
     """
     lines = re.findall(r'log_service/\S+", line \d+', fault)
     return f"{fault[:12]} {lines[-1] if lines else ''}"

@@ -48,7 +48,7 @@ class SessionDrawing:
     _turns: list[tuple[ApiSpec, int]] = field(default_factory=list)
 
     def session(self) -> list[Frame]:
-        """What one connection sends."""
+        """Return the bytes that one connection sends."""
         return [self.frame() for _ in range(self.rng.choice((1, 1, 2, 3, 6)))]
 
     def frame(self) -> Frame:

@@ -91,8 +91,8 @@ NAMES = (
 
 @dataclass(slots=True)
 class Vocabulary:
-    """What may be named. ``learned`` holds strings, ids and numbers out of answers, by type; the
-    oldest go first.
+    """The names that messages may use. ``learned`` holds strings, ids and numbers out of answers,
+    by type; the oldest go first.
     """
 
     names: tuple[str, ...] = NAMES

@@ -325,8 +325,8 @@ def small(case: Case, fault: str, tries: int) -> Case:
 
 
 def kind_of(fault: str) -> str:
-    """What two findings of one bug have in common: where the innermost line is, or how the text
-    begins.
+    """Return the text that two findings of one bug have in common: where the innermost line is, or
+    how the text begins.
     """
     return fault.rpartition(" at ")[2] if " at " in fault else fault[:40]
 

@@ -1,5 +1,5 @@
-"""Instances of the schema registry over one topic in the virtual world, which are killed, paused
-and cut off while clients change schemas.
+"""Plays registries over one topic in the virtual world. Instances are killed, paused and cut off
+while clients change schemas.
 
 Decides what goes wrong and when, drawn from the seed. A broker runs beside them, and is killed,
 too. Each instance is the product's own code: reader, writer, election, decisions and endpoints.
@@ -459,7 +459,7 @@ async def state_of_topic(play: Play, name: str) -> InlineKeeper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryOutcome:
-    """What became of one run. The counts say that much went on in it."""
+    """The result of one run. The counts say that much went on in it."""
 
     violations: list[str]
     writer_count: int

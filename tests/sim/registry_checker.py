@@ -19,7 +19,7 @@ NOOP_KEY = b'{"keytype":"NOOP","magic":0}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """What a client was told of a schema."""
+    """A schema as a registry acknowledged it to a client."""
 
     subject: str
     version: int
@@ -37,7 +37,7 @@ class Written:
 
 @dataclass(slots=True)
 class RegistryHistory:
-    """What clients were told, and what instances wrote."""
+    """The responses to clients, and the records that instances wrote."""
 
     registered: list[Registered] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a person reads on the console's pages in a real browser, and axe-core's judgement of them.
+"""Chromium shows what a person reads on the console's pages, and axe-core judges them.
 
 Needs Chromium. Without Node.js and npm, accessibility is not judged.
 """

@@ -1,4 +1,6 @@
-"""Who may see a page and change something: sessions, tokens, origins, and the look of refusals."""
+"""The gate decides who may see a page and change something: sessions, tokens, origins, and the look
+of refusals.
+"""
 
 import logging
 

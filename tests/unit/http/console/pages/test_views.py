@@ -1,4 +1,4 @@
-"""What pages show of a cluster, as values."""
+"""Views turn values of a cluster into values of pages."""
 
 from uuid import UUID
 

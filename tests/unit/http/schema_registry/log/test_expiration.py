@@ -58,7 +58,7 @@ def test_a_broker_that_forgets_early_is_named_in_a_warning(
 def test_a_user_who_may_not_see_it_still_writes(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be asked for is told at a lower level, because a registry needs no such right."""
+    """A refused question is logged at a lower level, because a registry needs no such right."""
 
     async def refuse(*_arguments: object, **_settings: object) -> None:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
