@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from log_service.common.addresses import is_loopback
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
+from log_service.common.urls import is_readable_by_others, shown_url
 from log_service.config.client_properties import settings_of_properties
 from log_service.config.definition import split_list
 from log_service.config.oauth import oauth_config
@@ -212,6 +213,20 @@ class SettingsFile:
     def _is_unused(self, key: str) -> bool:
         is_own = key in self.found or key == JAAS
         return not is_own and not key.startswith((self.prefix, LOGIN, OAUTH, "ssl."))
+
+
+def refuse_open_registry(urls: str, name: str) -> None:
+    """Refuse a schema registry on whose way everybody can read the logins that it gets.
+
+    Raises:
+        ConfigError: one of ``urls`` has no TLS and is on another machine.
+    """
+    for url in split_list(urls):
+        if is_readable_by_others(url):
+            reason = "the registry gets the passwords and tokens of requests in clear text"
+            advice = "use https, or an address of this machine alone"
+            text = f"schema.registry.url={shown_url(url)} has no TLS, and {reason}: {advice}"
+            raise ConfigError(f"{name}: {text}")
 
 
 def _refuse_open_passwords(

@@ -27,6 +27,7 @@ from log_service.records.schema_names import (
     judge_name,
     nameless,
     read_name,
+    refusal_of,
 )
 from log_service.records.varint_arrays import Integers, Octets
 
@@ -176,11 +177,6 @@ def _headers_of(found: Fields, places: Integers) -> Iterator[tuple[int, bytes]]:
 
 def _judge_all(judge: Judge, indexes: Integers, name: SchemaName | None, *, is_key: bool) -> None:
     """Judge one schema for all records at ``indexes``."""
-    schemas = judge.schemas
-    assert schemas is not None, "only a log that asks for schemas judges them"
-    reason = nameless(is_key=is_key) if name is None else schemas.verdict(name, is_key=is_key)
-    if reason is None:
-        assert name is not None, "a record without a name is refused"
-        judge.want(name, is_key=is_key)
-    elif reason:
+    reason = refusal_of(judge, name, is_key=is_key)
+    if reason:
         _refuse(judge, indexes, reason)

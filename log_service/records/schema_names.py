@@ -70,15 +70,24 @@ def header_value(headers: bytes, *, is_key: bool, index: int) -> bytes | None:
 
 def judge_name(judge: Judge, index: int, name: SchemaName | None, *, is_key: bool) -> bool:
     """Note whether record ``index`` may name this schema, and return it."""
+    reason = refusal_of(judge, name, is_key=is_key)
+    if reason:
+        judge.add(index, ErrorCode.INVALID_RECORD, reason)
+    return reason == ""
+
+
+def refusal_of(judge: Judge, name: SchemaName | None, *, is_key: bool) -> str | None:
+    """Return why records may not name this schema, empty if they may.
+
+    None is a schema without a verdict. It is noted, so that the registry is asked for it.
+    """
     schemas = judge.schemas
     assert schemas is not None, "only a log that asks for schemas judges them"
     reason = nameless(is_key=is_key) if name is None else schemas.verdict(name, is_key=is_key)
     if reason is None:
         assert name is not None, "a record without a name is refused"
         judge.want(name, is_key=is_key)
-    elif reason:
-        judge.add(index, ErrorCode.INVALID_RECORD, reason)
-    return reason == ""
+    return reason
 
 
 def nameless(*, is_key: bool) -> str:

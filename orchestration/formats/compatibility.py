@@ -12,12 +12,12 @@ from functools import lru_cache
 
 from pyspark.sql import types
 
+from log_service.client.schemas.values import JSON
 from log_service.common.counts import agreed
 from orchestration.formats.columns import ddl_of
 from orchestration.formats.json_schema_fields import json_schema_fields
 from orchestration.formats.registered import RegistrySchema
 from orchestration.formats.registry import (
-    JSON,
     RegistryAwayError,
     RegistrySchemaError,
     SubjectVersion,

@@ -20,6 +20,7 @@ from pyspark.sql import types
 
 from log_service.client import SerializationError
 from log_service.client.schemas.cache import BoundedCache
+from log_service.client.schemas.values import AVRO, JSON, PROTOBUF
 from log_service.client.schemas.wire_format import SchemaIdentity, header_name, read_identity
 from orchestration.formats.avro import AvroSchema
 from orchestration.formats.avro_types import ALL
@@ -28,9 +29,6 @@ from orchestration.formats.json_values import has_variant
 from orchestration.formats.prefixes import by_schema, in_order, refused
 from orchestration.formats.protobuf import ProtobufSchema
 from orchestration.formats.registry import (
-    AVRO,
-    JSON,
-    PROTOBUF,
     RegistrySchemaError,
     SubjectVersion,
     UnknownSchemaError,

@@ -24,6 +24,7 @@ from google.protobuf.message import DecodeError
 
 from log_service.client import Schema, SchemaRegistryError, SerializationError
 from log_service.client.schemas.settings import RegistryClientSettings
+from log_service.client.schemas.values import AVRO, PROTOBUF
 from log_service.client.schemas.wire_format import SchemaIdentity
 from log_service.common.errors import ConfigError
 from orchestration.settings import REGISTRY_URL, SettingsError, load_settings, registry_settings
@@ -31,7 +32,6 @@ from orchestration.settings import REGISTRY_URL, SettingsError, load_settings, r
 if TYPE_CHECKING:
     from log_service.client import BlockingSchemaRegistryClient
 
-AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 SERIALIZED = "serialized"
 """The format in which a registry returns a Protobuf schema as a descriptor in base64."""
 SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403

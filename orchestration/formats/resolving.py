@@ -16,6 +16,7 @@ import pyarrow as pa
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyspark.sql import types
 
+from log_service.client.schemas.values import AVRO, PROTOBUF
 from orchestration.formats.avro import AvroSchema
 from orchestration.formats.avro_bulk import bulk_reader, in_both
 from orchestration.formats.avro_resolving import UnresolvableError, resolving_reader, unread_fields
@@ -34,7 +35,7 @@ from orchestration.formats.prefixes import in_order, refused, without_prefix
 from orchestration.formats.protobuf import ProtobufSchema
 from orchestration.formats.protobuf_reading import message_reader
 from orchestration.formats.protobuf_resolving import validate_resolvable
-from orchestration.formats.registry import AVRO, PROTOBUF, SubjectVersion, WholeSchema
+from orchestration.formats.registry import SubjectVersion, WholeSchema
 
 ReadGroup = Callable[[pa.Array], tuple[pa.Table, pa.Array]]
 """Reads values of one schema."""

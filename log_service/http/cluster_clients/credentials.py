@@ -16,6 +16,8 @@ from log_service.http.server.passwords import parse_basic
 from log_service.http.server.values import HttpError, HttpRequest
 
 PASSWORD_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+REGISTRY_LOGINS: Final = ("basic_auth_user_info", "bearer_auth_token")
+"""The settings of a registry's client that log in."""
 TOKEN_MECHANISM: Final = "OAUTHBEARER"  # noqa: S105 - the name of a mechanism
 
 
@@ -48,6 +50,13 @@ class Credentials:
             mechanism = PASSWORD_MECHANISMS[0]
         login = {"sasl_username": self.user, "sasl_password": self.password}
         return {**kept, "sasl_mechanism": mechanism, **login}
+
+    def registry_settings(self, base: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a registry's client with this login instead of ``base``'s own."""
+        kept = {name: value for name, value in base.items() if name not in REGISTRY_LOGINS}
+        if self.token is not None:
+            return {**kept, "bearer_auth_token": self.token.reveal()}
+        return {**kept, "basic_auth_user_info": f"{self.user}:{self.password.reveal()}"}
 
 
 def credentials_of(request: HttpRequest) -> Credentials | None:

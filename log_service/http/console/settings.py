@@ -13,8 +13,7 @@ from typing import Any
 from log_service.common.addresses import is_loopback
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_BROKER_PORT, DEFAULT_CONSOLE_PORT
-from log_service.common.urls import is_readable_by_others, shown_url
-from log_service.http.service_settings import ServiceSettings, SettingsFile
+from log_service.http.service_settings import ServiceSettings, SettingsFile, refuse_open_registry
 
 USUAL_ADDRESS = f"http://127.0.0.1:{DEFAULT_CONSOLE_PORT}"
 LOGINS = ("none", "basic")
@@ -79,7 +78,8 @@ def read_console_settings(
         },
     )
     _refuse_open_console(settings, name)
-    _refuse_open_passwords(settings, name)
+    if settings.logins:
+        refuse_open_registry(settings.registry_url, name)
     return settings
 
 
@@ -91,14 +91,3 @@ def _refuse_open_console(settings: ConsoleSettings, name: str) -> None:
             advice = "set authentication.method=basic, or listen on 127.0.0.1"
             text = f"a console without logins cannot be at {each}: {reason}; {advice}"
             raise ConfigError(f"{name}: {text}")
-
-
-def _refuse_open_passwords(settings: ConsoleSettings, name: str) -> None:
-    """Refuse a registry to which the passwords of people would go in clear text."""
-    if not settings.logins:
-        return
-    for each in settings.registry_url.split(","):
-        if each and is_readable_by_others(each):
-            reason = "each request to it has the password of a person, in clear text"
-            text = f"{REGISTRY_URL} is {shown_url(each)}: {reason}; set an https URL"
-            raise ConfigError(f"{name}: {text}, or one of this machine")

@@ -183,10 +183,7 @@ class Visit:
 
     def _registry_settings(self, access: RegistryAccess) -> dict[str, Any]:
         login = self.person.credentials
-        if login is None:
-            return dict(access.settings)
-        info = f"{login.user}:{login.password.reveal()}"
-        return {**access.settings, "basic_auth_user_info": info}
+        return dict(access.settings) if login is None else login.registry_settings(access.settings)
 
 
 PageHandler = Callable[[Visit], Awaitable[HttpResponse]]

@@ -13,6 +13,7 @@ from log_service.client import Delivery, KafkaError, Producer, RecordMetadata
 from log_service.http.rest_proxy.errors import TOO_MANY, RestError
 from log_service.records.record import RecordHeader
 
+MAX_PARTITION: Final = 2**31 - 1
 MAX_PAUSE_S: Final = 60
 
 Outcome = RecordMetadata | KafkaError

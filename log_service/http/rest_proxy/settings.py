@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-from log_service.common.addresses import is_loopback
 from log_service.common.errors import ConfigError
-from log_service.common.listeners import DEFAULT_REST_PORT
+from log_service.common.listeners import DEFAULT_BROKER_PORT, DEFAULT_REST_PORT
 from log_service.config.client_security import SSL_SETTINGS
-from log_service.config.definition import split_list
-from log_service.http.service_settings import PASSED_ON, ServiceSettings, SettingsFile
+from log_service.http.service_settings import (
+    PASSED_ON,
+    ServiceSettings,
+    SettingsFile,
+    refuse_open_registry,
+)
 
 USUAL_ADDRESS: Final = f"http://127.0.0.1:{DEFAULT_REST_PORT}"
 REGISTRY: Final = "schema.registry."
@@ -25,7 +27,7 @@ MAX_MS: Final = 2**31 - 1
 DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "listeners": USUAL_ADDRESS,
-        "bootstrap.servers": "127.0.0.1:9092",
+        "bootstrap.servers": f"127.0.0.1:{DEFAULT_BROKER_PORT}",
         "authentication.method": "none",
         "schema.registry.url": "",
         "consumer.request.timeout.ms": "1000",
@@ -89,7 +91,7 @@ def read_rest_settings(
     _refuse_impossible_logins(service, name)
     registry_url = file.found["schema.registry.url"]
     if service["logins"]:
-        _refuse_open_registry(registry_url, name)
+        refuse_open_registry(registry_url, name)
     return RestSettings(
         **service,
         registry_url=registry_url,
@@ -109,15 +111,3 @@ def _refuse_impossible_logins(service: Mapping[str, Any], name: str) -> None:
         advice = "set client.security.protocol or login.security.protocol to SASL_SSL"
         text = f"authentication.method needs a cluster with logins: {advice}"
         raise ConfigError(f"{name}: {text}")
-
-
-def _refuse_open_registry(urls: str, name: str) -> None:
-    """Refuse a registry on whose way everybody can read the logins that it gets."""
-    for url in split_list(urls):
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        if parts.scheme == "http" and host != "localhost" and not is_loopback(host):
-            reason = "the registry gets the passwords and tokens of requests"
-            advice = "use https, or an address of this machine alone"
-            text = f"schema.registry.url={url} has no TLS, and {reason}: {advice}"
-            raise ConfigError(f"{name}: {text}")

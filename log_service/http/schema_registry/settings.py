@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from log_service.common.errors import ConfigError
-from log_service.common.listeners import DEFAULT_REGISTRY_PORT
+from log_service.common.listeners import DEFAULT_BROKER_PORT, DEFAULT_REGISTRY_PORT
 from log_service.http.schema_registry.values import CompatibilityLevel
 from log_service.http.service_settings import (
     ANY_LOGIN,
@@ -29,7 +29,7 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
         "listeners": USUAL_ADDRESS,
         "host.name": "",
         "inter.instance.protocol": "",
-        SERVERS: "127.0.0.1:9092",
+        SERVERS: f"127.0.0.1:{DEFAULT_BROKER_PORT}",
         "kafkastore.topic": "_schemas",
         "kafkastore.topic.replication.factor": "-1",
         "schema.registry.group.id": "schema-registry",

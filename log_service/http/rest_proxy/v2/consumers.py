@@ -32,6 +32,7 @@ from log_service.http.rest_proxy.v2.media_types import (
 )
 from log_service.http.rest_proxy.v2.produce import shown_headers
 from log_service.http.server.values import HttpResponse
+from log_service.http.service_settings import BOOLEANS
 
 MAX_TIMEOUT_MS: Final = 60_000
 MAX_NAME_CHARACTERS: Final = 249
@@ -50,7 +51,6 @@ KNOWN_FIELDS: Final = (
 )
 ReadPart = Callable[[ConsumerRecord, bytes | None, bool], Any]
 """Returns the JSON value of a key (True) or a value. Raises ValueError: it has none."""
-BOOLEANS: Final = MappingProxyType({"true": True, "false": False})
 
 
 async def create(call: Call) -> HttpResponse:

@@ -26,7 +26,13 @@ from log_service.http.rest_proxy.bodies import (
 from log_service.http.rest_proxy.cluster_reading import known_topic, partition_of
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
-from log_service.http.rest_proxy.producing import Outcome, OutgoingRecord, require_room, send_all
+from log_service.http.rest_proxy.producing import (
+    MAX_PARTITION,
+    Outcome,
+    OutgoingRecord,
+    require_room,
+    send_all,
+)
 from log_service.http.rest_proxy.v2.formats import binary_to_bytes, json_to_bytes
 from log_service.http.rest_proxy.v2.media_types import content_type_of, format_of_body
 from log_service.http.server.values import HttpResponse
@@ -37,7 +43,6 @@ PERMANENT, RETRIABLE = 1, 2
 RECORD_FIELDS: Final = ("key", "value", "partition", "headers", "timestamp")
 SCHEMA_FIELDS: Final = ("key_schema", "key_schema_id", "value_schema", "value_schema_id")
 BODY_FIELDS: Final = ("records", *SCHEMA_FIELDS)
-MAX_PARTITION: Final = 2**31 - 1
 
 Encode = Callable[[Any], bytes | None]
 PLAIN: Final[Mapping[str, Encode]] = MappingProxyType(

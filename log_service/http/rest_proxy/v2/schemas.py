@@ -29,7 +29,6 @@ from log_service.client.schemas.json_codecs import (
 from log_service.client.schemas.subject_names import topic_name
 from log_service.client.schemas.values import PROTOBUF, Schema
 from log_service.client.schemas.wire_format import SchemaIdentity, prefix_of, read_identity
-from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
@@ -212,21 +211,7 @@ async def codecs_of(call: Call, record_format: str) -> SchemaCodecs:
     settings = call.context.settings
     if not settings.registry_url:
         raise errors.no_registry(record_format)
-    login = registry_login(call.credentials, settings.registry_client)
+    client = settings.registry_client
+    login = client if call.credentials is None else call.credentials.registry_settings(client)
     make = partial(SchemaCodecs, settings.registry_url, login)
     return await call.clients.further("the registry client of a login", make)
-
-
-def registry_login(credentials: Credentials | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a registry client with the login of a request.
-
-    The settings' own login is for requests without one.
-    """
-    if credentials is None:
-        return dict(settings)
-    logins = ("basic_auth_user_info", "bearer_auth_token")
-    kept = {name: value for name, value in settings.items() if name not in logins}
-    if credentials.token is not None:
-        return {**kept, "bearer_auth_token": credentials.token.reveal()}
-    login = f"{credentials.user}:{credentials.password.reveal()}"
-    return {**kept, "basic_auth_user_info": login}

@@ -19,13 +19,12 @@ from log_service.http.rest_proxy.bodies import (
     text_of,
 )
 from log_service.http.rest_proxy.errors import RestError
-from log_service.http.rest_proxy.producing import Outcome, OutgoingRecord
+from log_service.http.rest_proxy.producing import MAX_PARTITION, Outcome, OutgoingRecord
 from log_service.http.rest_proxy.v2.formats import binary_to_bytes, json_to_bytes
 from log_service.records.record import RecordHeader
 
 RECORD_FIELDS: Final = ("partition_id", "headers", "key", "value", "timestamp")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MAX_PARTITION: Final = 2**31 - 1
 MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 """The end of the year 9999, after which ISO 8601 has no times of four digits."""
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from pyspark.sql import types
 
+from log_service.client.schemas.values import AVRO, JSON
 from orchestration.formats.compatibility import decide_compatibility
-from orchestration.formats.registry import AVRO, JSON, SubjectVersion
+from orchestration.formats.registry import SubjectVersion
 from orchestration.formats.resolving import DeclaredColumns
 from orchestration.values.ddl import parse_ddl
 

@@ -2,8 +2,9 @@
 
 import json
 
+from log_service.client.schemas.values import AVRO
 from orchestration.formats.compatibility import Compatibility
-from orchestration.formats.registry import AVRO, SubjectVersion
+from orchestration.formats.registry import SubjectVersion
 from orchestration.sensing.registry_drift import RegistryLook, decide_registry_drift
 
 TOPICS = ("orders",)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from log_service.client.schemas.values import AVRO, JSON, RegisteredSchema
+from log_service.client.schemas.values import AVRO, JSON, PROTOBUF, RegisteredSchema
 
 PAGE_SIZE = 100
 MAX_COMPARED_LINES = 2_000
@@ -20,7 +20,7 @@ LEVELS = (
     "FULL_TRANSITIVE",
     "NONE",
 )
-TYPES = (AVRO, JSON, "PROTOBUF")
+TYPES = (AVRO, JSON, PROTOBUF)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
