@@ -6,6 +6,7 @@ The rooms, from the bottom up:
 - ``service_settings``: the settings that all services share.
 - ``serving``: the listeners of a service, from the first request to the last.
 - ``cluster_clients``: clients of the cluster that act as the user behind a request.
+- ``record_formats``: keys and values as JSON, and filters over records.
 - ``rest_proxy``: produce and consume over HTTP, with the API of Confluent's REST proxy.
 - ``schema_registry``: the schemas of records, with the REST API of Confluent's clients.
 - ``console``: pages of a cluster for people, who act with their own rights.

@@ -18,8 +18,8 @@ from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.cluster_clients.pool import LoginClients
 from log_service.http.console.audit import audited
 from log_service.http.console.browser_rules import PAGE_HEADERS
-from log_service.http.console.places import Places
 from log_service.http.console.rendering import Pages
+from log_service.http.server.places import Places
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
 
 HTML = "text/html; charset=utf-8"
@@ -29,6 +29,8 @@ MAX_SEARCHES_OF_PERSON = 2
 MAX_STREAMS = 32
 MAX_STREAMS_OF_PERSON = 8
 """The most downloads and topics that are followed live, over all people and of one."""
+BUSY = "too many people search, follow or download records now: try again in a moment"
+OWN_BUSY = "you search, follow or download records in too many pages: close one, or try again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +67,17 @@ class Workplace:
     end_sessions_of: Callable[[str], None] = field(default=lambda _user: None, repr=False)
     """End the sessions of a user, and close the clients that act as this user."""
     searches: Places = field(
-        default_factory=lambda: Places(most=MAX_SEARCHES, most_of_one=MAX_SEARCHES_OF_PERSON)
+        default_factory=lambda: Places(
+            most=MAX_SEARCHES, most_of_one=MAX_SEARCHES_OF_PERSON, busy=BUSY, own_busy=OWN_BUSY
+        )
     )
     streams: Places = field(
         default_factory=lambda: Places(
-            most=MAX_STREAMS, most_of_one=MAX_STREAMS_OF_PERSON, is_patient=False
+            most=MAX_STREAMS,
+            most_of_one=MAX_STREAMS_OF_PERSON,
+            is_patient=False,
+            busy=BUSY,
+            own_busy=OWN_BUSY,
         )
     )
 

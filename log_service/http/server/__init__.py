@@ -18,6 +18,7 @@ The rooms, from the bottom up:
 - ``cluster_logins``: passwords of the cluster's own users. ``cluster_acls``: the cluster's ACLs.
 - ``tls``: encryption and certificates, as a broker's listeners have them.
 - ``server``: a listener, who may connect, and how it stops.
+- ``places``: the number of people who do long work. ``streams``: responses that go on.
 - ``health``: the routes ``/healthz`` and ``/readyz``.
 - ``metrics``: counts and durations by route, and the page of metrics.
 

@@ -12,10 +12,9 @@ import pytest
 from log_service.client import SchemaRegistryClient, real_env
 from log_service.common.secrets import SecretText
 from log_service.http.cluster_clients.pool import ClusterClients
-from log_service.http.console.pages.records import reading
-from log_service.http.console.pages.records.reading import open_consumer, open_decoder
-from log_service.http.console.pages.records.view import Question
+from log_service.http.console.pages.records.reading import open_decoder
 from log_service.http.console.visits import RegistryAccess, Visit
+from log_service.http.record_formats import consuming
 from log_service.http.server import cluster_logins
 from tests.unit.http.console.stage import Stage, play
 
@@ -77,10 +76,13 @@ def test_trust_stores_are_read_in_another_thread(monkeypatch: pytest.MonkeyPatch
     made = Noted()
 
     async def scene(visit: Visit) -> None:
-        monkeypatch.setattr(reading, "Consumer", made)
+        monkeypatch.setattr(consuming, "Consumer", made)
         monkeypatch.setattr(cluster_logins, "Admin", made)
         monkeypatch.setattr("log_service.http.console.visits.SchemaRegistryClient", made)
-        async with open_consumer(visit.clients, Question(topic="t")), open_decoder(visit):
+        async with (
+            consuming.open_consumer(visit.clients, is_committed_only=True),
+            open_decoder(visit),
+        ):
             await visit.registry()
         settings = {"sasl_mechanism": "PLAIN"}
         check = cluster_logins.ClusterLogins("127.0.0.1:1", settings).check

@@ -1,8 +1,7 @@
 """The area of records: browse a topic, follow it live, download records, and produce one.
 
-- ``json_text``: the text of values, within bounds. ``decoding``: keys and values as JSON.
-  ``filters``: which records are wanted. ``view``: the pages as values. ``reading``: reads records
-  within bounds. ``tail``: follows a topic. ``handlers``: the requests.
+- ``view``: the pages as values. ``reading``: reads records within bounds. ``tail``: follows a
+  topic. ``handlers``: the requests.
 """
 
 from pathlib import Path

@@ -13,13 +13,9 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.browser_rules import PAGE_HEADERS
 from log_service.http.console.forms import choice_of, number_of
-from log_service.http.console.pages.records.decoding import FORMATS
 from log_service.http.console.pages.records.reading import (
     ENOUGH,
     Scan,
-    decoded,
-    is_wanted,
-    open_consumer,
     open_decoder,
     read_bounds,
     read_through,
@@ -34,8 +30,11 @@ from log_service.http.console.pages.records.view import (
     question_of,
     record_view,
 )
-from log_service.http.console.streams import EVENT_STREAM, Send, stream_of
 from log_service.http.console.visits import Visit, redirect
+from log_service.http.record_formats.consuming import open_consumer
+from log_service.http.record_formats.decoding import FORMATS
+from log_service.http.record_formats.records import decoded, is_wanted
+from log_service.http.server.streams import EVENT_STREAM, Send, stream_of
 from log_service.http.server.values import HttpError, HttpResponse
 
 PRODUCED_FORMATS = ("text", "json", "base64", "null")
@@ -122,13 +121,13 @@ async def download(visit: Visit) -> HttpResponse:
         async with (
             places.one_of(user),
             open_decoder(visit) as decoder,
-            open_consumer(visit.clients, question) as consumer,
+            open_consumer(visit.clients, is_committed_only=question.is_committed_only) as consumer,
         ):
 
             async def take(record: ConsumerRecord) -> bool:
                 nonlocal count
                 found = await decoded(decoder, record, question.wanted)
-                if await is_wanted(question, found):
+                if await is_wanted(question.comparisons, found):
                     make_line = partial(exported, record, found.key, found.value)
                     waiting.extend(
                         await trio.to_thread.run_sync(make_line) if found.is_long else make_line()

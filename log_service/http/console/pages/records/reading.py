@@ -8,7 +8,6 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from heapq import nlargest
 
 import trio
@@ -20,10 +19,11 @@ from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.cluster_clients.pool import LoginClients
-from log_service.http.console.pages.records.decoding import LONG_BYTES, Decoded, RecordDecoder
-from log_service.http.console.pages.records.filters import matches
-from log_service.http.console.pages.records.view import Bounds, Question, bounds_of, filterable
+from log_service.http.console.pages.records.view import Bounds, Question, bounds_of
 from log_service.http.console.visits import Visit
+from log_service.http.record_formats.consuming import open_consumer
+from log_service.http.record_formats.decoding import RecordDecoder
+from log_service.http.record_formats.records import DecodedRecord, decoded, is_wanted
 
 SEARCH_S = 10.0
 ENOUGH = "enough"
@@ -32,31 +32,9 @@ MAX_SCANNED = 50_000
 MAX_KEPT_BYTES = 2 << 20
 POLL_RECORDS = 100
 POLL_MS = 500
-FETCH_BYTES = 2 << 20
-PARTITION_FETCH_BYTES = 512 << 10
 
 TakeRecord = Callable[[ConsumerRecord], Awaitable[bool]]
 """Take a record, and return whether reading goes on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedRecord:
-    """A record with its key and its value as JSON values."""
-
-    record: ConsumerRecord
-    key: Decoded
-    value: Decoded
-
-    @property
-    def size(self) -> int:
-        """About the bytes of the record in memory."""
-        headers = sum(len(name) + len(content or b"") for name, content in self.record.headers)
-        return self.key.size + self.value.size + headers
-
-    @property
-    def is_long(self) -> bool:
-        """Whether work on the record belongs into another thread."""
-        return self.size > LONG_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,23 +87,6 @@ async def open_decoder(visit: Visit) -> AsyncIterator[RecordDecoder]:
         yield RecordDecoder(registry)
 
 
-@asynccontextmanager
-async def open_consumer(clients: LoginClients, question: Question) -> AsyncIterator[Consumer]:
-    """Yield a consumer without a group that holds little in memory."""
-    settings = {
-        **clients.settings(),
-        "isolation_level": "read_committed" if question.is_committed_only else "read_uncommitted",
-        "allow_auto_create_topics": False,
-        "fetch_max_bytes": FETCH_BYTES,
-        "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
-        "skip_corrupt_batches": True,
-        "auto_offset_reset": "earliest",
-    }
-    make = partial(Consumer, clients.servers, env=clients.env, **settings)
-    async with await trio.to_thread.run_sync(make) as consumer:  # it reads trust stores
-        yield consumer
-
-
 async def read_through(
     consumer: Consumer,
     bounds: Bounds,
@@ -175,25 +136,6 @@ async def _beside(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) 
     scope.deadline = trio.current_time() + left_s
 
 
-async def decoded(decoder: RecordDecoder, record: ConsumerRecord, wanted: str) -> DecodedRecord:
-    """Return a record with its key and its value decoded."""
-    key = await decoder.decode(record.key, topic=record.topic, is_key=True, wanted=wanted)
-    value = await decoder.decode(record.value, topic=record.topic, is_key=False, wanted=wanted)
-    return DecodedRecord(record=record, key=key, value=value)
-
-
-async def is_wanted(question: Question, found: DecodedRecord) -> bool:
-    """Return whether a record satisfies the filter."""
-    if not question.comparisons:
-        return True
-
-    def look() -> bool:
-        parts = filterable(found.record, found.key, found.value)
-        return matches(question.comparisons, parts)
-
-    return await trio.to_thread.run_sync(look) if found.is_long else look()
-
-
 async def search(
     clients: LoginClients, admin: Admin, decoder: RecordDecoder, question: Question
 ) -> Scan:
@@ -204,7 +146,7 @@ async def search(
     async def take(record: ConsumerRecord) -> bool:
         scan.scanned_count += 1
         found = await decoded(decoder, record, question.wanted)
-        if await is_wanted(question, found):
+        if await is_wanted(question.comparisons, found):
             scan.found.append(found)
             scan.found_bytes += found.size
             if is_latest and len(scan.found) >= 4 * question.limit:
@@ -214,7 +156,7 @@ async def search(
             return False
         return is_latest or len(scan.found) < question.limit
 
-    async with open_consumer(clients, question) as consumer:
+    async with open_consumer(clients, is_committed_only=question.is_committed_only) as consumer:
         reason = await read_through(consumer, bounds, take)
     if reason != ENOUGH:
         scan.stopped = reason

@@ -13,17 +13,16 @@ import trio
 from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
-from log_service.http.console.pages.records.decoding import RecordDecoder
-from log_service.http.console.pages.records.filters import needs_decoding
 from log_service.http.console.pages.records.reading import (
-    decoded,
-    is_wanted,
-    open_consumer,
     open_decoder,
 )
 from log_service.http.console.pages.records.view import Question, RecordView, record_view
-from log_service.http.console.streams import HEARTBEAT, Send, event
 from log_service.http.console.visits import Visit
+from log_service.http.record_formats.consuming import open_consumer
+from log_service.http.record_formats.decoding import RecordDecoder
+from log_service.http.record_formats.filters import needs_decoding
+from log_service.http.record_formats.records import decoded, is_wanted
+from log_service.http.server.streams import HEARTBEAT, Send, event
 
 TICK_S = 0.5
 SHOWN_PER_TICK = 10
@@ -60,7 +59,10 @@ class TailCounts:
 
 async def follow(visit: Visit, question: Question, send: Send) -> None:
     """Send new records as events until the session ends, or an hour is over."""
-    async with open_decoder(visit) as decoder, open_consumer(visit.clients, question) as consumer:
+    async with (
+        open_decoder(visit) as decoder,
+        open_consumer(visit.clients, is_committed_only=question.is_committed_only) as consumer,
+    ):
         partitions = await _partitions(consumer, question)
         consumer.assign(partitions)
         await consumer.seek_to_end()
@@ -139,7 +141,7 @@ async def _chosen(
             counts.unexamined += len(records) - looked_at
             break
         found = await decoded(decoder, record, question.wanted)
-        if await is_wanted(question, found):
+        if await is_wanted(question.comparisons, found):
             make = partial(record_view, record, found.key, found.value)
             shown.append(await trio.to_thread.run_sync(make) if found.is_long else make())
         await trio.lowlevel.checkpoint()

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
 from log_service.http.console.forms import choice_of, number_of, time_of
-from log_service.http.console.pages.records.decoding import FORMATS, Decoded
-from log_service.http.console.pages.records.filters import (
+from log_service.http.record_formats.decoding import FORMATS, Decoded
+from log_service.http.record_formats.filters import (
     Comparison,
-    Filterable,
     parse_filter,
 )
-from log_service.http.console.pages.records.json_text import json_text, start_of
+from log_service.http.record_formats.json_text import json_text, start_of
+from log_service.http.record_formats.records import header_text
 
 STARTS = ("latest", "earliest", "offset", "time")
 DEFAULT_LIMIT = 50
@@ -151,28 +151,6 @@ def record_view(record: ConsumerRecord, key: Decoded, value: Decoded) -> RecordV
         value=part_view(value, len(record.value or b"")),
         headers=tuple((name, header_text(content)) for name, content in record.headers),
     )
-
-
-def filterable(record: ConsumerRecord, key: Decoded, value: Decoded) -> Filterable:
-    """Return the parts of a record that a filter looks at."""
-    return Filterable(
-        partition=record.partition,
-        offset=record.offset,
-        key=key.value,
-        value=value.value,
-        headers={name: header_text(content) for name, content in record.headers},
-        is_long=key.is_long or value.is_long,
-    )
-
-
-def header_text(content: bytes | None) -> str:
-    """Return a header's value as text. Bytes that are no text are shown as hexadecimal."""
-    if content is None:
-        return "(null)"
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return f"0x{content.hex()}"
 
 
 def exported(record: ConsumerRecord, key: Decoded, value: Decoded) -> bytes:

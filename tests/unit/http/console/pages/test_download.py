@@ -12,12 +12,12 @@ from trio.testing import MockClock
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.http.console.pages.records import handlers
 from log_service.http.console.pages.records.reading import ENOUGH
-from log_service.http.console.places import Places
+from log_service.http.server.places import Places
 from log_service.http.server.values import HttpError
 
 
 @asynccontextmanager
-async def nothing(*_given: object) -> AsyncIterator[None]:
+async def nothing(*_given: object, **_settings: object) -> AsyncIterator[None]:
     yield None
 
 

@@ -1,6 +1,6 @@
-"""Responses that go on: a task makes the pieces, and ends when the browser leaves.
+"""Responses that go on: a task makes the pieces, and ends when the client leaves.
 
-The task belongs to the console and not to the connection, so a client of the cluster that it opens
+The task belongs to the service and not to the connection, so a client of the cluster that it opens
 is closed in order. Invariants: at most one piece waits to be sent. A stream that fails breaks off,
 so that its receiver does not take it for complete.
 """
@@ -37,7 +37,7 @@ async def stream_of(nursery: trio.Nursery, make: Make) -> AsyncIterator[bytes]:
                     await make(sender.send)
                     is_complete = True
                 except trio.BrokenResourceError:
-                    logger.debug("A browser left a stream")
+                    logger.debug("A client left a stream")
                 except (TidelogError, HttpError) as error:
                     logger.warning("A stream ended early: %s", error)
                 except Exception as error:  # a bug of ours costs one stream

@@ -22,7 +22,7 @@ from log_service.client.schemas.protobuf import ProtobufDeserializer
 from log_service.client.schemas.registry_client import SchemaRegistryClient
 from log_service.client.schemas.values import AVRO, JSON, PROTOBUF
 from log_service.client.schemas.wire_format import MAGIC_ID, PREFIX
-from log_service.http.console.pages.records.json_text import MAX_DEPTH, is_deep
+from log_service.http.record_formats.json_text import MAX_DEPTH, is_deep
 
 KINDS: Final = {AVRO: "avro", JSON: "json_schema", PROTOBUF: "protobuf"}
 FORMATS: Final = ("auto", "json", "string", "binary")

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from log_service.common.errors import ConfigError
-from log_service.http.console.streams import Send, event, stream_of
+from log_service.http.server.streams import Send, event, stream_of
 from log_service.http.server.values import HttpError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from log_service.http.console.pages.records.filters import (
+from log_service.http.record_formats.filters import (
     Filterable,
     matches,
     needs_decoding,

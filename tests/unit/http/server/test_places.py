@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from log_service.http.console.places import Places
+from log_service.http.server.places import Places
 from log_service.http.server.values import HttpError
 
 
@@ -71,6 +71,7 @@ def test_a_place_is_free_after_its_work() -> None:
                     places.check("carl")
                 assert refused.value.status == 503
                 assert refused.value.headers
+                assert "end some" in refused.value.text or "too many people" in refused.value.text
         assert "Places" in repr(places)
 
     trio.run(run)

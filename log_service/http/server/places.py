@@ -13,9 +13,6 @@ import trio
 
 from log_service.http.server.values import HttpError
 
-BUSY = "too many people search, follow or download records now: try again in a moment"
-OWN_BUSY = "you search, follow or download records in too many pages: close one, or try again"
-
 
 @dataclass(slots=True, eq=False)
 class _Own:
@@ -33,6 +30,10 @@ class Places:
     most_of_one: int
     is_patient: bool = True
     """Whether work waits for a place, or is refused at once."""
+    status: int = 503
+    """The status of refusals, with the text for all people and for one."""
+    busy: str = "too many people do this now: try again in a moment"
+    own_busy: str = "you do this too often at the same time: end some of it, or try again"
     _all: trio.CapacityLimiter = field(init=False)
     _own: dict[str, _Own] = field(init=False, default_factory=dict)
 
@@ -43,22 +44,22 @@ class Places:
         """Refuse work that could not begin or wait.
 
         Raises:
-            HttpError: 503.
+            HttpError: no place is free.
         """
         own = self._own.get(user)
         factor = 2 if self.is_patient else 1
         if own is not None and own.count >= factor * own.limiter.total_tokens:
-            raise HttpError(503, OWN_BUSY if user else BUSY, (("retry-after", "5"),))
+            raise self._refusal(self.own_busy if user else self.busy)
         waiting = self._all.statistics().tasks_waiting
         if self._all.available_tokens < 1 and (not self.is_patient or waiting >= self.most):
-            raise HttpError(503, BUSY, (("retry-after", "5"),))
+            raise self._refusal(self.busy)
 
     @asynccontextmanager
     async def one_of(self, user: str) -> AsyncIterator[None]:
         """Hold a place of a person for a block, and wait for it first.
 
         Raises:
-            HttpError: 503, too many people wait already, or this one does.
+            HttpError: too many people wait already, or this one does.
         """
         self.check(user)
         own = self._own.get(user)
@@ -73,3 +74,6 @@ class Places:
             own.count -= 1
             if not own.count:
                 del self._own[user]
+
+    def _refusal(self, text: str) -> HttpError:
+        return HttpError(self.status, text, (("retry-after", "5"),))

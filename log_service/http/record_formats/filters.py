@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from log_service.http.console.pages.records.json_text import contains_folded, json_text
+from log_service.http.record_formats.json_text import contains_folded, json_text
 from log_service.http.server.values import HttpError
 
 MAX_FILTER_CHARACTERS = 1_000

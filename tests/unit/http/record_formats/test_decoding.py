@@ -11,7 +11,13 @@ import trio
 
 from log_service.client import Schema, SchemaRegistryClient
 from log_service.client.consumer.records import ConsumerRecord
-from log_service.http.console.pages.records.decoding import (
+from log_service.http.console.pages.records.view import (
+    MAX_SHOWN_CHARACTERS,
+    exported,
+    record_view,
+)
+from log_service.http.console.rendering import HERE, Pages
+from log_service.http.record_formats.decoding import (
     LONG_BYTES,
     MAX_CONTAINERS,
     MAX_PARSED_BYTES,
@@ -21,17 +27,11 @@ from log_service.http.console.pages.records.decoding import (
     decode_plain,
     plain_json,
 )
-from log_service.http.console.pages.records.json_text import (
+from log_service.http.record_formats.json_text import (
     FOLDED_CHARACTERS,
     contains_folded,
     json_text,
 )
-from log_service.http.console.pages.records.view import (
-    MAX_SHOWN_CHARACTERS,
-    exported,
-    record_view,
-)
-from log_service.http.console.rendering import HERE, Pages
 
 SCHEMAS = {
     1: Schema(text='{"type": "record", "name": "R", "fields": [{"name": "a", "type": "bytes"}]}'),

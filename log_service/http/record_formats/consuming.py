@@ -1,0 +1,36 @@
+"""Consumers without a group, which read with the rights of the user behind a request.
+
+Nothing is committed, and no group of the cluster changes. Such a consumer holds little in memory.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+import trio
+
+from log_service.client import Consumer
+from log_service.http.cluster_clients.pool import LoginClients
+
+FETCH_BYTES: Final = 2 << 20
+PARTITION_FETCH_BYTES: Final = 512 << 10
+
+
+@asynccontextmanager
+async def open_consumer(
+    clients: LoginClients, *, is_committed_only: bool, reset: str = "earliest"
+) -> AsyncIterator[Consumer]:
+    """Yield a consumer. ``reset`` is its ``auto_offset_reset``."""
+    settings = {
+        **clients.settings(),
+        "isolation_level": "read_committed" if is_committed_only else "read_uncommitted",
+        "allow_auto_create_topics": False,
+        "fetch_max_bytes": FETCH_BYTES,
+        "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
+        "skip_corrupt_batches": True,
+        "auto_offset_reset": reset,
+    }
+    make = partial(Consumer, clients.servers, env=clients.env, **settings)
+    async with await trio.to_thread.run_sync(make) as consumer:  # it reads trust stores
+        yield consumer
