@@ -4,8 +4,10 @@ A request acts at the cluster as its own user, with the cluster's ACLs. The clus
 Apache Kafka. The rooms, from the bottom up:
 
 - ``settings``: the settings of a proxy. ``errors``: refusals with their codes.
-- ``bodies``: JSON of requests and responses. ``context``: the clients and links of a request.
+- ``bodies``: JSON of requests and responses. ``streams``: how many streams are open, and their end.
+- ``context``: the clients and links of a request.
 - ``cluster_reading``: questions that both versions ask. ``producing``: sends records.
+- ``v1``: streams of records, our own.
 - ``v2``: produce, metadata, and consumer instances.
 - ``v3``: administration, and produce as a stream.
 - ``openapi``: the description of all routes. ``metrics``: the figures of a proxy.

@@ -17,6 +17,7 @@ from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.bodies import JSON, json_response
 from log_service.http.rest_proxy.errors import RestError
 from log_service.http.rest_proxy.settings import RestSettings
+from log_service.http.rest_proxy.streams import Streams
 from log_service.http.server.values import Handler, HttpError, HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class RestContext:
     settings: RestSettings
     env: Env
     instances: "ConsumerInstances"
+    streams: Streams
     scheme: str = "http"
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from log_service.http.rest_proxy.bodies import JSON, compact
+from log_service.http.rest_proxy.v1.query import MEDIA_TYPES, PARAMETERS
+from log_service.http.rest_proxy.v1.routes import RECORDS
 from log_service.http.rest_proxy.v2.media_types import FORMATS, PLAIN_TYPES
 from log_service.http.server.routes import Route
 from log_service.http.server.values import HttpRequest, HttpResponse
@@ -18,8 +20,9 @@ PATH: Final = "/openapi.json"
 PLACEHOLDER: Final = re.compile(r"\{(\w+)\*?\}")
 WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 RECORD_TYPES: Final = tuple(f"application/vnd.kafka.{name}.v2+json" for name in FORMATS)
-V3: Final = "/v3/"
+V1, V3 = "/v1/", "/v3/"
 QUERIES: Final = {
+    RECORDS: PARAMETERS,
     "/consumers/{group}/instances/{instance}/records": ("timeout", "max_bytes"),
     "/v3/clusters/{cluster}/acls": (
         "resource_type",
@@ -32,7 +35,7 @@ QUERIES: Final = {
     ),
 }
 """The parameters of queries, by path."""
-NUMBERS: Final = frozenset({"timeout", "max_bytes"})
+NUMBERS: Final = frozenset({"timeout", "max_bytes", "limit"})
 ERROR: Final = {
     "type": "object",
     "required": ["error_code", "message"],
@@ -77,7 +80,7 @@ def _operation(route: Route) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": _operation_id(route),
         "summary": " ".join(summary.split()),
-        "tags": ["v3" if route.path.startswith(V3) else "v2"],
+        "tags": [_version(route)],
         "parameters": _parameters(route),
         "responses": {
             "2XX": {"description": "It is done.", "content": _content(_response_types(route))},
@@ -93,6 +96,10 @@ def _operation(route: Route) -> dict[str, Any]:
         types = (*_types(route), *RECORD_TYPES) if _has_records(route) else _types(route)
         found["requestBody"] = {"content": _content(types, {"type": "object"})}
     return found
+
+
+def _version(route: Route) -> str:
+    return next((name.strip("/") for name in (V1, V3) if route.path.startswith(name)), "v2")
 
 
 def _operation_id(route: Route) -> str:
@@ -122,10 +129,12 @@ def _has_records(route: Route) -> bool:
 
 
 def _types(route: Route) -> tuple[str, ...]:
-    return (JSON,) if route.path.startswith(V3) else PLAIN_TYPES
+    return PLAIN_TYPES if _version(route) == "v2" else (JSON,)
 
 
 def _response_types(route: Route) -> tuple[str, ...]:
+    if route.path == RECORDS:
+        return tuple(MEDIA_TYPES.values())
     is_reading = route.method == "GET" and route.path.endswith("{instance}/records")
     return RECORD_TYPES if is_reading else _types(route)
 

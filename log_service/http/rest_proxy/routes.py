@@ -6,6 +6,7 @@ from functools import partial
 from log_service.http.rest_proxy.context import RestContext, http_error
 from log_service.http.rest_proxy.metrics import families
 from log_service.http.rest_proxy.openapi import openapi_route
+from log_service.http.rest_proxy.v1.routes import routes as v1_routes
 from log_service.http.rest_proxy.v2.routes import routes as v2_routes
 from log_service.http.rest_proxy.v3.routes import routes as v3_routes
 from log_service.http.server.health import health_routes
@@ -16,7 +17,7 @@ from log_service.http.server.service import Authenticate, HttpService
 
 def rest_routes(context: RestContext) -> list[Route]:
     """Return the routes of all versions."""
-    versions: Sequence[Callable[[RestContext], Iterable[Route]]] = (v2_routes, v3_routes)
+    versions: Sequence[Callable[[RestContext], Iterable[Route]]] = (v1_routes, v2_routes, v3_routes)
     return [route for routes in versions for route in routes(context)]
 
 

@@ -12,6 +12,7 @@ from log_service.http.cluster_clients.pool import ClusterClients
 from log_service.http.rest_proxy.context import RestContext
 from log_service.http.rest_proxy.routes import rest_service
 from log_service.http.rest_proxy.settings import RestSettings
+from log_service.http.rest_proxy.streams import Streams
 from log_service.http.rest_proxy.v2.instances import ConsumerInstances
 from log_service.http.server.metrics import HttpMeter
 from log_service.http.server.service import HttpService
@@ -36,6 +37,7 @@ class RestService:
             max_count=settings.max_instance_count,
             idle_ms=settings.instance_timeout_ms,
         )
+        self._streams = Streams(settings.max_stream_count)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until the caller cancels. Started once requests are answered.
@@ -50,6 +52,7 @@ class RestService:
         await self._listeners.bind()
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._streams.stop_on_cancel)
                 nursery.start_soon(stop_in_order, self._listeners, work, self._instances.close)
                 with trio.CancelScope(shield=True), work:
                     await self._work(task_status)
@@ -68,14 +71,20 @@ class RestService:
             login_settings=settings.login_client,
         )
         context = RestContext(
-            clients=clients, settings=settings, env=self._env, instances=self._instances
+            clients=clients,
+            settings=settings,
+            env=self._env,
+            instances=self._instances,
+            streams=self._streams,
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(clients.run)
             await nursery.start(self._instances.run)
+            await nursery.start(self._streams.run)
             authentication = await self._listeners.authentication(
                 nursery, realm="REST proxy", is_anonymous_allowed=not settings.logins
             )
+            self._streams.authenticate = authentication
             meter = HttpMeter(self._env.clock)
 
             def service_at(address: ListenAddress) -> HttpService:

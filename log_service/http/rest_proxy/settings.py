@@ -34,6 +34,7 @@ DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "consumer.request.max.bytes": str(4 << 20),
         "consumer.instance.timeout.ms": "300000",
         "consumer.instances.max": "200",
+        "streams.max": "200",
         "host.name": "",
     }
 )
@@ -55,6 +56,7 @@ class RestSettings(ServiceSettings):
     request_max_bytes: int = 4 << 20
     instance_timeout_ms: int = 300_000
     max_instance_count: int = 200
+    max_stream_count: int = 200
     host_name: str = ""
 
 
@@ -100,6 +102,7 @@ def read_rest_settings(
         request_max_bytes=file.number("consumer.request.max.bytes", 1, 64 << 20),
         instance_timeout_ms=file.number("consumer.instance.timeout.ms", 1_000, MAX_MS),
         max_instance_count=file.number("consumer.instances.max", 0, 10_000),
+        max_stream_count=file.number("streams.max", 1, 10_000),
         host_name=file.found["host.name"],
     )
 

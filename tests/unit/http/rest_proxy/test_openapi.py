@@ -14,6 +14,7 @@ from log_service.http.rest_proxy.context import RestContext
 from log_service.http.rest_proxy.openapi import description, openapi_route
 from log_service.http.rest_proxy.routes import rest_routes
 from log_service.http.rest_proxy.settings import read_rest_settings
+from log_service.http.rest_proxy.streams import Streams
 from log_service.http.rest_proxy.v2.instances import ConsumerInstances
 from log_service.http.server.routes import Route, Router
 from log_service.http.server.values import HttpRequest
@@ -42,6 +43,7 @@ def routes() -> list[Route]:
         settings=read_rest_settings("", "a file"),
         env=env,
         instances=ConsumerInstances(env, max_count=1, idle_ms=1),
+        streams=Streams(1),
     )
     return rest_routes(context)
 

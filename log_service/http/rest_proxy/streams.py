@@ -1,0 +1,77 @@
+"""The streams of a proxy: how many are open, whose they are, and when they end.
+
+A stream is a task of the proxy and not of its connection, so its clients of the cluster are closed
+in order. Invariants: the number of streams is bounded, altogether and by login. All streams are
+told when the proxy stops.
+"""
+
+from typing import Final
+
+import trio
+
+from log_service.http.server.places import Places
+from log_service.http.server.service import Authenticate
+from log_service.http.server.streams import Make, stream_of
+from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
+
+LOGIN_PARTS: Final = 4
+"""A login has at most this part of all streams."""
+
+
+class Streams:
+    """The streams of one proxy. ``stopping`` is set once, when the proxy stops."""
+
+    def __init__(self, max_count: int) -> None:
+        self.stopping = trio.Event()
+        self.places = Places(
+            most=max_count,
+            most_of_one=max(1, max_count // LOGIN_PARTS),
+            is_patient=False,
+            status=429,
+            busy=f"{max_count} streams are open, as many as streams.max allows",
+            own_busy="your login has too many streams open: end one, or try again",
+        )
+        self.authenticate: Authenticate | None = None
+        """The logins of the proxy, which a stream asks for again from time to time."""
+        self._nursery: trio.Nursery | None = None
+
+    def __repr__(self) -> str:
+        return f"<Streams stopping={self.stopping.is_set()}>"
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the streams until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+
+    async def stop_on_cancel(self) -> None:
+        """Wait until the caller cancels, and tell the streams then that the proxy stops."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.stopping.set()
+
+    def response(self, make: Make, content_type: str) -> HttpResponse:
+        """Return a response whose pieces ``make`` sends.
+
+        Raises:
+            HttpError: 503, the proxy is stopping.
+        """
+        if self._nursery is None or self.stopping.is_set():
+            raise HttpError(503, "the proxy is stopping", (("retry-after", "1"),))
+        headers = (("cache-control", "no-store"), ("x-accel-buffering", "no"))
+        body = stream_of(self._nursery, make)
+        return HttpResponse(body=body, content_type=content_type, headers=headers)
+
+    async def is_login_right(self, request: HttpRequest) -> bool:
+        """Return whether the login of a request is still taken, as the same user."""
+        if self.authenticate is None:
+            return True
+        try:
+            return await self.authenticate(request) == request.principal
+        except HttpError as error:
+            return error.status != 401  # a cluster that does not respond ends no stream
