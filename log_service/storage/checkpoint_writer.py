@@ -209,7 +209,7 @@ class CheckpointWriter:
             raise directory.note_error(error) from error
 
     def _logs_of(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
-        return {key: log for key, log in list(self._logs.items()) if log.home is directory}
+        return {key: log for key, log in dict(self._logs).items() if log.home is directory}
 
     def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
         return {key: log.recovery_point for key, log in self._logs_of(directory).items()}
