@@ -22,6 +22,7 @@ Only this package knows every subsystem.
 - ``dynamic_settings``, ``loggers``: settings that change while the node runs. ``storage_format``:
   formats directories before the first start.
 - ``time_slice``: how soon the event loop's thread runs once bytes have woken it.
+  ``collector_pauses``: how long Python's garbage collector holds it up.
 - ``fetch_session``, ``cluster_view``, ``producer_ids``, ``end_offsets``: shared by several
   handlers. ``topic_creation``: topics that are created because a client asks for them.
   ``lost_brokers``: responses that wait for an election.

@@ -19,6 +19,7 @@ from pathlib import Path
 import trio
 
 from log_service.broker.broker import Broker
+from log_service.broker.collector_pauses import keep_collections_short
 from log_service.broker.env import real_env
 from log_service.broker.one_error import one_error
 from log_service.broker.time_slice import shorten_time_slices
@@ -190,6 +191,7 @@ async def _run(config: NodeConfig, settings: ServerSettings) -> int:
             nursery.start_soon(_watch_signals, signals, broker, nursery)
             await nursery.start(broker.run)
             if broker.is_started:
+                await nursery.start(keep_collections_short)
                 _announce(config, broker)
             await broker.wait_stopped()
             is_graceful = broker.is_stopped_gracefully
@@ -200,9 +202,6 @@ async def _run(config: NodeConfig, settings: ServerSettings) -> int:
 
 
 def _announce(config: NodeConfig, broker: Broker) -> None:
-    gc.collect()
-    gc.freeze()
-    gc.enable()
     addresses = ", ".join(f"{host}:{port}" for host, port in broker.addresses.values())
     if not addresses and broker.controller_address is not None:
         host, port = broker.controller_address
