@@ -28,8 +28,10 @@ from .definitions import defs as defs
 from .formats import (
     IncompatibleSchemaError as IncompatibleSchemaError,
     RegistryAwayError as RegistryAwayError,
+    RegistryError as RegistryError,
     RegistrySchemaError as RegistrySchemaError,
     SchemaFileError as SchemaFileError,
+    UnknownSchemaError as UnknownSchemaError,
     avro_schema as avro_schema,
     from_registry as from_registry,
     protobuf_schema as protobuf_schema,

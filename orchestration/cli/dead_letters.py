@@ -217,7 +217,7 @@ def fix(
         if place is not None:
             refuse_deleted([one.topic_id for one in fixes], deleted)
         nothing = "" if fixes else nothing_to_fix(table, rule, letters)
-        tell_of_deleted(sum(one.topic_id in deleted for one in fixes))
+        print_deleted(sum(one.topic_id in deleted for one in fixes))
         fixes = [one for one in fixes if one.topic_id not in deleted]
         if not execute or not fixes:
             found = letters.of_target(table) if fixes else []
@@ -229,7 +229,7 @@ def fix(
                 click.echo(why_untried, err=True)
             return
         Fixes(letters.lake).put(table, fixes, note=function or "by hand")
-        tell_replay(
+        print_replay(
             table, len(fixes), replayed(settings, table, replay_ranges(fixes)), as_json=as_json
         )
 
@@ -248,11 +248,11 @@ def replay(*, table: str, execute: bool, as_json: bool) -> None:
         found = letters.of_target(table)
         deleted = deleted_topics(letters, table, settings) if found else {}
         rows = [row for row in found if row["_topic_id"] not in deleted]
-        tell_of_deleted(len(found) - len(rows))
+        print_deleted(len(found) - len(rows))
         if not execute or not rows:
-            told_count = {"table": table, "executed": False, "dead_letters": len(rows)}
+            shown_count = {"table": table, "executed": False, "dead_letters": len(rows)}
             if as_json:
-                print_json(told_count)
+                print_json(shown_count)
             elif rows:
                 click.echo(
                     f"{table}: {counted(len(rows), 'dead letter')} would be replayed; --execute"
@@ -261,7 +261,7 @@ def replay(*, table: str, execute: bool, as_json: bool) -> None:
             elif not found:
                 click.echo(nothing_found(table, None, letters))
             return
-        tell_replay(table, 0, replayed(settings, table, None), as_json=as_json)
+        print_replay(table, 0, replayed(settings, table, None), as_json=as_json)
 
 
 @contextmanager
@@ -319,7 +319,7 @@ def refuse_deleted(topic_ids: Sequence[str], deleted: Mapping[str, str]) -> None
             )
 
 
-def tell_of_deleted(count: int) -> None:
+def print_deleted(count: int) -> None:
     """Tell how many dead letters cannot be replayed."""
     if count:
         verbs = ("is", "stays") if count == 1 else ("are", "stay")
@@ -541,7 +541,7 @@ def replayed(
     return run_replay(definitions, table, {"offsets": offsets}, settings)
 
 
-def tell_replay(table: str, fixed: int, done: dict[str, Any], *, as_json: bool) -> None:
+def print_replay(table: str, fixed: int, done: dict[str, Any], *, as_json: bool) -> None:
     """Print the results of a replay."""
     if as_json:
         sys.stdout.write(

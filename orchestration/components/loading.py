@@ -52,7 +52,7 @@ def load_components(project: Path, package: ModuleType) -> list[dg.Definitions]:
     tree = ComponentTree(defs_module=package, project_root=project)
     declared = [_declared(tree, file) for file in files]
     for file, decl in zip(files, declared, strict=True):
-        with mistakes_told(file):
+        with mistakes_as_sentences(file):
             tree.load_structural_component_at_loc(decl.loc)
     return [_built(tree, file, decl) for file, decl in zip(files, declared, strict=True)]
 
@@ -71,7 +71,7 @@ def _declared(tree: ComponentTree, file: Path) -> ComponentDecl[Any]:
 
     The tree knows it then, and looks for no other file.
     """
-    with mistakes_told(file):
+    with mistakes_as_sentences(file):
         context = tree.decl_load_context.for_component_loc(ComponentPath.from_path(file.parent))
         decl = build_component_decl_from_yaml_file(context, file)
         assert isinstance(decl, YamlFileDecl)
@@ -86,12 +86,12 @@ def _declared(tree: ComponentTree, file: Path) -> ComponentDecl[Any]:
 
 
 def _built(tree: ComponentTree, file: Path, decl: ComponentDecl[Any]) -> dg.Definitions:
-    with mistakes_told(file):
+    with mistakes_as_sentences(file):
         return tree.build_defs_at_path(decl.loc)
 
 
 @contextmanager
-def mistakes_told(file: Path) -> Iterator[None]:
+def mistakes_as_sentences(file: Path) -> Iterator[None]:
     """Turn an error of Dagster, pydantic or a component about a file into one sentence.
 
     :raises ProjectError: the file cannot be used.

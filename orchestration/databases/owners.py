@@ -177,13 +177,13 @@ def hold(
     ):
         return
     found = sql_owner(connection, table)
-    held = others() if found is None else told(*found)
+    held = others() if found is None else owner_text(*found)
     if held is not None:
         raise refusal(place, table, held, owner)
     _insert(connection, table, owner, now)
 
 
-def told(owner: Owner, written_at: datetime) -> str:
+def owner_text(owner: Owner, written_at: datetime) -> str:
     """Return an owner and when it last wrote, for a sentence."""
     at = written_at if written_at.tzinfo is None else written_at.astimezone(UTC)
     return f"{owner}, which last wrote it at {at:%Y-%m-%d %H:%M:%S} UTC"

@@ -91,7 +91,7 @@ def letter_at(letters: DeadLetters, target: str, place: Place) -> dict[str, Any]
     return rows[0]
 
 
-def told_removed(count: int, target: str) -> str:
+def removed_note(count: int, target: str) -> str:
     """Return the note on dead letters of ``target`` whose records are no longer in the log."""
     one = f"the record of 1 dead letter of {target} is no longer in the log; it stays as it is"
     return agreed(

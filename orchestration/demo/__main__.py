@@ -103,7 +103,7 @@ async def _run(story: Story, supervisor: Supervisor) -> Outcome:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_stop_on_signals, story, supervisor, nursery.cancel_scope)
             nursery.start_soon(_announce_when_up, story, supervisor)
-            outcome.append(await trio.to_thread.run_sync(story.tell, abandon_on_cancel=True))
+            outcome.append(await trio.to_thread.run_sync(story.run, abandon_on_cancel=True))
             story.console.print("stopping")
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:

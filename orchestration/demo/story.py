@@ -80,7 +80,7 @@ class Story:
         """The lake that the runs write to."""
         return Lake(self.settings.lake_root)
 
-    def tell(self) -> Outcome:
+    def run(self) -> Outcome:
         """Go through all steps.
 
         :raises DemoError: something failed.

@@ -23,16 +23,23 @@ from orchestration.formats.avro import AvroSchema, avro_schema
 from orchestration.formats.columns import SchemaFileError, ValueFormat
 from orchestration.formats.protobuf import ProtobufSchema, protobuf_schema
 from orchestration.formats.registered import IncompatibleSchemaError, RegistrySchema, from_registry
-from orchestration.formats.registry import RegistryAwayError, RegistrySchemaError
+from orchestration.formats.registry import (
+    RegistryAwayError,
+    RegistryError,
+    RegistrySchemaError,
+    UnknownSchemaError,
+)
 
 __all__ = [
     "AvroSchema",
     "IncompatibleSchemaError",
     "ProtobufSchema",
     "RegistryAwayError",
+    "RegistryError",
     "RegistrySchema",
     "RegistrySchemaError",
     "SchemaFileError",
+    "UnknownSchemaError",
     "ValueFormat",
     "avro_schema",
     "format_of",

@@ -313,11 +313,11 @@ def _converted(read: Read, convert: Convert) -> Read:
 
 def _mismatch(written: AvroType, declared: AvroType, where: str) -> UnresolvableError:
     return UnresolvableError(
-        f"field {where} is {_told(written)}, and not {_told(declared)} as declared"
+        f"field {where} is {_type_name(written)}, and not {_type_name(declared)} as declared"
     )
 
 
-def _told(kind: AvroType) -> str:
+def _type_name(kind: AvroType) -> str:
     """Return a type as a refusal names it."""
     if kind.is_union:
         return f"a union of {' and '.join(name for name, _ in _branches(kind))}"

@@ -18,7 +18,7 @@ from orchestration.formats.columns import ddl_of
 from orchestration.formats.json_schema_fields import json_schema_fields
 from orchestration.formats.registered import RegistrySchema
 from orchestration.formats.registry import (
-    RegistryAwayError,
+    RegistryError,
     RegistrySchemaError,
     SubjectVersion,
     newest_version,
@@ -33,7 +33,7 @@ from orchestration.settings import SettingsError
 
 RECENT_S = 60.0
 """How long a run takes the last verdict for the newest one."""
-UNTOLD = (RegistryAwayError, RegistrySchemaError, SettingsError)
+UNDECIDED = (RegistryError, RegistrySchemaError, SettingsError)
 """Errors after which there is no verdict."""
 NUMBERS = (types.NumericType, types.TimestampType, types.TimestampNTZType, types.DateType)
 TEXTS = (types.TimestampType, types.TimestampNTZType, types.DateType, types.BinaryType)
@@ -101,7 +101,7 @@ def _recent(schema: RegistrySchema, period: int) -> Compatibility | str:
     del period
     try:
         return newest_compatibility(schema)
-    except UNTOLD as error:
+    except UNDECIDED as error:
         return str(error)
 
 

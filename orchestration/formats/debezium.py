@@ -87,7 +87,7 @@ class DebeziumJson:
     ) -> tuple[Sequence[Any], str | None]:
         try:
             after = _after(value)
-            _validate_told(after, self.fields.names)
+            _refuse_placeholders(after, self.fields.names)
             row, fault = strict.row_of(after)
         except ValueError as refused:
             row, fault = [None] * len(self.fields), str(refused)
@@ -118,15 +118,15 @@ class DebeziumRecords:
         table, faults = self.envelope.read(values)
         after = table[AFTER].combine_chunks()
         changes = zip(table[OP].to_pylist(), after.is_valid().to_pylist(), strict=True)
-        told = [_fault_of(op, is_told=is_told) for op, is_told in changes]
-        for name, places in _untold(after):
-            told = [
-                _untold_fault(name) if is_untold and fault is None else fault
-                for fault, is_untold in zip(told, places, strict=True)
+        row_faults = [_fault_of(op, has_row=has_row) for op, has_row in changes]
+        for name, places in _placeholders(after):
+            row_faults = [
+                _placeholder_fault(name) if is_placeholder and fault is None else fault
+                for fault, is_placeholder in zip(row_faults, places, strict=True)
             ]
-        reasons = iter(told)
+        reasons = iter(row_faults)
         whole = [next(reasons) if fault is None else fault for fault in faults.to_pylist()]
-        rows = after.filter(pa.array([fault is None for fault in told], pa.bool_()))
+        rows = after.filter(pa.array([fault is None for fault in row_faults], pa.bool_()))
         schema = arrow_schema(self.fields)
         columns = [
             column.cast(field.type) for column, field in zip(rows.flatten(), schema, strict=True)
@@ -148,8 +148,8 @@ def debezium_format(schema: types.StructType | ValueFormat) -> DebeziumJson | De
     kinds = {field.name: field.dataType for field in schema.fields}
     wanted = ((OP, types.StringType, "a text"), (AFTER, types.StructType, "a record"))
     missing = [
-        f"{name} that is {told}"
-        for name, kind, told in wanted
+        f"{name} that is {text}"
+        for name, kind, text in wanted
         if not isinstance(kinds.get(name), kind)
     ]
     if missing:
@@ -168,7 +168,7 @@ def _after(value: bytes | None) -> Mapping[str, Any]:
     if not isinstance(change, dict):
         raise _NoRowError("the payload of the value is not a JSON object")
     op, after = _member(change, OP), _member(change, AFTER)
-    fault = _fault_of(op, is_told=after is not None)
+    fault = _fault_of(op, has_row=after is not None)
     if fault is not None:
         raise _NoRowError(fault)
     if not isinstance(after, dict):
@@ -182,8 +182,8 @@ def _member(change: Mapping[str, Any], name: str) -> Any:
     return change.get(name)
 
 
-def _fault_of(op: Any, *, is_told: bool) -> str | None:
-    """Return why a change leaves no row, or None. ``is_told`` says that it has a row after it."""
+def _fault_of(op: Any, *, has_row: bool) -> str | None:
+    """Return why a change leaves no row, or None. ``has_row`` says that it has a row after it."""
     if op == DELETE_OP:
         return ROW_DELETED
     if op is None:
@@ -193,19 +193,19 @@ def _fault_of(op: Any, *, is_told: bool) -> str | None:
             REFUSED_OPS.get(str(op))
             or f"field {OP} is {str(op)[:20]!r}, which is no change of Debezium's"
         )
-    return None if is_told else f"field {AFTER} is missing, and a change with op {op} needs it"
+    return None if has_row else f"field {AFTER} is missing, and a change with op {op} needs it"
 
 
-def _validate_told(after: Mapping[str, Any], names: Sequence[str]) -> None:
+def _refuse_placeholders(after: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse a row with a placeholder. Raises ValueError, which names the field."""
     for name in names:
         value = after.get(name)
         first = value[0] if isinstance(value, list) and value else value
         if isinstance(first, str) and first in PLACEHOLDERS:
-            raise _NoRowError(_untold_fault(name))
+            raise _NoRowError(_placeholder_fault(name))
 
 
-def _untold(rows: pa.StructArray) -> Iterator[tuple[str, list[bool]]]:
+def _placeholders(rows: pa.StructArray) -> Iterator[tuple[str, list[bool]]]:
     """Yield each column of texts or bytes, and where it has a placeholder."""
     for field, column in zip(rows.type, rows.flatten(), strict=True):
         if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
@@ -213,7 +213,7 @@ def _untold(rows: pa.StructArray) -> Iterator[tuple[str, list[bool]]]:
             yield field.name, pc.fill_null(same, False).to_pylist()
 
 
-def _untold_fault(name: str) -> str:
+def _placeholder_fault(name: str) -> str:
     return (
         f"field {name} has Debezium's placeholder of a value that did not change, so the row is not"
         " whole. Set REPLICA IDENTITY FULL at the source's table"

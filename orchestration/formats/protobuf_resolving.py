@@ -106,11 +106,11 @@ def _validate_field(
 
 def _mismatch(written: Any, declared: Any, where: str) -> UnresolvableError:
     return UnresolvableError(
-        f"field {where} is {_told(written)}, and not {_told(declared)} as declared"
+        f"field {where} is {_type_name(written)}, and not {_type_name(declared)} as declared"
     )
 
 
-def _told(field: Any) -> str:
+def _type_name(field: Any) -> str:
     """Return a field's type as a refusal names it."""
     if field.type in MESSAGES:
         name = str(field.message_type.full_name)

@@ -52,11 +52,15 @@ class RegistrySchemaError(ValueError):
     """A subject has no schema that a topic can use. The text names address and subject."""
 
 
-class RegistryAwayError(Exception):
-    """A registry does not respond, or refuses the login. The text names its address."""
+class RegistryError(Exception):
+    """A registry gives no schema now. A later question may succeed. The text names its address."""
 
 
-class UnknownSchemaError(RegistryAwayError):
+class RegistryAwayError(RegistryError):
+    """A registry does not respond, or refuses the login."""
+
+
+class UnknownSchemaError(RegistryError):
     """A registry does not know a schema. A topic may wait for that of a record."""
 
 

@@ -24,7 +24,7 @@ from log_service.client import ConfigError, KafkaError
 from log_service.common.installation_names import MIRROR_FILE
 from orchestration.project.location import in_project
 from orchestration.project.mistakes import mistaken_asset
-from orchestration.sensing.progress import Told, is_due, read_cursor, stored
+from orchestration.sensing.progress import Reported, is_due, read_cursor, stored
 
 if TYPE_CHECKING:
     from log_service.mirror.lag import FlowLag
@@ -102,7 +102,7 @@ def mirror_sensor(
             except (KafkaError, ConfigError, OSError) as error:
                 failures[flow.name] = f"the mirror {flow.name} cannot be measured: {error}"
         behind = {flow: each.records_behind for flow, each in found.items()}
-        due, told = decide_lags(behind, read_cursor(context.cursor), now_s(), failures)
+        due, reported = decide_lags(behind, read_cursor(context.cursor), now_s(), failures)
         due_flows = [flow for flow in settings.flows if flow.name in due]
         events = [
             (
@@ -115,7 +115,7 @@ def mirror_sensor(
         reasons = [*failures.values(), *([] if events else ["no mirror has got on or behind"])]
         return dg.SensorResult(
             asset_events=events,
-            cursor=json.dumps(stored(told)),
+            cursor=json.dumps(stored(reported)),
             skip_reason=dg.SkipReason("; ".join(reasons)) if reasons else None,
         )
 
@@ -137,10 +137,10 @@ def measure(settings: "MirrorSettings", flow: "FlowSettings") -> "FlowLag":
 
 def decide_lags(
     lags: Mapping[str, int],
-    told: Mapping[str, Told],
+    reported: Mapping[str, Reported],
     now_s: float,
     failures: Mapping[str, str] | None = None,
-) -> tuple[frozenset[str], dict[str, Told]]:
+) -> tuple[frozenset[str], dict[str, Reported]]:
     """Return the flows to report, and the reports to remember.
 
     ``failures`` tells, by flow, why it could not be measured. A lag that changed is reported at
@@ -154,9 +154,9 @@ def decide_lags(
     due = frozenset(
         flow
         for flow, value in values.items()
-        if is_due(told.get(flow), value, now_s, is_urgent=value == "0" or flow in failed)
+        if is_due(reported.get(flow), value, now_s, is_urgent=value == "0" or flow in failed)
     )
-    return due, {**told, **{flow: Told(value=values[flow], at_s=now_s) for flow in due}}
+    return due, {**reported, **{flow: Reported(value=values[flow], at_s=now_s) for flow in due}}
 
 
 def lag_event(flow: "FlowSettings", found: "FlowLag") -> dg.AssetObservation:

@@ -19,7 +19,7 @@ import dagster as dg
 
 from orchestration.log_client.protocol import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
-from orchestration.sensing.progress import Told, is_due, read_cursor, stored
+from orchestration.sensing.progress import Reported, is_due, read_cursor, stored
 from orchestration.topics.spec import TopicSpec
 
 QUEUE_PREFIX = "queues"
@@ -103,7 +103,7 @@ def queue_sensor(
                 found[spec.group_id] = look(log_service, spec)
             except LogServiceError as error:
                 reasons.append(f"the queue {spec.group_id} cannot be looked at: {error}")
-        due, told = decide_depths(
+        due, reported = decide_depths(
             {group: each.depth for group, each in found.items()},
             read_cursor(context.cursor),
             now_s(),
@@ -112,7 +112,7 @@ def queue_sensor(
         reasons += [] if events else ["no queue has changed"]
         return dg.SensorResult(
             asset_events=events,
-            cursor=json.dumps(stored(told)),
+            cursor=json.dumps(stored(reported)),
             skip_reason=dg.SkipReason("; ".join(reasons)) if reasons else None,
         )
 
@@ -138,18 +138,19 @@ def look(log_service: LogServiceResource, spec: QueueSpec) -> QueueDepth:
 
 
 def decide_depths(
-    depths: Mapping[str, int | None], told: Mapping[str, Told], now_s: float
-) -> tuple[frozenset[str], dict[str, Told]]:
+    depths: Mapping[str, int | None], reported: Mapping[str, Reported], now_s: float
+) -> tuple[frozenset[str], dict[str, Reported]]:
     """Return the queues to report, and the reports to remember.
 
     A depth that changed is reported at most once per interval, and an empty queue at once.
     """
     fresh = {
-        group: Told(value=str(depth), at_s=now_s)
+        group: Reported(value=str(depth), at_s=now_s)
         for group, depth in depths.items()
-        if depth is not None and is_due(told.get(group), str(depth), now_s, is_urgent=depth == 0)
+        if depth is not None
+        and is_due(reported.get(group), str(depth), now_s, is_urgent=depth == 0)
     }
-    return frozenset(fresh), {**told, **fresh}
+    return frozenset(fresh), {**reported, **fresh}
 
 
 def depth_event(spec: QueueSpec, found: QueueDepth) -> dg.AssetObservation:

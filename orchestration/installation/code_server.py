@@ -29,7 +29,7 @@ from dagster._grpc.server import DagsterGrpcServer
 from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster._utils.log import configure_loggers
 
-from orchestration.installation.code_watch import tell_loaded
+from orchestration.installation.code_watch import announce_reload
 from orchestration.installation.event_storage import shared_connections
 from orchestration.installation.instance import PROJECT_LOCATION
 from orchestration.installation.plain_log import project_logger, write_plainly
@@ -37,7 +37,7 @@ from orchestration.installation.project_server import ProjectServer
 from orchestration.installation.served_project import ServedProject
 from orchestration.project.importing import kept_imports
 from orchestration.project.location import DEFINITIONS, root_cause
-from orchestration.project.mistakes import Troubles
+from orchestration.project.mistakes import Complaints
 from orchestration.settings import HOME_VARIABLE, process_environment
 
 PRELOADED = "orchestration.installation.preload"
@@ -60,10 +60,10 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
     ended = threading.Event()
     home = process_environment().get(HOME_VARIABLE)
     events = project_logger()
-    project = ServedProject(events, Troubles(complaint), Path(home) if home else None)
+    project = ServedProject(events, Complaints(complaint), Path(home) if home else None)
 
-    def tell(fault: str | None) -> None:
-        tell_loaded(socket_path)
+    def on_reloaded(fault: str | None) -> None:
+        announce_reload(socket_path)
         project.settle(fault)
 
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
@@ -80,7 +80,7 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
             ),
             location_name=PROJECT_LOCATION,
             server_threadpool_executor=executor,
-            on_reloaded=tell,
+            on_reloaded=on_reloaded,
         )
     if is_watching:
         servicer.watch_project(ended)

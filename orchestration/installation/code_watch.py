@@ -3,8 +3,8 @@
 Dagster's processes ask a code server each second which load of the project it serves. Each question
 needs a new connection and takes two milliseconds of each side. That was the largest part of the
 work of an idle installation. Here they look each second at the socket's file. A code server makes
-it at its start, and touches it when it has loaded the project anew (``tell_loaded``). They ask when
-the file has changed, and every ``ASK_S`` in any case, so that a dead code server is noticed.
+it at its start, and touches it when it has loaded the project anew (``announce_reload``). They ask
+when the file has changed, and every ``ASK_S`` in any case, so that a dead code server is noticed.
 
 Code servers that are reached by a port are asked each second, as ever.
 Invariant: the file's time is read before the question, and is changed after the answer, so that no
@@ -25,7 +25,7 @@ ASK_S = 10.0
 Stamp = tuple[int, int] | None
 
 
-def tell_loaded(socket_path: Path) -> None:
+def announce_reload(socket_path: Path) -> None:
     """Tell daemon and webserver that the project was loaded anew.
 
     The new load has to be served already.

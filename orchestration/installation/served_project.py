@@ -22,7 +22,7 @@ from orchestration.installation.instance import open_instance
 from orchestration.log_client.connection import connect
 from orchestration.log_client.protocol import LogServiceError
 from orchestration.project.location import DEFINITIONS
-from orchestration.project.mistakes import Troubles, mistakes
+from orchestration.project.mistakes import Complaints, mistakes
 from orchestration.sensing.failing_assets import FailingAssets
 from orchestration.sensing.retries import NO_RETRIES, retries_of
 from orchestration.settings import SettingsError, load_settings
@@ -41,9 +41,9 @@ class ServedProject:
     ``home`` is the folder of its instance of Dagster, None where it has none.
     """
 
-    def __init__(self, logger: logging.Logger, troubles: Troubles, home: Path | None) -> None:
+    def __init__(self, logger: logging.Logger, complaints: Complaints, home: Path | None) -> None:
         self._logger = logger
-        self._troubles = troubles
+        self._complaints = complaints
         self._home = home
         self._assets: tuple[dg.AssetsDefinition, ...] = ()
         self._retries = NO_RETRIES
@@ -55,7 +55,7 @@ class ServedProject:
         The topics of a loaded project are created.
         """
         if fault is not None:
-            self._troubles.tell(PROJECT, [fault])
+            self._complaints.replace(PROJECT, [fault])
             return
         self.take(import_module(DEFINITIONS).defs.get_repository_def().assets_defs_by_key.values())
 
@@ -67,7 +67,7 @@ class ServedProject:
         found = mistakes(self._assets)
         for mistake in found:
             self._logger.warning("%s", mistake)
-        self._troubles.tell(PROJECT, found)
+        self._complaints.replace(PROJECT, found)
         self.reconcile_topics()
 
     def _declare(self) -> None:
@@ -99,9 +99,9 @@ class ServedProject:
             ) as client:
                 found = differences(client, topic_specs(self._assets))
         except (LogServiceError, SettingsError) as error:
-            self._tell_of_topics([f"the declared topics were not looked at: {error}"])
+            self._complain_of_topics([f"the declared topics were not looked at: {error}"])
             return
-        self._tell_of_topics([one for each in found.values() for one in each])
+        self._complain_of_topics([one for each in found.values() for one in each])
 
     def reconcile_topics(self) -> None:
         """Create the declared topics before a producer does, because the broker would use its own
@@ -116,17 +116,17 @@ class ServedProject:
                 changes = reconcile_all(client, topic_specs(self._assets))
         except (LogServiceError, SettingsError) as error:
             self._are_topics_settled = False
-            self._tell_of_topics([f"the declared topics were not looked at: {error}"])
+            self._complain_of_topics([f"the declared topics were not looked at: {error}"])
             return
         for topic, change in changes.items():
             if change.is_change:
                 self._logger.info("topic %s: %s", topic, change.summary)
         notes = [note for change in changes.values() for note in change.notes]
         self._are_topics_settled = not notes
-        self._tell_of_topics(notes)
+        self._complain_of_topics(notes)
 
-    def _tell_of_topics(self, sentences: Sequence[str]) -> None:
-        if self._troubles.tell(TOPICS, sentences):
+    def _complain_of_topics(self, sentences: Sequence[str]) -> None:
+        if self._complaints.replace(TOPICS, sentences):
             for sentence in sentences:
                 self._logger.warning("%s", sentence)
 
@@ -154,7 +154,7 @@ class ServedProject:
         if is_turn_of_topics:
             self.look_at_topics() if self._are_topics_settled else self.reconcile_topics()
         if failing is not None:
-            self._troubles.tell(
+            self._complaints.replace(
                 ASSETS,
                 failing.look({key for asset in self._assets for key in asset.keys}, self._retries),
             )

@@ -176,10 +176,10 @@ def _misfits(where: str, table: pa.DataType, result: pa.DataType) -> Iterator[st
             inner += _misfits(f"{where}.{name}", table.field(name).type, result.field(name).type)
     elif _is_list(table) and _is_list(result):
         inner += _misfits(f"{where}[]", table.value_type, result.value_type)
-    yield from inner or [_told_types(where, table, result)]
+    yield from inner or [_types_text(where, table, result)]
 
 
-def _told_types(where: str, table: pa.DataType, result: pa.DataType) -> str:
+def _types_text(where: str, table: pa.DataType, result: pa.DataType) -> str:
     return (
         f"{where} is {arrow_type_name(table)} in the table and {arrow_type_name(result)} in the"
         " result"
@@ -233,7 +233,7 @@ def _changed_types(result: pa.Schema, table: pa.Schema, *, is_evolving: bool) ->
         if is_evolving:
             found += _misfits(field.name, field.type, other)
         elif not _is_same(field.type, other):
-            found.append(_told_types(field.name, field.type, other))
+            found.append(_types_text(field.name, field.type, other))
     return found
 
 

@@ -380,7 +380,7 @@ class ClientSender:
             self._producer.send_offsets_to_transaction(
                 progress, ConsumerGroupMetadata(group_id=group_id)
             )
-        self._wait_until_told(group_id, source, offsets)
+        self._wait_until_visible(group_id, source, offsets)
 
     def send_all(self, records: Iterable[tuple[str, OutgoingRecord]]) -> None:
         """Send records, each to its topic, in one transaction."""
@@ -410,7 +410,7 @@ class ClientSender:
                     self._producer.abort_transaction()
                 raise
 
-    def _wait_until_told(
+    def _wait_until_visible(
         self, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:
         """Wait until the group tells the committed offsets.

@@ -277,7 +277,7 @@ def holder(engine: sa.Engine, name: str, table_id: str | None, owner: Owner) -> 
         found = owners.sql_owner(connection, name)
         if found is None:
             return _another(connection, versions, name, table_id)
-        return None if found[0].is_same(owner) else owners.told(*found)
+        return None if found[0].is_same(owner) else owners.owner_text(*found)
 
 
 def take_over(engine: sa.Engine, name: str, owner: Owner) -> None:
@@ -398,7 +398,7 @@ def _is_shaped(connection: sa.Connection, declared: sa.Table, shapes: sa.Table) 
     key = sa.inspect(connection).get_pk_constraint(declared.name)["constrained_columns"]
     is_same_key = set(key) == {column.name for column in declared.primary_key}
     return is_same_key and all(
-        _told(found[column.name], connection) == _told(column.type, connection)
+        _type_name(found[column.name], connection) == _type_name(column.type, connection)
         for column in declared.columns
     )
 
@@ -411,7 +411,7 @@ def _shape(declared: sa.Table) -> str:
     )
 
 
-def _told(kind: "sa.types.TypeEngine[Any]", connection: sa.Connection) -> str:
+def _type_name(kind: "sa.types.TypeEngine[Any]", connection: sa.Connection) -> str:
     """Return a type as the database names it.
 
     SQLAlchemy has no name for a type that it does not know.

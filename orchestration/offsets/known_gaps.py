@@ -15,7 +15,7 @@ Versions = Callable[[str], int | None]
 """Returns the version that an application transaction last committed, None if it never did."""
 
 
-def marks_of(
+def commit_marks(
     taken: OffsetRanges, committed: Mapping[int, Checkpoint], versions: Versions
 ) -> dict[str, int]:
     """Return the marks of a commit of ``taken``.

@@ -1,9 +1,9 @@
 """Keeps the mistakes of a project that is served all the same, for terminal and ``tidelog status``.
 
 A declaration that cannot be used, and that nothing else of the project needs, does not keep the
-rest from loading. It leaves an asset with its ``mistake`` behind, which Dagster shows. ``Troubles``
-is the file that the supervisor passes on, one line per trouble. Decides nothing about the
-consequences.
+rest from loading. It leaves an asset with its ``mistake`` behind, which Dagster shows.
+``Complaints`` is the file that the supervisor passes on, one line per complaint. Decides
+nothing about the consequences.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,10 +19,10 @@ MISTAKE = "tidelog/mistake"
 """The metadata of an asset that stands for an unusable declaration: the reason."""
 
 
-class Troubles:
-    """All current troubles, in separate parts. Every thread may use it.
+class Complaints:
+    """All current complaints, in separate parts. Every thread may use it.
 
-    With ``file`` None they are kept and not told.
+    With ``file`` None they are kept in memory alone.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -30,20 +30,20 @@ class Troubles:
         self._parts: dict[str, tuple[str, ...]] = {}
         self._lock = Lock()
 
-    def tell(self, part: str, sentences: Sequence[str]) -> bool:
-        """Replace the troubles of a part by ``sentences``, and return whether they differ.
+    def replace(self, part: str, sentences: Sequence[str]) -> bool:
+        """Replace the complaints of a part by ``sentences``, and return whether they differ.
 
         No sentences mean that all is well. Behind ``MOMENTARY`` a sentence may go on with a part
         that changes.
         """
-        told = tuple(
+        lines = tuple(
             MOMENTARY.join(" ".join(part.split()) for part in one.split(MOMENTARY, 1))
             for one in sentences
         )
         with self._lock:
-            if self._parts.get(part, ()) == told:
+            if self._parts.get(part, ()) == lines:
                 return False
-            self._parts[part] = told
+            self._parts[part] = lines
             if self._file is not None:
                 self._write(self._file)
             return True

@@ -138,7 +138,7 @@ def first_quarantine_rule(rules: Sequence[Rule], violations: int) -> Rule:
     )
 
 
-def told_broken(rules: Iterable[Rule], counts: Mapping[str, int]) -> tuple[str, ...]:
+def broken_rules(rules: Iterable[Rule], counts: Mapping[str, int]) -> tuple[str, ...]:
     """Return a sentence on each fail rule that at least one row violates."""
     broken = [(rule, counts.get(rule.name, 0)) for rule in rules if rule.severity is Severity.FAIL]
     return tuple(

@@ -56,7 +56,7 @@ def decide_keeps_up(lag: TopicLag, first_young: Mapping[int, int | None], within
     return Verdict(late=late, lag=lag.lag, within_s=within_s)
 
 
-def judge(log: LogClient, lag: TopicLag, within_s: int, now: int) -> Verdict:
+def lag_verdict(log: LogClient, lag: TopicLag, within_s: int, now: int) -> Verdict:
     """Ask the log for the first young offsets and return the verdict. Skip the query without lag.
 
     ``now`` is in milliseconds.

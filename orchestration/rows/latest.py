@@ -112,7 +112,9 @@ def newest(
         connection.register("batch", batch)
         connection.register("deletions", numbered)
         _collect_held(connection, keys, held, batch, replaced)
-        _judge(connection, keys, topic_id, is_whole=replaced is not None and replaced.is_whole)
+        _choose_newest(
+            connection, keys, topic_id, is_whole=replaced is not None and replaced.is_whole
+        )
         _validate_known(connection, keys, replaced)
         chosen = _fetched(
             connection, "SELECT _row, is_row, time FROM best WHERE is_newer ORDER BY _row"
@@ -165,7 +167,7 @@ def _collect_held(
     )
 
 
-def _judge(
+def _choose_newest(
     connection: duckdb.DuckDBPyConnection, keys: Sequence[str], topic_id: str, *, is_whole: bool
 ) -> None:
     """Create the table ``best`` with the newest change of each key of the batch.

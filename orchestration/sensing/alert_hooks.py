@@ -147,7 +147,7 @@ def post(url: str, alert: Alert) -> None:
     Raises OSError, HTTPException or ValueError if the status is not one of success. A redirect is
     not followed.
     """
-    told = {
+    reported = {
         "text": alert.text,
         "subject": alert.subject,
         "what": alert.what,
@@ -156,7 +156,7 @@ def post(url: str, alert: Alert) -> None:
         "run_id": alert.run_id,
     }
     request = Request(  # noqa: S310 - settings allow http(s) only
-        url, data=json.dumps(told).encode(), headers={"Content-Type": "application/json"}
+        url, data=json.dumps(reported).encode(), headers={"Content-Type": "application/json"}
     )
     try:
         build_opener(NoRedirects).open(request, timeout=SOCKET_WITHIN_S).close()

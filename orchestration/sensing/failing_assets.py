@@ -66,7 +66,7 @@ class FailingAssets:
                 key,
                 one.why,
                 "the project was loaded anew since" if one.ended_s < since_s else "",
-                retries.told(key, self._instance, at_s),
+                retries.reported(key, self._instance, at_s),
             )
             for key, one in sorted(failing.items())
         ]

@@ -24,7 +24,7 @@ from log_service.common.counts import agreed, counted
 from log_service.common.installation_names import TABLE_GROUP_PREFIX, TRANSFORM_GROUP_PREFIX
 from orchestration.log_client.protocol import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
-from orchestration.sensing.progress import Told, is_due, read_cursor, stored
+from orchestration.sensing.progress import Reported, is_due, read_cursor, stored
 
 if TYPE_CHECKING:
     from log_service.client import BlockingAdmin, GroupListing, TopicPartition
@@ -106,8 +106,8 @@ def group_sensor(
             looked = look_at_groups(log_service, names, max_groups, after=read_stop(context.cursor))
         except LogServiceError as error:
             return dg.SkipReason(f"the groups cannot be listed: {error}")
-        due, gone, told = decide_groups(
-            looked.found, looked.listed, read_told(context.cursor), now_s()
+        due, gone, reported = decide_groups(
+            looked.found, looked.listed, read_reported(context.cursor), now_s()
         )
         events = [
             *(group_event(group, looked.found[group]) for group in due),
@@ -116,7 +116,7 @@ def group_sensor(
         reasons = [*looked.reasons, *([] if events else ["no group has changed"])]
         return dg.SensorResult(
             asset_events=events,
-            cursor=written(told, looked.stopped_at),
+            cursor=written(reported, looked.stopped_at),
             skip_reason=dg.SkipReason("; ".join(reasons)) if reasons else None,
         )
 
@@ -124,8 +124,11 @@ def group_sensor(
 
 
 def decide_groups(
-    found: Mapping[str, GroupLag], listed: Collection[str], told: Mapping[str, Told], now_s: float
-) -> tuple[list[str], list[str], dict[str, Told]]:
+    found: Mapping[str, GroupLag],
+    listed: Collection[str],
+    reported: Mapping[str, Reported],
+    now_s: float,
+) -> tuple[list[str], list[str], dict[str, Reported]]:
     """Return the groups to tell, the groups that are gone, and the memory for the next tick.
 
     A group is told when its lag, members or state changed, at most once per interval, and at once
@@ -133,12 +136,12 @@ def decide_groups(
     that was not ``found`` keeps its memory.
     """
     fresh = {
-        group: Told(value=each.value, at_s=now_s)
+        group: Reported(value=each.value, at_s=now_s)
         for group, each in found.items()
-        if is_due(told.get(group), each.value, now_s, is_urgent=each.lag == 0)
+        if is_due(reported.get(group), each.value, now_s, is_urgent=each.lag == 0)
     }
-    gone = sorted(told.keys() - set(listed))
-    kept = {group: one for group, one in told.items() if group not in gone}
+    gone = sorted(reported.keys() - set(listed))
+    kept = {group: one for group, one in reported.items() if group not in gone}
     return sorted(fresh), gone, {**kept, **fresh}
 
 
@@ -209,12 +212,12 @@ def look_at_groups(
     )
 
 
-def written(told: Mapping[str, Told], stopped_at: str) -> str:
-    """Return the cursor that ``read_told`` and ``read_stop`` read."""
-    return json.dumps({TOLD: stored(told), STOPPED_AT: stopped_at})
+def written(reported: Mapping[str, Reported], stopped_at: str) -> str:
+    """Return the cursor that ``read_reported`` and ``read_stop`` read."""
+    return json.dumps({TOLD: stored(reported), STOPPED_AT: stopped_at})
 
 
-def read_told(cursor: str | None) -> dict[str, Told]:
+def read_reported(cursor: str | None) -> dict[str, Reported]:
     """Return what was told of each group, empty if the cursor is unreadable.
 
     Older cursors hold nothing else.

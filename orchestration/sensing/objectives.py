@@ -18,7 +18,7 @@ from orchestration.retained.lag_objective import (
     Verdict,
     declare_objective,
     evaluation,
-    judge,
+    lag_verdict,
 )
 from orchestration.transforms import TopicFeed, topic_feeds
 
@@ -58,7 +58,7 @@ def lag_objective(table: dg.AssetsDefinition, *, within_s: int) -> dg.AssetCheck
                     description=f"there is no topic {' or '.join(feed.topics)}",
                     severity=dg.AssetCheckSeverity.WARN,
                 )
-            verdict = judge(log, lag, within_s, int(time.time() * 1000))
+            verdict = lag_verdict(log, lag, within_s, int(time.time() * 1000))
         return dg.AssetCheckResult(
             passed=verdict.is_kept, metadata=verdict.metadata(), severity=dg.AssetCheckSeverity.WARN
         )

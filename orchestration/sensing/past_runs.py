@@ -58,7 +58,7 @@ def failures_in_a_row(runs: Sequence[dg.DagsterRun]) -> int:
     return count
 
 
-def told_due(due_s: float, now_s: float) -> str:
+def retry_text(due_s: float, now_s: float) -> str:
     """Return when something is tried again, as the end of a sentence."""
     moment = datetime.fromtimestamp(due_s, UTC)
     return "tried again now" if due_s <= now_s else f"tried again at {moment:%H:%M:%S} UTC"

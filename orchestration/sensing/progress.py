@@ -17,7 +17,7 @@ from orchestration.retained.lag import TopicLag
 if TYPE_CHECKING:
     from orchestration.transforms import TopicFeed
 
-TELL_INTERVAL_S = 15.0
+REPORT_INTERVAL_S = 15.0
 UNREADABLE = (ValueError, TypeError, AttributeError, LookupError)
 """The errors of reading a cursor that this software did not write."""
 QUIET_S = 60.0
@@ -25,51 +25,51 @@ QUIET_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """The last value that was told of a topic or table, and when."""
+class Reported:
+    """The last value that was reported of a topic or table, and when."""
 
     value: str
     at_s: float
 
 
-def stored(told: Mapping[str, Told]) -> dict[str, list[str | float]]:
-    """Return what was told as a JSON object, for ``told_in``."""
-    return {key: [one.value, one.at_s] for key, one in sorted(told.items())}
+def stored(reported: Mapping[str, Reported]) -> dict[str, list[str | float]]:
+    """Return the reported values as a JSON object, for ``reported_in``."""
+    return {key: [one.value, one.at_s] for key, one in sorted(reported.items())}
 
 
-def told_in(held: Any) -> dict[str, Told]:
-    """Return what was told from a JSON object of ``stored``.
+def reported_in(held: Any) -> dict[str, Reported]:
+    """Return the reported values from a JSON object of ``stored``.
 
     :raises ValueError, TypeError, AttributeError, LookupError: it is no such object.
     """
-    return {str(key): Told(value=str(one[0]), at_s=float(one[1])) for key, one in held.items()}
+    return {str(key): Reported(value=str(one[0]), at_s=float(one[1])) for key, one in held.items()}
 
 
-def read_cursor(cursor: str | None) -> dict[str, Told]:
+def read_cursor(cursor: str | None) -> dict[str, Reported]:
     """Return what a sensor told, from a cursor with nothing else, or nothing.
 
     A missing cursor and another sensor's cursor tell nothing.
     """
     try:
-        return told_in(json.loads(cursor or "{}"))
+        return reported_in(json.loads(cursor or "{}"))
     except UNREADABLE:
         return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Everything that was told: watermarks, lags, verdicts and last alerts.
+    """Everything that was reported: watermarks, lags, verdicts and last alerts.
 
-    Watermarks are by topic, lags and verdicts by table, and alerts by subject. ``unjudged`` counts,
-    by subject, the ticks in a row that could not judge it, or look at it. ``first`` is the table
-    that the next tick looks at first, because this one had no time for it.
+    Watermarks are by topic, lags and verdicts by table, and alerts by subject. ``unevaluated``
+    counts, by subject, the ticks in a row that could not evaluate it, or look at it. ``first`` is
+    the table that the next tick looks at first, because this one had no time for it.
     """
 
-    watermarks: Mapping[str, Told] = field(default_factory=dict)
-    lags: Mapping[str, Told] = field(default_factory=dict)
-    verdicts: Mapping[str, Told] = field(default_factory=dict)
+    watermarks: Mapping[str, Reported] = field(default_factory=dict)
+    lags: Mapping[str, Reported] = field(default_factory=dict)
+    verdicts: Mapping[str, Reported] = field(default_factory=dict)
     alerts: Mapping[str, str] = field(default_factory=dict)
-    unjudged: Mapping[str, int] = field(default_factory=dict)
+    unevaluated: Mapping[str, int] = field(default_factory=dict)
     first: str = ""
 
     def with_alerts(self, alerts: Mapping[str, str]) -> "Progress":
@@ -83,9 +83,13 @@ class Progress:
         """
         return replace(
             self,
-            watermarks={topic: told for topic, told in self.watermarks.items() if topic in topics},
-            lags={table: told for table, told in self.lags.items() if table in tables},
-            verdicts={table: told for table, told in self.verdicts.items() if table in tables},
+            watermarks={
+                topic: reported for topic, reported in self.watermarks.items() if topic in topics
+            },
+            lags={table: reported for table, reported in self.lags.items() if table in tables},
+            verdicts={
+                table: reported for table, reported in self.verdicts.items() if table in tables
+            },
         )
 
     @classmethod
@@ -93,33 +97,33 @@ class Progress:
         """Read a cursor. An unreadable one counts as lost."""
         try:
             held = json.loads(cursor or "{}")
-            kinds = {name: told_in(held.get(name, {})) for name in KINDS}
+            kinds = {name: reported_in(held.get(name, {})) for name in KINDS}
             alerts = {
                 str(subject): str(occurrence)
                 for subject, occurrence in held.get(ALERTS, {}).items()
             }
-            unjudged = {
-                str(subject): int(count) for subject, count in held.get(UNJUDGED, {}).items()
+            unevaluated = {
+                str(subject): int(count) for subject, count in held.get(UNEVALUATED, {}).items()
             }
             first = str(held.get(FIRST, ""))
         except UNREADABLE:
             return cls()
-        return cls(**kinds, alerts=alerts, unjudged=unjudged, first=first)
+        return cls(**kinds, alerts=alerts, unevaluated=unevaluated, first=first)
 
     def to_cursor(self) -> str:
         """Return the text that ``from_cursor`` reads."""
-        told = {name: stored(getattr(self, name)) for name in KINDS}
+        reported = {name: stored(getattr(self, name)) for name in KINDS}
         more = {
             ALERTS: dict(sorted(self.alerts.items())),
-            UNJUDGED: dict(sorted(self.unjudged.items())),
+            UNEVALUATED: dict(sorted(self.unevaluated.items())),
             FIRST: self.first,
         }
-        return json.dumps({**told, **{name: held for name, held in more.items() if held}})
+        return json.dumps({**reported, **{name: held for name, held in more.items() if held}})
 
 
 KINDS = ("watermarks", "lags", "verdicts")
 ALERTS = "alerts"
-UNJUDGED = "unjudged"
+UNEVALUATED = "unjudged"
 FIRST = "first"
 
 
@@ -127,21 +131,21 @@ FIRST = "first"
 class EventDecision:
     """Topics, tables and verdicts to tell, and the progress to remember.
 
-    ``topics`` are those whose watermark is told, ``tables`` those whose lag is told, ``judged``
+    ``topics`` are those whose watermark is told, ``tables`` those whose lag is told, ``evaluated``
     those whose verdict is told. ``stood_at`` is the previous lag of those ``tables`` whose lag
     stood still.
     """
 
     topics: tuple[str, ...]
     tables: tuple[str, ...]
-    judged: tuple[str, ...]
+    evaluated: tuple[str, ...]
     stood_at: Mapping[str, int]
     progress: Progress
 
 
 def decide_events(
     lags: Mapping[str, TopicLag],
-    told: Progress,
+    reported: Progress,
     now_s: float,
     verdicts: Mapping[str, str] | None = None,
 ) -> EventDecision:
@@ -149,22 +153,22 @@ def decide_events(
 
     A verdict is told when it changes.
     """
-    topics: dict[str, Told] = {}
-    tables: dict[str, Told] = {}
+    topics: dict[str, Reported] = {}
+    tables: dict[str, Reported] = {}
     stood_at: dict[str, int] = {}
-    judged = {
-        table: Told(value=verdict, at_s=now_s)
+    evaluated = {
+        table: Reported(value=verdict, at_s=now_s)
         for table, verdict in (verdicts or {}).items()
-        if is_due(told.verdicts.get(table), verdict, now_s, is_urgent=True)
+        if is_due(reported.verdicts.get(table), verdict, now_s, is_urgent=True)
     }
     for table, lag in lags.items():
         for one in lag.each:
             watermark = f"{one.topic_id} {one.high_watermark}"
-            if is_due(told.watermarks.get(one.topic), watermark, now_s):
-                topics[one.topic] = Told(value=watermark, at_s=now_s)
-        if is_due(told.lags.get(table), str(lag.lag), now_s, is_urgent=lag.lag == 0):
-            tables[table] = Told(value=str(lag.lag), at_s=now_s)
-            last = told.lags.get(table)
+            if is_due(reported.watermarks.get(one.topic), watermark, now_s):
+                topics[one.topic] = Reported(value=watermark, at_s=now_s)
+        if is_due(reported.lags.get(table), str(lag.lag), now_s, is_urgent=lag.lag == 0):
+            tables[table] = Reported(value=str(lag.lag), at_s=now_s)
+            last = reported.lags.get(table)
             if (
                 last is not None
                 and now_s - last.at_s >= QUIET_S
@@ -173,25 +177,25 @@ def decide_events(
             ):
                 stood_at[table] = int(last.value)
     progress = replace(
-        told,
-        watermarks={**told.watermarks, **topics},
-        lags={**told.lags, **tables},
-        verdicts={**told.verdicts, **judged},
+        reported,
+        watermarks={**reported.watermarks, **topics},
+        lags={**reported.lags, **tables},
+        verdicts={**reported.verdicts, **evaluated},
     )
     return EventDecision(
         topics=tuple(topics),
         tables=tuple(tables),
-        judged=tuple(judged),
+        evaluated=tuple(evaluated),
         stood_at=stood_at,
         progress=progress,
     )
 
 
-def is_due(last: Told | None, value: str, now_s: float, *, is_urgent: bool = False) -> bool:
+def is_due(last: Reported | None, value: str, now_s: float, *, is_urgent: bool = False) -> bool:
     """Return whether to tell a value: it has changed, and the last telling is long enough ago."""
     if last is None:
         return True
-    return last.value != value and (is_urgent or now_s - last.at_s >= TELL_INTERVAL_S)
+    return last.value != value and (is_urgent or now_s - last.at_s >= REPORT_INTERVAL_S)
 
 
 def in_a_row(before: Mapping[str, int], now: Iterable[str], most: int) -> dict[str, int]:

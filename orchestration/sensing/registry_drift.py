@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from orchestration.formats.compatibility import UNTOLD, Compatibility, newest_compatibility
+from orchestration.formats.compatibility import UNDECIDED, Compatibility, newest_compatibility
 from orchestration.formats.registry import RegistryAwayError, UnknownSchemaError
 from orchestration.sensing.run_failures import Alert
 from orchestration.topics.registry_check import evaluation, registry_schema
@@ -39,7 +39,7 @@ class RegistryDrift:
     """The outcome for all topics: alerts, the topics whose verdict is told, and the memory."""
 
     alerts: tuple[Alert, ...] = ()
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     remembered: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,7 +67,7 @@ def look_at_registry(specs: Iterable[TopicSpec], now_s: Callable[[], float]) -> 
         except RegistryAwayError as error:
             unread[REGISTRY] = str(error)
             break
-        except UNTOLD as error:
+        except UNDECIDED as error:
             unread[SUBJECT + spec.name] = str(error)
     return RegistryLook(verdicts=verdicts, unread=unread)
 
@@ -81,14 +81,14 @@ def decide_registry_drift(
     version is no news of a topic that is seen for the first time.
     """
     alerts: list[Alert] = []
-    told: list[str] = []
+    reported: list[str] = []
     remembered = {topic: one for topic, one in before.items() if topic in topics}
     for topic, verdict in look.verdicts.items():
         now = _memory(verdict)
         remembered[topic] = now
         if now == before.get(topic, _first_memory(verdict)):
             continue
-        told.append(topic)
+        reported.append(topic)
         if not verdict.is_compatible:
             alerts.append(
                 Alert(
@@ -99,7 +99,7 @@ def decide_registry_drift(
                     what="has a schema that its columns cannot hold",
                 )
             )
-    return RegistryDrift(alerts=tuple(alerts), told=tuple(told), remembered=remembered)
+    return RegistryDrift(alerts=tuple(alerts), reported=tuple(reported), remembered=remembered)
 
 
 def _first_memory(verdict: Compatibility) -> str:

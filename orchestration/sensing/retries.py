@@ -12,7 +12,7 @@ from math import ceil
 import dagster as dg
 
 from orchestration.marts.mart import BUILT_ANEW
-from orchestration.sensing.past_runs import past_runs, told_due
+from orchestration.sensing.past_runs import past_runs, retry_text
 from orchestration.sensing.sources import SOURCE_TAG
 from orchestration.sensing.topic_sensor import TABLE_TAG, interval_of
 from orchestration.settings import load_settings
@@ -32,20 +32,20 @@ class Retries:
     is_automated: Mapping[dg.AssetKey, bool] = field(default_factory=dict)
     """Whether a table from tables, a mart or a copy is started when its inputs change."""
 
-    def told(self, key: dg.AssetKey, instance: dg.DagsterInstance, now_s: float) -> str:
+    def reported(self, key: dg.AssetKey, instance: dg.DagsterInstance, now_s: float) -> str:
         """Return when an asset whose last run failed is tried again, empty if that is not known."""
         if feed := self.feeds.get(key):
             interval_s = interval_of(feed, load_settings().minimum_interval_s)
-            return told_due(past_runs(instance, TABLE_TAG, feed.table).due_s(interval_s), now_s)
+            return retry_text(past_runs(instance, TABLE_TAG, feed.table).due_s(interval_s), now_s)
         if source := self.sources.get(key):
-            return told_due(
+            return retry_text(
                 past_runs(instance, SOURCE_TAG, source.source).due_s(source.every_s), now_s
             )
         if key not in self.is_automated:
             return ""
         pause_s = FAILED_AGAIN_MINUTES * 60
         return (
-            told_due(ceil(now_s / pause_s) * pause_s, now_s)
+            retry_text(ceil(now_s / pause_s) * pause_s, now_s)
             if self.is_automated[key]
             else STARTED_BY_OTHERS
         )

@@ -62,7 +62,7 @@ def decide_alert(
     gone) and is tried again is not told.
     """
     count = max(failures, 1)
-    if is_tried_again(tags) or not is_told(count):
+    if is_tried_again(tags) or not is_reported(count):
         return None
     return Alert(subject=subject, run_id=run_id, failures=count, why=why)
 
@@ -75,12 +75,12 @@ def is_tried_again(tags: Mapping[str, str]) -> bool:
     return tags.get(WILL_RETRY_TAG) == "true" and tags.get(RUN_FAILURE_REASON_TAG) != STEP_FAILURE
 
 
-def is_told(failures: int, told_before: int | None = None) -> bool:
-    """Whether the 1st, 2nd, 4th, 8th... is among failures in a row after the first ``told_before``.
+def is_reported(failures: int, reported_before: int | None = None) -> bool:
+    """Return whether the 1st, 2nd, 4th, 8th... is among the failures in a row that are new.
 
-    By default ``told_before`` is all but the last.
+    New are those after the first ``reported_before``, by default the last alone.
     """
-    before = failures - 1 if told_before is None else told_before
+    before = failures - 1 if reported_before is None else reported_before
     return failures > 0 and 1 << (failures.bit_length() - 1) > before
 
 
@@ -95,7 +95,7 @@ def run_failure_alerts(
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Tells of failed runs on the tables that they were for",
     )
-    def tell(context: dg.RunFailureSensorContext) -> None:
+    def report(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
         table, steps = run.tags.get(TABLE_TAG), context.get_step_failure_events()
         failed = failed_assets(run.asset_selection or (), [event.step_key or "" for event in steps])
@@ -112,7 +112,7 @@ def run_failure_alerts(
             run_id=run.run_id,
             tags=run.tags,
             failures=failures_in_a_row(up_to(run, runs)),
-            why=told_together(reasons) or reason_among(steps, context.failure_event.message),
+            why=joined_reasons(reasons) or reason_among(steps, context.failure_event.message),
         )
         if alert is None:
             return
@@ -137,7 +137,7 @@ def run_failure_alerts(
         if notify is not None:
             notify(alert)
 
-    return tell
+    return report
 
 
 def up_to(run: dg.DagsterRun, runs: Sequence[dg.DagsterRun]) -> list[dg.DagsterRun]:
@@ -158,9 +158,11 @@ def failed_assets(
 
 def named(assets: Sequence[dg.AssetKey]) -> str:
     """Return the names of assets as the subject of a sentence, empty without assets."""
-    told = [key.to_user_string() for key in assets[:MAX_NAMED]]
+    reported = [key.to_user_string() for key in assets[:MAX_NAMED]]
     more = [f"{len(assets) - MAX_NAMED} more"] if len(assets) > MAX_NAMED else []
-    return " and ".join(filter(None, [", ".join([*told, *more][:-1]), *[*told, *more][-1:]]))
+    return " and ".join(
+        filter(None, [", ".join([*reported, *more][:-1]), *[*reported, *more][-1:]])
+    )
 
 
 def reasons_of(
@@ -174,7 +176,7 @@ def reasons_of(
     return {key: reason_among(events or step_failures, run_message) for key, events in own.items()}
 
 
-def told_together(reasons: Mapping[dg.AssetKey, str]) -> str:
+def joined_reasons(reasons: Mapping[dg.AssetKey, str]) -> str:
     """Return the reasons of one run's assets as one text, each by its asset if they differ."""
     if len(set(reasons.values())) <= 1:
         return next(iter(reasons.values()), "")

@@ -187,7 +187,7 @@ def schema_drift_sensor(
         description=DESCRIPTION,
     )
     def watch_shapes(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
-        told = watch_watchdog(context)
+        reported = watch_watchdog(context)
         before = read_shapes(context.cursor)
         looked = look_at(lake.open(), before)
         assets = () if context.repository_def is None else context.repository_def.assets_defs_by_key
@@ -196,18 +196,18 @@ def schema_drift_sensor(
         of_registry = look_at_registry(specs.values(), now_s)
         news = decide_registry_drift(read_field(context.cursor, REGISTRY), of_registry, specs)
         unread = {**looked.unread, **of_registry.unread}
-        told = {key: text for key, text in told.items() if text != UNREAD or key in unread}
+        reported = {key: text for key, text in reported.items() if text != UNREAD or key in unread}
         alerts = [
             Alert(subject=subject, run_id="", failures=1, why=why, what="could not be read")
             for subject, why in unread.items()
         ]
         for alert in [*alerts, *news.alerts]:
             context.log.error(alert.text)
-            if notify is not None and alert.subject not in told:
+            if notify is not None and alert.subject not in reported:
                 notify(alert)
         events = table_events(before, looked.shapes)
         feeds = topic_feeds(defined)
-        for topic in news.told:
+        for topic in news.reported:
             events += registry_events(specs[topic], feeds, of_registry.verdicts[topic])
         quiet = "no table changed its shape" if looked.shapes else "the lake has no tables yet"
         return dg.SensorResult(
@@ -217,22 +217,22 @@ def schema_drift_sensor(
                 else dg.SkipReason("; ".join(alert.text for alert in alerts) or quiet)
             ),
             cursor=written(
-                looked.shapes, {**told, **dict.fromkeys(unread, UNREAD)}, news.remembered
+                looked.shapes, {**reported, **dict.fromkeys(unread, UNREAD)}, news.remembered
             ),
             asset_events=events,
         )
 
     def watch_watchdog(context: dg.SensorEvaluationContext) -> Mapping[str, str]:
         """Tell of the watchdog's failures, and return what was told."""
-        told = read_alerts(context.cursor)
+        reported = read_alerts(context.cursor)
         watched = [state for state in sensor_states(context.instance) if state.name == watchdog]
-        found = sensor_alerts(context.instance, watched, now_s(), told)
+        found = sensor_alerts(context.instance, watched, now_s(), reported)
         for alert in found:
-            if told.get(alert.subject) != alert.run_id:
+            if reported.get(alert.subject) != alert.run_id:
                 context.log.error(alert.text)
                 if notify is not None:
                     notify(alert)
-        return {**told, **{alert.subject: alert.run_id for alert in found}}
+        return {**reported, **{alert.subject: alert.run_id for alert in found}}
 
     return watch_shapes
 

@@ -172,7 +172,7 @@ def source_sensor(
         until_s = monotonic() + looks_within_s
         looked = {feed: outcome(feed, look, until_s, context) for feed, look in begun.items()}
         unlooked, stuck = decide_unlooked(
-            Progress.from_cursor(context.cursor).unjudged,
+            Progress.from_cursor(context.cursor).unevaluated,
             {feed.source: one.why for feed, one in looked.items()},
             [feed.source for feed in feeds],
         )
@@ -185,7 +185,7 @@ def source_sensor(
         return dg.SensorResult(
             run_requests=requests,
             skip_reason=None if requests else skip_reason(looked),
-            cursor=Progress(unjudged=unlooked).to_cursor(),
+            cursor=Progress(unevaluated=unlooked).to_cursor(),
             asset_events=[unlooked_event(feed, alert) for feed, alert in alerts.items()],
         )
 

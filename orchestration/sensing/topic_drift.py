@@ -55,10 +55,10 @@ def decide_topic_drift(before: Mapping[str, str], found: Mapping[str, Sequence[s
     return TopicDrift(alerts=tuple(alerts), events=events, remembered=remembered)
 
 
-def topic_drift_event(spec: TopicSpec, told: str) -> dg.AssetObservation:
+def topic_drift_event(spec: TopicSpec, reported: str) -> dg.AssetObservation:
     """Return the observation on a topic whose drift is told, or is over."""
     return dg.AssetObservation(
         asset_key=spec.asset_key,
-        description=f"The topic {spec.name}: {told}",
-        metadata={"declaration": told},
+        description=f"The topic {spec.name}: {reported}",
+        metadata={"declaration": reported},
     )

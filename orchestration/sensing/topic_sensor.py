@@ -36,7 +36,7 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.retained.lag import TopicLag, lag_behind, seconds_behind
 from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
-from orchestration.sensing.past_runs import past_runs, told_due
+from orchestration.sensing.past_runs import past_runs, retry_text
 from orchestration.sensing.progress import (
     Progress,
     decide_events,
@@ -272,7 +272,7 @@ def watch_until(watch: Watch, deadline_s: float, progress: Progress) -> Findings
         is_idle = (
             len(lags) == len(watch.feeds)
             and not decision.is_anything_wanting
-            and is_all_told(lags, progress)
+            and is_all_reported(lags, progress)
         )
         until_s = deadline_s + watch.wait_s if is_idle else deadline_s
         if decision.start or watch.clock.now_s() >= until_s or not watch.is_current():
@@ -281,7 +281,7 @@ def watch_until(watch: Watch, deadline_s: float, progress: Progress) -> Findings
             watch.wait(lags, decision, until_s)
 
 
-def is_all_told(lags: Mapping[str, TopicLag], progress: Progress) -> bool:
+def is_all_reported(lags: Mapping[str, TopicLag], progress: Progress) -> bool:
     """Return whether ``progress`` holds the current watermarks and lags."""
     left = decide_events(lags, progress, math.inf)
     return not left.topics and not left.tables
@@ -340,7 +340,7 @@ def topic_sensor(
                     log=log,
                     lake=lake.open(),
                     instance=context.instance,
-                    feeds=in_turn(feeds, progress.first, progress.unjudged),
+                    feeds=in_turn(feeds, progress.first, progress.unevaluated),
                     minimum_interval_s=settings.minimum_interval_s,
                     clock=used,
                     wait_s=wait_s,
@@ -362,7 +362,7 @@ def topic_sensor(
                     requests,
                     progress,
                     new_events,
-                    tell_until_s=began_s + TELLS_WITHIN_S,
+                    report_until_s=began_s + TELLS_WITHIN_S,
                 )
         except LogServiceError as error:
             return dg.SkipReason(str(error))
@@ -404,35 +404,38 @@ def sensor_result(
     progress: Progress,
     first_events: Sequence[dg.AssetObservation] = (),
     *,
-    tell_until_s: float,
+    report_until_s: float,
 ) -> dg.SensorResult:
     """Return the result of a tick: ``first_events``, runs to start, watermarks, lag.
 
-    How long records wait is queried, and told, only until ``tell_until_s``. The cursor keeps where
-    the next look begins, and which tables come last because they could not be looked at.
+    How long records wait is queried and reported only until ``report_until_s``. The cursor keeps
+    where the next look begins, and which tables come last because they could not be looked at.
     """
     feeds, now_s = watch.feeds, watch.clock.now_s()
     by_table = {feed.table: feed for feed in feeds}
-    told = decide_events(findings.lags, progress, now_s)
+    reported = decide_events(findings.lags, progress, now_s)
     watermarks = {of.topic: of for lag in findings.lags.values() for of in lag.each}
     events: list[dg.AssetMaterialization | dg.AssetObservation] = [*first_events]
-    events += [watermark_event(watermarks[topic]) for topic in told.topics]
-    for table in told.tables:
+    events += [watermark_event(watermarks[topic]) for topic in reported.topics]
+    for table in reported.tables:
         lag = findings.lags[table]
-        if table in told.stood_at:
-            events.append(standing_lag_event(by_table[table], told.stood_at[table]))
+        if table in reported.stood_at:
+            events.append(standing_lag_event(by_table[table], reported.stood_at[table]))
         behind_s = (
-            seconds_behind(watch.log, lag, now_s) if watch.clock.now_s() < tell_until_s else None
+            seconds_behind(watch.log, lag, now_s) if watch.clock.now_s() < report_until_s else None
         )
         events.append(lag_event(by_table[table], lag, behind_s))
-    kept = told.progress.only_of(by_table, {topic for feed in feeds for topic in feed.topics})
-    unseen = {*watch.failures, *(table for table in watch.postponed if table in progress.unjudged)}
+    kept = reported.progress.only_of(by_table, {topic for feed in feeds for topic in feed.topics})
+    unseen = {
+        *watch.failures,
+        *(table for table in watch.postponed if table in progress.unevaluated),
+    }
     return dg.SensorResult(
         run_requests=list(requests),
         skip_reason=None if requests else dg.SkipReason(skip_reason(findings, watch)),
         cursor=replace(
             kept,
-            unjudged=in_a_row(progress.unjudged, unseen, 1),
+            unevaluated=in_a_row(progress.unevaluated, unseen, 1),
             first=next(iter(watch.postponed), ""),
         ).to_cursor(),
         asset_events=events,
@@ -530,7 +533,7 @@ def skip_reason(findings: Findings, watch: Watch) -> str:
     elif waiting:
         parts = []
     parts += [
-        f"{one.table} failed {_times(one.failures)}: {told_due(one.due_s, now_s)}"
+        f"{one.table} failed {_times(one.failures)}: {retry_text(one.due_s, now_s)}"
         for one in waiting
         if one.failures
     ]

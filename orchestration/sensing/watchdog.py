@@ -7,8 +7,8 @@ effect. Each table is judged by itself, so one that cannot be judged does not bl
 that has looked for ``LOOKS_WITHIN_S`` leaves the other tables to the next one, which begins with
 them.
 
-A table that could not be judged, or a log service that did not respond, in ``UNJUDGED_TICKS`` ticks
-in a row is told once until it is over.
+A table that could not be evaluated, or a log service that did not respond, in
+``UNEVALUATED_TICKS`` ticks in a row is reported once until it is over.
 
 Of a sensor's failures in a row the 1st, 2nd, 4th, 8th... is told, and a tick that has not ended
 after ``HUNG_AFTER_S``, once. Sensors tick more often than this one looks, so it tells the first
@@ -46,10 +46,10 @@ from orchestration.log_client.protocol import (
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.retained.lag import lag_behind
-from orchestration.retained.lag_objective import Verdict, judge
+from orchestration.retained.lag_objective import Verdict, lag_verdict
 from orchestration.sensing.objectives import objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn
-from orchestration.sensing.run_failures import Alert, is_told
+from orchestration.sensing.run_failures import Alert, is_reported
 from orchestration.sensing.topic_drift import decide_topic_drift, topic_drift_event
 from orchestration.topics.spec import TopicSpec, differences, topic_specs
 from orchestration.transforms import TopicFeed, topic_feeds
@@ -69,7 +69,7 @@ LOOKS_WITHIN_S = 25.0
 A leader that is away costs each of its tables ``LOG_TIMEOUT_MS``, several times for a table of
 several topics. Dagster cuts off a tick that takes 60 seconds, which then tells nothing.
 """
-UNJUDGED_TICKS = 4
+UNEVALUATED_TICKS = 4
 """The ticks in a row without a verdict that are told.
 
 They last two minutes, longer than a restart of brokers or an election of leaders.
@@ -92,14 +92,14 @@ class TickSeen:
 
 
 def decide_sensor_alert(
-    sensor: str, ticks: Sequence[TickSeen], now_s: float, told: str = ""
+    sensor: str, ticks: Sequence[TickSeen], now_s: float, reported: str = ""
 ) -> Alert | None:
     """Return the alert for a sensor, or None.
 
     ``ticks`` are its ticks, newest first.
 
-    At most ``REMEMBERED_TICKS`` of ``ticks`` have ended. ``told`` is the ``run_id`` of the sensor's
-    last alert, empty if there was none.
+    At most ``REMEMBERED_TICKS`` of ``ticks`` have ended. ``reported`` is the ``run_id`` of the
+    sensor's last alert, empty if there was none.
     """
     subject = subject_of(sensor)
     if ticks and ticks[0].is_running:
@@ -113,8 +113,8 @@ def decide_sensor_alert(
         ticks = ticks[1:]
     failed = [occurrence(tick) for tick in takewhile(lambda tick: tick.is_failed, ticks)]
     is_counted = len(failed) < REMEMBERED_TICKS
-    told_before = len(failed) - failed.index(told) if told in failed else 0
-    if not (is_told(len(failed), told_before) if is_counted else told_before == 0):
+    reported_before = len(failed) - failed.index(reported) if reported in failed else 0
+    if not (is_reported(len(failed), reported_before) if is_counted else reported_before == 0):
         return None
     what = "failed" if is_counted else "failed at least"
     return Alert(
@@ -133,7 +133,7 @@ def subject_of(sensor: str) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class Judgement:
+class Evaluation:
     """The findings of a tick: verdicts by table, and why a subject has none.
 
     A subject is a table, or ``LOG_SERVICE``. ``first`` is the first table that there was no time
@@ -141,31 +141,31 @@ class Judgement:
     """
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    unjudged: dict[str, str] = field(default_factory=dict)
+    unevaluated: dict[str, str] = field(default_factory=dict)
     first: str = ""
 
 
-def decide_unjudged(
-    before: Mapping[str, int], unjudged: Mapping[str, str]
+def decide_unevaluated(
+    before: Mapping[str, int], unevaluated: Mapping[str, str]
 ) -> tuple[dict[str, int], list[Alert]]:
     """Return each subject's number of ticks in a row without a verdict, and the alerts about it.
 
     ``before`` has the numbers of the previous tick. While the log service is away nothing is known
     of tables, so their numbers stay.
     """
-    counts = in_a_row(before, unjudged, UNJUDGED_TICKS)
+    counts = in_a_row(before, unevaluated, UNEVALUATED_TICKS)
     alerts = [
         Alert(
             subject=subject,
             run_id="",
-            failures=UNJUDGED_TICKS,
-            why=unjudged[subject],
+            failures=UNEVALUATED_TICKS,
+            why=unevaluated[subject],
             what="did not respond" if subject == LOG_SERVICE else "could not be judged",
         )
         for subject, count in counts.items()
-        if count == UNJUDGED_TICKS
+        if count == UNEVALUATED_TICKS
     ]
-    return ({**before, **counts} if LOG_SERVICE in unjudged else counts), alerts
+    return ({**before, **counts} if LOG_SERVICE in unevaluated else counts), alerts
 
 
 def watchdog_sensor(
@@ -192,29 +192,29 @@ def watchdog_sensor(
         progress, began_s = Progress.from_cursor(context.cursor), now_s()
         feeds = topic_feeds(context.repository_def.assets_defs_by_key.values())
         wanted = objectives(context.repository_def.asset_checks_defs_by_key.values())
-        judgement = Judgement(first=progress.first)
+        evaluation = Evaluation(first=progress.first)
         declared = topic_specs(context.repository_def.assets_defs_by_key.values())
         specs = {spec.name: spec for spec in declared}
         drift = decide_topic_drift({}, {})
         in_order = in_turn(feeds, progress.first)
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
-                judgement = judged(log, lake.open(), feeds=in_order, wanted=wanted, now_s=now_s)
+                evaluation = evaluated(log, lake.open(), feeds=in_order, wanted=wanted, now_s=now_s)
                 differences = differences_within(log, specs.values(), began_s, now_s)
                 drift = decide_topic_drift(progress.alerts, differences)
         except LogServiceError as error:
-            judgement.unjudged[LOG_SERVICE] = str(error)
-        for subject, why in judgement.unjudged.items():
+            evaluation.unevaluated[LOG_SERVICE] = str(error)
+        for subject, why in evaluation.unevaluated.items():
             context.log.error("%s cannot be judged: %s", subject, why)
-        unjudged, stuck = decide_unjudged(progress.unjudged, judgement.unjudged)
-        verdicts = judgement.verdicts
+        unevaluated, stuck = decide_unevaluated(progress.unevaluated, evaluation.unevaluated)
+        verdicts = evaluation.verdicts
         own_names = {sensor.name for sensor in context.repository_def.sensor_defs}
         watched = watched_sensors(sensor_states(context.instance), name, own_names)
         found = sensor_alerts(context.instance, watched, now_s(), progress.alerts)
         alerts = [alert for alert in found if progress.alerts.get(alert.subject) != alert.run_id]
         texts = {table: one.text for table, one in verdicts.items()}
-        told = decide_events({}, progress, now_s(), texts)
-        lacking = [table for table in told.judged if not verdicts[table].is_kept]
+        reported = decide_events({}, progress, now_s(), texts)
+        lacking = [table for table in reported.evaluated if not verdicts[table].is_kept]
         missed = [missed_objective(table, verdicts[table]) for table in lacking]
         shown = [*alerts, *missed, *stuck, *drift.alerts]
         for alert in shown:
@@ -222,8 +222,8 @@ def watchdog_sensor(
             if notify is not None:
                 notify(alert)
         by_table = {feed.table: feed for feed in feeds}
-        kept = told.progress.only_of(by_table, ())
-        kept = replace(kept, unjudged=unjudged, first=judgement.first)
+        kept = reported.progress.only_of(by_table, ())
+        kept = replace(kept, unevaluated=unevaluated, first=evaluation.first)
         remembered = {alert.subject: alert.run_id for alert in alerts}
         return dg.SensorResult(
             skip_reason=dg.SkipReason(
@@ -231,7 +231,7 @@ def watchdog_sensor(
             ),
             cursor=kept.with_alerts({**remembered, **drift.remembered}).to_cursor(),
             asset_events=[
-                *(verdict_event(by_table[table], verdicts[table]) for table in told.judged),
+                *(verdict_event(by_table[table], verdicts[table]) for table in reported.evaluated),
                 *(topic_drift_event(specs[topic], text) for topic, text in drift.events.items()),
             ],
         )
@@ -264,14 +264,14 @@ def missed_objective(table: str, verdict: Verdict) -> Alert:
     return Alert(subject=table, run_id="", failures=1, why=why, what="does not keep up")
 
 
-def judged(
+def evaluated(
     log: LogClient,
     lake: Lake,
     *,
     feeds: Sequence[TopicFeed],
     wanted: Mapping[dg.AssetKey, int],
     now_s: Callable[[], float],
-) -> Judgement:
+) -> Evaluation:
     """Return the verdicts on tables with an objective, and all tables that cannot be looked at.
 
     Any broker describes any topic, so the log service is away if none does. Offsets come from the
@@ -280,12 +280,12 @@ def judged(
 
     :raises LogServiceAwayError: the log service does not respond.
     """
-    found = Judgement()
+    found = Evaluation()
     began_s = now_s()
     for feed in feeds:
         if now_s() - began_s >= LOOKS_WITHIN_S:
             found.first = found.first or feed.table
-            found.unjudged[feed.table] = (
+            found.unevaluated[feed.table] = (
                 f"it was not looked at, because looking at others took {LOOKS_WITHIN_S:.0f} s"
             )
             continue
@@ -294,16 +294,16 @@ def judged(
         except LogServiceAwayError:
             raise
         except LogServiceError as error:
-            found.unjudged[feed.table] = str(error)
+            found.unevaluated[feed.table] = str(error)
             continue
         try:
             lag = lag_behind(log, topics, partial(lake.snapshot, feed.table)) if topics else None
             if lag is not None and feed.asset_key in wanted:
-                found.verdicts[feed.table] = judge(
+                found.verdicts[feed.table] = lag_verdict(
                     log, lag, wanted[feed.asset_key], int(now_s() * 1000)
                 )
         except (LogServiceError, DeltaError, OSError) as error:
-            found.unjudged[feed.table] = str(error).strip() or type(error).__name__
+            found.unevaluated[feed.table] = str(error).strip() or type(error).__name__
     return found
 
 
@@ -349,17 +349,20 @@ def sensor_alerts(
     instance: dg.DagsterInstance,
     states: Iterable[InstigatorState],
     now_s: float,
-    told: Mapping[str, str],
+    reported: Mapping[str, str],
 ) -> list[Alert]:
     """Return the alerts for running sensors.
 
-    ``told`` has the ``run_id`` of the last alert by subject.
+    ``reported`` has the ``run_id`` of the last alert by subject.
     """
     alerts = []
     for state in states:
         if state.is_running:
             alert = decide_sensor_alert(
-                state.name, ticks_of(instance, state), now_s, told.get(subject_of(state.name), "")
+                state.name,
+                ticks_of(instance, state),
+                now_s,
+                reported.get(subject_of(state.name), ""),
             )
             alerts += [] if alert is None else [alert]
     return alerts

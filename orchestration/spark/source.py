@@ -51,7 +51,7 @@ DAY_US = 86_400_000_000
 MINIMUM_PIECE_RECORDS = 25_000
 PIECES_PER_PARTITION = 8
 
-Judge = Callable[[pa.Array], pa.Array]
+ValueFaults = Callable[[pa.Array], pa.Array]
 """Returns the reason of refusal for each value, null if there is none."""
 
 
@@ -178,7 +178,7 @@ def read_by_workers(
     session: Any,
     reader: RangeReader,
     ranges: OffsetRanges,
-    judge: Judge | None,
+    value_faults: ValueFaults | None,
     value_format: ValueFormat | None = None,
     *,
     has_headers: bool = False,
@@ -193,7 +193,7 @@ def read_by_workers(
     handed = RangeWork(
         reader=reader,
         ranges=ranges,
-        judge=judge,
+        value_faults=value_faults,
         value_format=value_format,
         has_headers=has_headers,
         record_bytes=record_bytes,
@@ -325,7 +325,7 @@ class RangeWork:
 
     reader: RangeReader
     ranges: OffsetRanges
-    judge: Judge | None
+    value_faults: ValueFaults | None
     value_format: ValueFormat | None = None
     has_headers: bool = False
     record_bytes: int = DEFAULT_RECORD_BYTES
@@ -378,7 +378,7 @@ class OffsetRangeReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the Arrow batches of one piece."""
         assert isinstance(partition, RangePiece)
-        judge, value_format = self._work.judge, self._work.value_format
+        value_faults, value_format = self._work.value_faults, self._work.value_format
         for whole in source_batches(self._work.reader, self._work.ranges, partition.value):
             batch, refused = admitted(whole, self._work.ranges.topic, self._work.record_bytes)
             given = batch if self._work.has_headers else batch.drop_columns(["headers"])
@@ -394,7 +394,11 @@ class OffsetRangeReader(DataSourceReader):
                     PARSED, parsed
                 )
             else:
-                faults = pa.nulls(batch.num_rows, pa.string()) if judge is None else judge(values)
+                faults = (
+                    pa.nulls(batch.num_rows, pa.string())
+                    if value_faults is None
+                    else value_faults(values)
+                )
                 yield given.append_column(FAULT, _first_fault(refused, faults))
 
 

@@ -12,7 +12,7 @@ import dagster as dg
 
 from orchestration.formats import RegistrySchema
 from orchestration.formats.compatibility import (
-    UNTOLD,
+    UNDECIDED,
     Compatibility,
     newest_compatibility,
     recent_compatibility,
@@ -52,7 +52,7 @@ def registry_check(key: dg.AssetKey, specs: Sequence[TopicSpec]) -> dg.AssetChec
     def compatible_with_the_registry() -> dg.AssetCheckResult:
         try:
             verdicts = [newest_compatibility(schema) for schema in schemas]
-        except UNTOLD as error:
+        except UNDECIDED as error:
             warn = dg.AssetCheckSeverity.WARN
             return dg.AssetCheckResult(passed=False, description=str(error), severity=warn)
         return dg.AssetCheckResult(**_shown(verdicts))

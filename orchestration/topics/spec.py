@@ -562,8 +562,8 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "replication_factor": spec.replication_factor,
         "configs": dict(spec.configs),
         "key": spec.key,
-        "schema": _told_schema(spec.schema),
-        "key_schema": _told_schema(spec.key_schema),
+        "schema": _declared_schema(spec.schema),
+        "key_schema": _declared_schema(spec.key_schema),
         "description": spec.description,
         "archive": None if spec.archived is None else asdict(spec.archived),
         "rounding": spec.rounding,
@@ -576,7 +576,7 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
     return {TOPIC_METADATA: dg.MetadataValue.json(declared), **columns}
 
 
-def _told_schema(schema: str | ValueFormat | None) -> str | Mapping[str, Any] | None:
+def _declared_schema(schema: str | ValueFormat | None) -> str | Mapping[str, Any] | None:
     return schema if schema is None or isinstance(schema, str) else schema.declared()
 
 

@@ -5,7 +5,7 @@
 - ``strict_json``: reads by it, one value at a time, and says why another does not fit.
 - ``scalars``: reads decimals, times and bytes.
 - ``plain_json``: reads values that leave no doubt, many at a time.
-- ``judge``: judges values with a VARIANT. Spark parses these afterwards
+- ``value_check``: checks values with a VARIANT. Spark parses these afterwards
   (``orchestration.transforms.batch.parsing``).
 - ``times``: times of records as numbers and as moments.
 - ``type_names``: names of types in messages.

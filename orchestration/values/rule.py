@@ -146,9 +146,9 @@ def _lines() -> Iterator[str]:
             declared = "".join(
                 f", with `{name}`"
                 for name in (
-                    _told("rounding", form.reading.rounding),
-                    _told("epoch_unit", form.reading.epoch_unit),
-                    _told("decimals", form.reading.decimals),
+                    _declared("rounding", form.reading.rounding),
+                    _declared("epoch_unit", form.reading.epoch_unit),
+                    _declared("decimals", form.reading.decimals),
                 )
                 if name
             )
@@ -158,7 +158,7 @@ def _lines() -> Iterator[str]:
             )
 
 
-def _told(name: str, value: str | None) -> str:
+def _declared(name: str, value: str | None) -> str:
     return f'{name}="{value}"' if value else ""
 
 

@@ -41,8 +41,8 @@ def in_microseconds(times: pa.Array) -> pa.Array:
         return times.cast(IN_US)
     except pa.ArrowInvalid:
         numbers = times.cast(pa.int64())
-        is_told = pc.and_(pc.less_equal(numbers, MAX_MS), pc.greater_equal(numbers, -MAX_MS))
-        return pc.if_else(is_told, numbers, pa.scalar(None, pa.int64())).cast(IN_MS).cast(IN_US)
+        is_in_range = pc.and_(pc.less_equal(numbers, MAX_MS), pc.greater_equal(numbers, -MAX_MS))
+        return pc.if_else(is_in_range, numbers, pa.scalar(None, pa.int64())).cast(IN_MS).cast(IN_US)
 
 
 def values_of(column: pa.ChunkedArray) -> list[object]:
@@ -53,7 +53,7 @@ def values_of(column: pa.ChunkedArray) -> list[object]:
         return [_value_of(one) for one in column]
 
 
-def is_tellable(one: pa.Scalar) -> bool:
+def is_in_years_of_python(one: pa.Scalar) -> bool:
     """Return whether a value, which may hold others, is without times beyond Python's years."""
     try:
         one.as_py()
@@ -68,12 +68,12 @@ def untellable_rows(rows: pa.Table) -> dict[int, str]:
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         try:
             for chunk in column.chunks if has_times(column.type) else ():
-                _validate_told(chunk)
+                _validate_years(chunk)
         except (OverflowError, ValueError):
             found |= {
                 number: name
                 for number, one in enumerate(column)
-                if number not in found and not is_tellable(one)
+                if number not in found and not is_in_years_of_python(one)
             }
     return found
 
@@ -85,7 +85,7 @@ def has_times(kind: pa.DataType) -> bool:
     )
 
 
-def _validate_told(chunk: pa.Array) -> None:
+def _validate_years(chunk: pa.Array) -> None:
     """Let Python read the least and the greatest of plain times, and all times in nested values.
 
     :raises OverflowError, ValueError: Python cannot read one of them.
@@ -98,7 +98,7 @@ def _validate_told(chunk: pa.Array) -> None:
 
 
 def _value_of(one: pa.Scalar) -> object:
-    if not one.is_valid or is_tellable(one):
+    if not one.is_valid or is_in_years_of_python(one):
         return one.as_py()
     if isinstance(one, pa.StructScalar):
         return {name: _value_of(inner) for name, inner in one.items()}

@@ -211,7 +211,7 @@ def test_groups_of_which_it_is_not_noted_what_they_count_are_left_alone(
 ) -> None:
     context = run_context(log, lake_root, spark)
     with monkeypatch.context() as patched:
-        patched.setattr(lake_run, "marks_of", lambda *_: {})
+        patched.setattr(lake_run, "commit_marks", lambda *_: {})
         run_topic_table(grouped_table(), context)
     with pytest.raises(
         ProgressError,

@@ -139,7 +139,7 @@ def test_a_broker_that_is_not_there_yet_is_waited_for_without_a_warning(
         next_command="",
     )
     with pytest.raises(DemoError, match="nothing more happened"):
-        story.tell()
+        story.run()
     assert not caplog.records
 
 

@@ -18,7 +18,7 @@ from log_service.client import (
 )
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.groups import MAX_GROUPS, group_sensor
-from orchestration.sensing.progress import TELL_INTERVAL_S
+from orchestration.sensing.progress import REPORT_INTERVAL_S
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import consumer, produce, take
 
@@ -61,7 +61,7 @@ class Ticks:
         result = self._sensor(dg.build_sensor_context(cursor=self.cursor, resources=resources))
         assert isinstance(result, dg.SensorResult)
         self.cursor = result.cursor
-        self.now_s += TELL_INTERVAL_S
+        self.now_s += REPORT_INTERVAL_S
         self.reason = (
             result.skip_reason.skip_message or ""
             if isinstance(result.skip_reason, dg.SkipReason)

@@ -27,7 +27,7 @@ from orchestration.lake.tables import CommitConflictError, Lake
 from orchestration.maintenance.retention import consumers_of, run_retention
 from orchestration.offsets.planning import ProgressError
 from orchestration.quality import Suite, expect, fail, quarantine
-from orchestration.retained.lag_objective import judge
+from orchestration.retained.lag_objective import lag_verdict
 from orchestration.sensing.new_records import decide_runs
 from orchestration.sensing.topic_sensor import Clock, Watch, lag_event, watermark_event
 from orchestration.topics.spec import TopicSpec, topic_asset
@@ -539,7 +539,7 @@ def test_dagster_shows_both_topics_and_the_sensor_starts_for_either(
         assert lags == [20, 9, 11]
         marked = {watermark_event(one).asset_key for one in lag.each}
         assert marked == {ORDERS.asset_key, PAYMENTS.asset_key}
-        assert judge(world.log, lag, 60, int(time.time() * 1000)).late == 20
+        assert lag_verdict(world.log, lag, 60, int(time.time() * 1000)).late == 20
         result = dg.materialize(
             [asset], resources=world.resources, instance=instance, raise_on_error=False
         )

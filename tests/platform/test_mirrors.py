@@ -11,7 +11,7 @@ import pytest
 from log_service.client import BlockingAdmin, BlockingProducer, ConfigError, NewTopic
 from orchestration.infrastructure.mirrors import decide_lags, mirror_assets, mirror_sensor
 from orchestration.project.mistakes import mistakes
-from orchestration.sensing.progress import TELL_INTERVAL_S, Told, read_cursor
+from orchestration.sensing.progress import REPORT_INTERVAL_S, Reported, read_cursor
 from tests.integration.client_clusters import tidelog
 from tests.integration.mirrors import mirroring, until, values, write_file
 
@@ -42,7 +42,7 @@ def test_the_sensor_tells_how_far_a_mirror_is_behind(
     def tick(cursor: str | None) -> dg.SensorResult:
         result = sensor(dg.build_sensor_context(cursor=cursor))
         assert isinstance(result, dg.SensorResult)
-        now[0] += TELL_INTERVAL_S
+        now[0] += REPORT_INTERVAL_S
         return result
 
     with BlockingProducer(here) as producer:
@@ -87,10 +87,10 @@ def test_a_flow_that_cannot_be_measured_keeps_no_other_from_its_turn(
 
 
 def test_a_lag_is_told_when_it_changes_when_it_is_gone_and_every_minute() -> None:
-    due, told = decide_lags({"a": 5, "b": 0}, {"b": Told(value="3 at 1", at_s=100.0)}, 101.0)
+    due, told = decide_lags({"a": 5, "b": 0}, {"b": Reported(value="3 at 1", at_s=100.0)}, 101.0)
     assert due == {"a", "b"}
     assert decide_lags({"a": 6, "b": 0}, told, 102.0)[0] == set(), "a moment later"
-    assert decide_lags({"a": 6, "b": 0}, told, 101.0 + TELL_INTERVAL_S)[0] == {"a"}
+    assert decide_lags({"a": 6, "b": 0}, told, 101.0 + REPORT_INTERVAL_S)[0] == {"a"}
     assert decide_lags({"a": 5, "b": 0}, told, 161.0)[0] == {"a"}, "it stands still"
 
 

@@ -16,7 +16,7 @@ from log_service.client import (
 )
 from orchestration.infrastructure.queues import QueueSpec, decide_depths, queue_asset, queue_sensor
 from orchestration.resources.log_service import LogServiceResource
-from orchestration.sensing.progress import TELL_INTERVAL_S, Told, read_cursor
+from orchestration.sensing.progress import REPORT_INTERVAL_S, Reported, read_cursor
 from orchestration.topics.spec import TopicSpec
 from tests.helpers.broker_process import BrokerProcess
 
@@ -54,7 +54,7 @@ def test_the_sensor_tells_how_deep_a_queue_is(broker: BrokerProcess) -> None:
         resources = {"log_service": LogServiceResource(bootstrap_servers=broker.bootstrap)}
         result = sensor(dg.build_sensor_context(cursor=cursor, resources=resources))
         assert isinstance(result, dg.SensorResult)
-        now[0] += TELL_INTERVAL_S
+        now[0] += REPORT_INTERVAL_S
         return result
 
     before = tick(None)
@@ -74,14 +74,14 @@ def test_the_sensor_tells_how_deep_a_queue_is(broker: BrokerProcess) -> None:
 
 def test_a_depth_is_told_when_it_changes_and_an_empty_queue_at_once() -> None:
     told = {
-        "a": Told(value="3", at_s=100.0),
-        "b": Told(value="1", at_s=100.0),
-        "c": Told(value="7", at_s=100.0),
+        "a": Reported(value="3", at_s=100.0),
+        "b": Reported(value="1", at_s=100.0),
+        "c": Reported(value="7", at_s=100.0),
     }
     due, known = decide_depths({"a": 5, "b": 0, "c": 7, "d": None}, told, 101.0)
     assert due == {"b"}
-    assert known["b"] == Told(value="0", at_s=101.0)
-    assert decide_depths({"a": 5}, known, 100.0 + TELL_INTERVAL_S)[0] == {"a"}
+    assert known["b"] == Reported(value="0", at_s=101.0)
+    assert decide_depths({"a": 5}, known, 100.0 + REPORT_INTERVAL_S)[0] == {"a"}
 
 
 @pytest.mark.parametrize("cursor", [None, "", "no json", "[]", '{"a": 5}'])

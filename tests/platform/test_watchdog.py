@@ -31,7 +31,7 @@ from orchestration.resources import LakeResource
 from orchestration.sensing import lag_objective
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.schema_drift import read_shapes, schema_drift_sensor
-from orchestration.sensing.watchdog import LOOKS_WITHIN_S, UNJUDGED_TICKS, watchdog_sensor
+from orchestration.sensing.watchdog import LOOKS_WITHIN_S, UNEVALUATED_TICKS, watchdog_sensor
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms import spark_table
 from tests.platform.sensor_world import World, append, told
@@ -130,7 +130,7 @@ def test_a_table_that_cannot_be_judged_is_told_once_until_that_is_over(
     for _ in range(2):
         with monkeypatch.context() as patched:
             patched.setattr(world.log, "describe_topic", refuse)
-            for _ in range(UNJUDGED_TICKS - 1):
+            for _ in range(UNEVALUATED_TICKS - 1):
                 watchdog.tick()
             told_before = len(watchdog.alerts)
             for _ in range(3):
@@ -155,7 +155,7 @@ def test_a_table_without_an_objective_that_cannot_be_looked_at_is_told_too(
         raise LogServiceError("the partition orders-0 has no leader")
 
     monkeypatch.setattr(world.log, "partition_offsets", refuse)
-    for _ in range(UNJUDGED_TICKS):
+    for _ in range(UNEVALUATED_TICKS):
         watchdog.tick()
     assert [alert.subject for alert in watchdog.alerts] == ["clean_orders"]
 
@@ -194,7 +194,7 @@ def test_a_leader_that_is_away_costs_the_tables_their_verdict_whose_topics_it_le
 
     monkeypatch.setattr(world.log, asked, be_silent)
     assert judged_tables(watchdog.tick()) == ["clean_others"]
-    for _ in range(UNJUDGED_TICKS):
+    for _ in range(UNEVALUATED_TICKS):
         watchdog.tick()
     assert [alert.text for alert in watchdog.alerts if alert.subject != "clean_others"] == [
         "clean_orders could not be judged 4 times in a row: broker 2 does not respond"
@@ -218,7 +218,7 @@ def test_a_tick_ends_in_time_though_leaders_are_away_and_the_next_one_begins_whe
 
     monkeypatch.setattr(world.log, "partition_offsets", take_long)
     verdicts: list[str] = []
-    for _ in range(UNJUDGED_TICKS):
+    for _ in range(UNEVALUATED_TICKS):
         began_s = world.now_s
         verdicts += judged_tables(watchdog.tick())
         assert world.now_s - began_s == LOOKS_WITHIN_S
@@ -233,14 +233,14 @@ def test_a_tick_ends_in_time_though_leaders_are_away_and_the_next_one_begins_whe
 def test_a_log_service_that_stays_away_is_told_once_until_it_is_back(world: World) -> None:
     watchdog = Watchdog(world)
     world.unreachable = True
-    for _ in range(UNJUDGED_TICKS + 2):
+    for _ in range(UNEVALUATED_TICKS + 2):
         watchdog.tick()
     text = "the log service did not respond 4 times in a row: the log service does not answer within 5000 ms"
     assert [alert.text for alert in watchdog.alerts] == [text]
     world.unreachable = False
     watchdog.tick()
     world.unreachable = True
-    for _ in range(UNJUDGED_TICKS):
+    for _ in range(UNEVALUATED_TICKS):
         watchdog.tick()
     assert [alert.text for alert in watchdog.alerts] == [text, text]
 

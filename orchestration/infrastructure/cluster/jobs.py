@@ -143,12 +143,12 @@ def _done(
 
 def _carry_out(context: dg.OpExecutionContext, admin: BlockingAdmin, mover: Mover) -> None:
     admin.run(mover.begin)
-    told_at = time.monotonic()
+    reported_at = time.monotonic()
     progress = admin.run(mover.step)
     while not mover.is_done:
         time.sleep(POLL_S)
         progress = admin.run(mover.step)
-        if time.monotonic() - told_at > TOLD_EVERY_S:
+        if time.monotonic() - reported_at > TOLD_EVERY_S:
             context.log.info(
                 "%d of %d moves, %d of %d bytes",
                 progress.complete,
@@ -156,7 +156,7 @@ def _carry_out(context: dg.OpExecutionContext, admin: BlockingAdmin, mover: Move
                 progress.copied_bytes,
                 progress.total_bytes,
             )
-            told_at = time.monotonic()
+            reported_at = time.monotonic()
     admin.run(mover.finish)
     for problem in admin.run(mover.problems):
         context.log.warning("%s", problem)

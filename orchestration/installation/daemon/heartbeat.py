@@ -60,15 +60,18 @@ def heartbeat_file(home: Path) -> Path:
     return home / "daemon.alive"
 
 
-def start_heartbeat(home: Path, loops: Loops, tell: Callable[[str], None]) -> Callable[[], None]:
+def start_heartbeat(
+    home: Path, loops: Loops, on_stall: Callable[[str], None]
+) -> Callable[[], None]:
     """Touch the file until the process ends, or until a loop stands still.
 
-    ``tell`` is told which loop. Return a function that ends the heartbeat and waits for its end.
+    ``on_stall`` gets a sentence on the loop. Return a function that ends the heartbeat and waits
+    for its end.
     """
     is_over = threading.Event()
     thread = threading.Thread(
         target=_beat,
-        args=(heartbeat_file(home), loops, tell, is_over),
+        args=(heartbeat_file(home), loops, on_stall, is_over),
         name="heartbeat",
         daemon=True,
     )
@@ -81,14 +84,16 @@ def start_heartbeat(home: Path, loops: Loops, tell: Callable[[str], None]) -> Ca
     return stop
 
 
-def _beat(path: Path, loops: Loops, tell: Callable[[str], None], is_over: threading.Event) -> None:
+def _beat(
+    path: Path, loops: Loops, on_stall: Callable[[str], None], is_over: threading.Event
+) -> None:
     told: list[str] = []
     while not is_over.is_set():
         standing = loops.standing()
         if not standing:
             path.touch()
         elif standing != told:
-            tell(
+            on_stall(
                 f"{', '.join(standing)} made no step for {STANDING_AFTER_S:.0f} s: the daemon gives"
                 " no sign of life until it does"
             )

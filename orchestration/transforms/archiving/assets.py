@@ -98,7 +98,7 @@ def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.Assets
             if report.ranges is not None:
                 _tag(context, table, report.ranges)
                 _mirror(context, table, log, spec.name, report.next_offsets)
-            yield from _told(context, key, spec, report)
+            yield from _commit_events(context, key, spec, report)
 
     return archive
 
@@ -135,7 +135,7 @@ def _mirror(
         context.log.warning("the offsets of group %s could not be mirrored: %s", group_id, error)
 
 
-def _told(
+def _commit_events(
     context: dg.AssetExecutionContext, key: dg.AssetKey, spec: TopicSpec, report: ArchiveReport
 ) -> Iterator[dg.MaterializeResult[None]]:
     """Yield the event of a commit.

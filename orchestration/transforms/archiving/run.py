@@ -29,7 +29,7 @@ from orchestration.lake.tables import (
     conflicts_translated,
 )
 from orchestration.log_client.protocol import UNREADABLE, LogClient, OtherTopicError, RangeReader
-from orchestration.offsets.known_gaps import beginning, marks_of
+from orchestration.offsets.known_gaps import beginning, commit_marks
 from orchestration.offsets.planning import BatchPlan, Checkpoint, PartitionOffsets
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.retained.archive import Archive, archive_table
@@ -262,7 +262,7 @@ def _archive(
         }
         transactions = {
             **advance(target, taken, epochs, state.committed),
-            **marks_of(taken, state.committed, target.transaction_version),
+            **commit_marks(taken, state.committed, target.transaction_version),
             **_kept_from(expired, state.topic_id),
         }
         if is_through:

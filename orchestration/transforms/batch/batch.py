@@ -209,7 +209,7 @@ def is_of_execution(error: BaseException) -> bool:
 
 
 @contextmanager
-def judging(name: str, frame: Any, rules: Sequence[Rule]) -> Iterator[None]:
+def applying_rules(name: str, frame: Any, rules: Sequence[Rule]) -> Iterator[None]:
     """Name the rule that Spark does not understand if an operation on all rules fails.
 
     Otherwise raise as ``running`` does.
@@ -412,7 +412,7 @@ def _of_frame(table: TopicTable, kept: Collection[str], frame: Any) -> pa.Table:
     """
     with running(table.name):
         flagged = of_keys.flag_deleted(frame, table)
-    with judging(table.name, flagged, table.rules):
+    with applying_rules(table.name, flagged, table.rules):
         found = _collect_json(table, apply_rules(flagged, table.rules), kept)
     return pa.table(found.columns, names=found.column_names)
 

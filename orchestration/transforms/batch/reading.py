@@ -21,7 +21,7 @@ from orchestration.offsets.byte_limits import ByteLimits
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.spark.source import RecordBatchFrame, read_by_workers
 from orchestration.transforms.batch.intake import Intake, take_in
-from orchestration.values.judge import ValueJudge
+from orchestration.values.value_check import ValueCheck
 
 
 class ReadAhead:
@@ -103,12 +103,12 @@ def read_batch(
     limits = limits or ByteLimits(run_bytes=None)
     if ranges.count > arrow_records:
         chosen = value_format or json_format(fields)
-        judge = None if fields is None or chosen is not None else ValueJudge(fields)
+        value_faults = None if fields is None or chosen is not None else ValueCheck(fields)
         return read_by_workers(
             session,
             reader,
             ranges,
-            judge,
+            value_faults,
             chosen,
             has_headers=has_headers,
             record_bytes=limits.record_bytes,

@@ -18,7 +18,7 @@ from orchestration.lake.schemas import validate_types
 from orchestration.lake.staging import StagedFiles, stage
 from orchestration.lake.tables import Lake, TableSnapshot, replace_all, replace_all_by_files
 from orchestration.quality import Rule
-from orchestration.transforms.batch.batch import judging, running
+from orchestration.transforms.batch.batch import applying_rules, running
 
 SAMPLE_SEED = 20_210
 
@@ -187,7 +187,7 @@ class FilesResult:
 def _counted(name: str, frame: Any, rules: Sequence[Rule]) -> dict[str, int]:
     if not rules:
         return {}
-    with judging(name, frame, rules):
+    with applying_rules(name, frame, rules):
         counts = [
             sql.count_if(sql.expr(f"NOT ({rule.condition})")).alias(rule.name) for rule in rules
         ]

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.transforms.dagster_views import events
-from orchestration.transforms.dagster_views.days import DaysTold
+from orchestration.transforms.dagster_views.days import NewDays
 from orchestration.transforms.dagster_views.dead_letters import rejection_events
 from orchestration.transforms.dagster_views.reporting import (
     DagsterReporter,
@@ -61,7 +61,7 @@ def commit_events(
     Events of the first commit are outputs and checks of the step. Those of later commits are plain
     events. ``has_days``: the table has an asset with its days, which are told, too.
     """
-    days = DaysTold(context.instance, table)
+    days = NewDays(context.instance, table)
     for number, result in enumerate(results):
         if result.version is not None:
             reporter.committed(result.ranges)

@@ -22,7 +22,7 @@ def days_key(name: str) -> dg.AssetKey:
     return dg.AssetKey([HISTORY_PREFIX, f"{name}_by_day"])
 
 
-class DaysTold:
+class NewDays:
     """Tells the days of a table's commits, each once.
 
     ``now`` is the time of the commit. A day that lies ahead of it is no partition yet.

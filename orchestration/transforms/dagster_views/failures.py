@@ -10,7 +10,7 @@ from typing import Protocol
 
 import dagster as dg
 
-from orchestration.formats import RegistryAwayError
+from orchestration.formats import RegistryError
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import CommitConflictError, TableMissingError
 from orchestration.log_client.protocol import LogServiceError
@@ -30,7 +30,7 @@ FINAL = (
     TableMissingError,
     ValueError,
 )
-PASSING = (CommitConflictError, LogServiceError, RegistryAwayError, SparkGoneError)
+PASSING = (CommitConflictError, LogServiceError, RegistryError, SparkGoneError)
 
 
 class HasSession(Protocol):

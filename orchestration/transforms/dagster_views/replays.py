@@ -45,7 +45,7 @@ from orchestration.transforms.replay.steps import Replayed, Replayer
 from orchestration.transforms.run.context import RunContext
 
 DAY_MS = 86_400_000
-Told = dg.AssetCheckEvaluation | dg.AssetMaterialization
+TableEvent = dg.AssetCheckEvaluation | dg.AssetMaterialization
 JOB_PREFIX = "replay_"
 REPLAYED_TABLE_TAG = "tidelog/replayed_table"
 """The tag with the table of each run of a replay job.
@@ -166,7 +166,7 @@ def replay_context(
 
 def days_events(
     context: dg.AssetExecutionContext, table: TopicTable, replayer: Replayer
-) -> Iterator[Told | dg.MaterializeResult[None]]:
+) -> Iterator[TableEvent | dg.MaterializeResult[None]]:
     """Replay the days of the run's partitions, and yield the events for Dagster."""
     window = context.partition_time_window
     from_ms, to_ms = (int(moment.timestamp() * 1000) for moment in (window.start, window.end))
@@ -250,7 +250,7 @@ def _described(table: TopicTable) -> str:
 
 def job_events(
     context: dg.OpExecutionContext, table: TopicTable, config: ReplayConfig, replayer: Replayer
-) -> Iterator[Told | dg.Output[None]]:
+) -> Iterator[TableEvent | dg.Output[None]]:
     """Run the replay of a job's config, and yield the events for Dagster."""
     request = config.request()
     if config.dry_run:
@@ -281,7 +281,7 @@ def keep_fixes(lake: Lake, table: str, given: Sequence[FixConfig], *, note: str)
 
 def _replay(
     context: Context, table: TopicTable, replayer: Replayer, planned: ReplayPlan
-) -> Generator[Told, None, Replayed]:
+) -> Generator[TableEvent, None, Replayed]:
     """Replay, yield the events of each commit for the table's asset, and return the totals."""
     replayed = Replayed(lost=planned.lost, archived_count=planned.archived_count)
     for result in replayer.run(planned):

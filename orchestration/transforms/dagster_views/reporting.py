@@ -15,7 +15,7 @@ from orchestration.offsets.ranges import OffsetRanges
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.spark import SparkResource
 from orchestration.retained.lag import measure_lag
-from orchestration.retained.lag_objective import declared_objective, evaluation, judge
+from orchestration.retained.lag_objective import declared_objective, evaluation, lag_verdict
 from orchestration.settings import load_settings
 from orchestration.spark.session import shared_scratch
 from orchestration.topics.registry_check import recent_evaluation
@@ -157,7 +157,7 @@ def with_verdicts(
             if lag is not None:
                 yield evaluation(
                     table_key(name),
-                    judge(run.log, lag, within_s, int(run.now().timestamp() * 1000)),
+                    lag_verdict(run.log, lag, within_s, int(run.now().timestamp() * 1000)),
                 )
         except (
             LogServiceError,

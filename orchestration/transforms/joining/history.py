@@ -18,7 +18,7 @@ from orchestration.transforms.dagster_views.failures import explained
 from orchestration.transforms.dagster_views.replays import (
     JOB_PREFIX,
     ReplayConfig,
-    Told,
+    TableEvent,
     job_with,
     keep_fixes,
     tagged,
@@ -50,7 +50,7 @@ def join_replay_job(table: JoinedTable) -> dg.JobDefinition:
         log_service: LogServiceResource,
         spark: SparkResource,
         lake: LakeResource,
-    ) -> Iterator[Told | dg.Output[None]]:
+    ) -> Iterator[TableEvent | dg.Output[None]]:
         with tagged(context, config), explained(table.name, spark), log_service.open() as log:
             request = config.request()
             run = run_context(context, log, lake, spark, JoinReporter(context, table.name))

@@ -20,7 +20,12 @@ from log_service.common.counts import counted
 from orchestration.lake.tables import TableSnapshot
 from orchestration.quality.rules import VIOLATIONS_COLUMN, count_violations
 from orchestration.rows.joins import LEFT, PLACE, PLACES, SIDES, JoinStep, Side
-from orchestration.transforms.batch.batch import apply_rules, call_transform, collect, judging
+from orchestration.transforms.batch.batch import (
+    apply_rules,
+    applying_rules,
+    call_transform,
+    collect,
+)
 from orchestration.transforms.batch.intake import HEADERS, INLINE_BYTES, META, new_scratch_file
 from orchestration.transforms.batch.parsing import nullable_fields
 from orchestration.transforms.errors import TransformError
@@ -50,7 +55,7 @@ def computed(
         return snapshot.arrow_schema.empty_table(), {rule.name: 0 for rule in table.rules}
     with _given(table, context, step.rows) as frame:
         result = call_transform(table.name, table.function, frame)
-        with judging(table.name, result, table.rules):
+        with applying_rules(table.name, result, table.rules):
             found = collect(table.name, apply_rules(result, table.rules))
     violations = count_violations(
         table.rules, np.asarray(found[VIOLATIONS_COLUMN].to_numpy(), np.int64)

@@ -40,7 +40,7 @@ from orchestration.transforms.joining.run import (
     validate_unmoved,
 )
 from orchestration.transforms.replay.lost_records import decide_lost, lost_sentence
-from orchestration.transforms.replay.plan import ReplayRequest, everything_of, told_of_records
+from orchestration.transforms.replay.plan import ReplayRequest, everything_of, record_counts
 from orchestration.transforms.replay.steps import Replayed
 from orchestration.transforms.run.context import RunContext, TopicState
 from orchestration.transforms.run.steps import attempted, topic_state
@@ -108,7 +108,7 @@ def planned_metadata(sides: Mapping[Side, SideResult]) -> dict[str, str | int]:
     return {
         "offsets": " ".join(f"{one.topic} {one}" for one in ranges) or "none",
         "offset_count": sum(one.count for one in ranges),
-        **told_of_records(lost_of(sides), archived_count_of(sides)),
+        **record_counts(lost_of(sides), archived_count_of(sides)),
     }
 
 

@@ -33,7 +33,7 @@ from orchestration.log_client.protocol import RangeReader
 from orchestration.offsets.byte_limits import ByteLimits
 from orchestration.offsets.planning import BatchPlan, ProgressError, plan_batch
 from orchestration.offsets.ranges import OffsetRanges
-from orchestration.quality.rules import told_broken
+from orchestration.quality.rules import broken_rules
 from orchestration.quality.suites import Outcome
 from orchestration.rows.join_state import (
     STATE,
@@ -417,7 +417,7 @@ def _joined(
     clock = first_clock(topic_ids, now_us) if start.held is None else start.held.clock
     step = joined(table.shape, kept, clock, arrivals, now_us, is_late_possible=not is_replay)
     step = step if start.amended is None else start.amended(step)
-    _tell_of_idle(table, context, step, arrivals, now_us)
+    _log_idle(table, context, step, arrivals, now_us)
     _validate_bound(table, step)
     return step, {side: (*misfits[side], *step.rejections[side]) for side in SIDES}
 
@@ -449,7 +449,7 @@ def _waiting(side: SideResult) -> frozenset[int]:
     )
 
 
-def _tell_of_idle(
+def _log_idle(
     table: JoinedTable,
     context: RunContext,
     step: JoinStep,
@@ -480,7 +480,7 @@ def _validate_bound(table: JoinedTable, step: JoinStep) -> None:
 def _failures(
     table: JoinedTable, violations: Mapping[str, int], outcomes: tuple[Outcome, ...]
 ) -> tuple[str, ...]:
-    broken = told_broken(table.rules, violations)
+    broken = broken_rules(table.rules, violations)
     return (*broken, *blocking_failures(outcomes))
 
 

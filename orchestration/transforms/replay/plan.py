@@ -18,7 +18,7 @@ records that its groups count, or not at all.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from orchestration.dead_letters.places import told_removed
+from orchestration.dead_letters.places import removed_note
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.offsets.known_gaps import beginning, holes_in
 from orchestration.offsets.planning import Checkpoint, ProgressError, clip_replay, plan_replay
@@ -89,11 +89,11 @@ class ReplayPlan:
         return {
             "offsets": str(self.ranges) or "none",
             "offset_count": self.ranges.count,
-            **told_of_records(self.lost, self.archived_count),
+            **record_counts(self.lost, self.archived_count),
         }
 
 
-def told_of_records(lost: str, archived_count: int) -> dict[str, str | int]:
+def record_counts(lost: str, archived_count: int) -> dict[str, str | int]:
     """Return labels with the count of archived offsets and the lost ones.
 
     Empty values are left out.
@@ -342,7 +342,7 @@ class _Reach:
         kept = places_within(places, held)
         gone = sum(map(len, places.values())) - sum(map(len, kept.values()))
         if gone:
-            self.context.reporter.note(told_removed(gone, self.table.name))
+            self.context.reporter.note(removed_note(gone, self.table.name))
         covering = [
             one
             for number, offsets in kept.items()

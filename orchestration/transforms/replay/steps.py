@@ -23,7 +23,7 @@ from orchestration.transforms.replay.plan import (
     ReplayRequest,
     everything_of,
     readable_by,
-    told_of_records,
+    record_counts,
 )
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
 from orchestration.transforms.run.steps import attempted
@@ -68,7 +68,7 @@ class Replayed:
                 " ".join(f"{one.topic} {one}" if is_of_several else str(one) for one in self.ranges)
                 or "none"
             ),
-            **told_of_records(self.lost, self.archived_count),
+            **record_counts(self.lost, self.archived_count),
         }
 
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from log_service.common.counts import counted
 from orchestration.dead_letters.fixes import At, FixedReader
-from orchestration.dead_letters.places import told_removed
+from orchestration.dead_letters.places import removed_note
 from orchestration.dead_letters.table import ENVELOPE, DeadLetters, Origin, Rejection, envelopes
 from orchestration.lake.schemas import validate_shape
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
 from orchestration.log_client.protocol import OtherTopicError
 from orchestration.offsets.planning import BatchPlan, Checkpoint, plan_batch
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, places_within
-from orchestration.quality.rules import told_broken
+from orchestration.quality.rules import broken_rules
 from orchestration.retained.readable_records import HeldTopic
 from orchestration.transforms.batch.batch import Batch, ComputedBatch
 from orchestration.transforms.batch.checking import blocking_failures, evaluate_suite
@@ -131,12 +131,12 @@ def cut_short(context: RunContext, plan: BatchPlan, taken: OffsetRanges) -> Batc
     return plan.as_read(taken)
 
 
-def judged_batch(
+def checked_result(
     table: TopicTable, context: RunContext, source: Batch, state: TopicState, batch: ComputedBatch
 ) -> TopicRunResult:
     """Check a computed batch. ``failures`` are the reasons that forbid the commit."""
     outcomes = evaluate_suite(context.session(), table.suite, batch.rows, table=table.name)
-    broken = told_broken(table.rules, batch.violations)
+    broken = broken_rules(table.rules, batch.violations)
     return TopicRunResult(
         kind="batch",
         state=state,
@@ -180,7 +180,7 @@ def letters_that_stay(
     count = sum(map(len, gone.values()))
     if not count:
         return ENVELOPE.empty_table()
-    context.reporter.note(told_removed(count, origin.target))
+    context.reporter.note(removed_note(count, origin.target))
     return letters.rows_at(origin.target, origin.topic_id, gone)
 
 

@@ -30,7 +30,7 @@ from orchestration.transforms.kinds import declare
 from orchestration.transforms.run.following import follow
 from orchestration.transforms.to_database.declarations import DatabaseTable
 from orchestration.transforms.to_database.kind import StoredKind
-from orchestration.transforms.to_database.opening import opened, refusals_told
+from orchestration.transforms.to_database.opening import opened, refusals_as_failures
 from orchestration.transforms.to_database.run import Storing
 
 SINK_METADATA = "tidelog/database_table"
@@ -88,7 +88,7 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
             return
         with (
             explained(table.name, spark),
-            refusals_told(table.name),
+            refusals_as_failures(table.name),
             log_service.open() as log,
             opened(declared, database, warehouse, lake.open()) as store,
         ):

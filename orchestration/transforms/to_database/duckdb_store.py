@@ -23,7 +23,7 @@ import duckdb
 import pyarrow as pa
 
 from log_service.common.private_files import open_private
-from orchestration.databases.owners import Owner, refusal, told
+from orchestration.databases.owners import Owner, owner_text, refusal
 from orchestration.lake.durable import sync
 from orchestration.lake.quoting import quoted_name
 from orchestration.lake.tables import CommitConflictError, ranges_predicate
@@ -99,7 +99,7 @@ class DuckdbStore:
         A file of an earlier release belongs to the first owner that writes it.
         """
         found = self._owner()
-        return None if found is None or found[0].is_same(self.owner) else told(*found)
+        return None if found is None or found[0].is_same(self.owner) else owner_text(*found)
 
     def take_over(self, *, is_of_this_lake: bool) -> None:  # noqa: ARG002 - a file without owner is claimed, not taken over
         """Become the file's owner, with rows and progress.

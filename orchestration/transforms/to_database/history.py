@@ -17,7 +17,7 @@ from orchestration.resources.warehouse import WarehouseResource
 from orchestration.transforms.dagster_views.failures import explained
 from orchestration.transforms.dagster_views.replays import (
     ReplayConfig,
-    Told,
+    TableEvent,
     days_asset,
     days_events,
     job_events,
@@ -28,7 +28,7 @@ from orchestration.transforms.dagster_views.replays import (
 )
 from orchestration.transforms.run.context import RunContext
 from orchestration.transforms.to_database.declarations import DatabaseTable
-from orchestration.transforms.to_database.opening import opened, refusals_told
+from orchestration.transforms.to_database.opening import opened, refusals_as_failures
 from orchestration.transforms.to_database.replay import DatabaseReplayer
 from orchestration.transforms.to_database.run import Storing
 
@@ -62,10 +62,10 @@ def _history_asset(declared: DatabaseTable) -> dg.AssetsDefinition:
         lake: LakeResource,
         database: DatabaseResource,
         warehouse: WarehouseResource,
-    ) -> Iterator[Told | dg.MaterializeResult[None]]:
+    ) -> Iterator[TableEvent | dg.MaterializeResult[None]]:
         with (
             explained(table.name, spark),
-            refusals_told(table.name),
+            refusals_as_failures(table.name),
             log_service.open() as log,
             _replayer(
                 declared, database, warehouse, replay_context(context, table, log, lake, spark)
@@ -89,11 +89,11 @@ def replay_job(declared: DatabaseTable) -> dg.JobDefinition:
         lake: LakeResource,
         database: DatabaseResource,
         warehouse: WarehouseResource,
-    ) -> Iterator[Told | dg.Output[None]]:
+    ) -> Iterator[TableEvent | dg.Output[None]]:
         with (
             tagged(context, config),
             explained(table.name, spark),
-            refusals_told(table.name),
+            refusals_as_failures(table.name),
             log_service.open() as log,
             _replayer(
                 declared, database, warehouse, replay_context(context, table, log, lake, spark)

@@ -43,7 +43,7 @@ def opened(
 
 
 @contextmanager
-def refusals_told(name: str) -> Iterator[None]:
+def refusals_as_failures(name: str) -> Iterator[None]:
     """Turn a refusal of the database into a failed run."""
     try:
         yield

@@ -24,8 +24,8 @@ from orchestration.transforms.replay.plan import ReplayPlan, ReplayRequest, held
 from orchestration.transforms.replay.steps import replaced_by, replanned, run_plan
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
 from orchestration.transforms.run.steps import (
+    checked_result,
     dead_letter_rows,
-    judged_batch,
     letters_that_stay,
     topic_state,
 )
@@ -87,7 +87,7 @@ class DatabaseReplayer:
                 computed = attempt.storable(
                     compute_batch(context.session(), table, source, None, forgiven=forgiven)
                 )
-                result = judged_batch(table, context, source, state, computed)
+                result = checked_result(table, context, source, state, computed)
                 if result.failures:
                     return replace(result, kind="replay")
                 origin = Origin(

@@ -30,8 +30,8 @@ from orchestration.transforms.run.context import RunContext, TopicRunResult, Top
 from orchestration.transforms.run.steps import (
     archived_part,
     attempted,
+    checked_result,
     dead_letter_rows,
-    judged_batch,
     plan_next,
     read_planned,
 )
@@ -119,7 +119,7 @@ class StoringAttempt:
         source, plan = read_planned(table, context, state, plan, held=held)
         try:
             computed = self.storable(compute_batch(context.session(), table, source, None))
-            result = judged_batch(table, context, source, state, computed)
+            result = checked_result(table, context, source, state, computed)
             if result.failures:
                 return result
             origin = Origin(

@@ -160,7 +160,7 @@ class SqlStore:
                 found = owners.sql_owner(connection, self.table)
                 if found is None:
                     return self.another(connection)
-                return None if found[0].is_same(self.owner) else owners.told(*found)
+                return None if found[0].is_same(self.owner) else owners.owner_text(*found)
 
     def take_over(self, *, is_of_this_lake: bool) -> None:
         """Become the table's owner, with the former owner's progress.

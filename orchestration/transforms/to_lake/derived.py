@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.lake.tables import CommitConflictError, Lake, TableSnapshot
-from orchestration.quality.rules import told_broken
+from orchestration.quality.rules import broken_rules
 from orchestration.quality.suites import Outcome
 from orchestration.transforms.batch.batch import call_transform
 from orchestration.transforms.batch.checking import blocking_failures, evaluate_result
@@ -119,7 +119,7 @@ def _attempt(
 def _checked(table: DerivedTable, result: Result, versions: dict[str, int]) -> DerivedRunResult:
     violations = result.violations(table.rules)
     outcomes = evaluate_result(table.suite, result, table=table.name)
-    broken = told_broken(table.rules, violations)
+    broken = broken_rules(table.rules, violations)
     return DerivedRunResult(
         inputs=versions,
         rows=result.row_count,

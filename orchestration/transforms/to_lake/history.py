@@ -11,7 +11,7 @@ from orchestration.resources.spark import SparkResource
 from orchestration.transforms.dagster_views.failures import explained
 from orchestration.transforms.dagster_views.replays import (
     ReplayConfig,
-    Told,
+    TableEvent,
     days_asset,
     days_events,
     job_events,
@@ -38,7 +38,7 @@ def _history_asset(table: TopicTable) -> dg.AssetsDefinition:
         log_service: LogServiceResource,
         spark: SparkResource,
         lake: LakeResource,
-    ) -> Iterator[Told | dg.MaterializeResult[None]]:
+    ) -> Iterator[TableEvent | dg.MaterializeResult[None]]:
         with explained(table.name, spark), log_service.open() as log:
             yield from days_events(
                 context,
@@ -59,7 +59,7 @@ def replay_job(table: TopicTable) -> dg.JobDefinition:
         log_service: LogServiceResource,
         spark: SparkResource,
         lake: LakeResource,
-    ) -> Iterator[Told | dg.Output[None]]:
+    ) -> Iterator[TableEvent | dg.Output[None]]:
         with tagged(context, config), explained(table.name, spark), log_service.open() as log:
             yield from job_events(
                 context,

@@ -16,7 +16,7 @@ from orchestration.dead_letters.table import DeadLetters, Origin, naming
 from orchestration.lake.range_commits import append_with_offsets
 from orchestration.lake.schemas import conform
 from orchestration.lake.tables import CommitConflictError, TableSnapshot, advance
-from orchestration.offsets.known_gaps import marks_of
+from orchestration.offsets.known_gaps import commit_marks
 from orchestration.offsets.planning import BatchPlan
 from orchestration.offsets.ranges import Places
 from orchestration.rows.aggregates import merged
@@ -35,8 +35,8 @@ from orchestration.transforms.run.context import (
 from orchestration.transforms.run.steps import (
     archived_part,
     attempted,
+    checked_result,
     dead_letter_rows,
-    judged_batch,
     plan_next,
     read_planned,
     read_state,
@@ -112,7 +112,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     else:
         notes = {"ranges": str(plan.ranges), "topic": plan.ranges.topic, "run_id": context.run_id}
         advanced = advance(target, plan.ranges, leader_epochs, state.committed)
-        transactions = {**advanced, **named, **_marks(table, state, target, plan)}
+        transactions = {**advanced, **named, **_commit_marks(table, state, target, plan)}
         committed = upsert(
             target, changes, is_evolving=table.is_evolving, notes=notes, transactions=transactions
         )
@@ -131,7 +131,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     )
 
 
-def _marks(
+def _commit_marks(
     table: TopicTable, state: TopicState, target: TableSnapshot, plan: BatchPlan
 ) -> dict[str, int]:
     """Return the marks of the records that a table of aggregates counts.
@@ -142,7 +142,7 @@ def _marks(
         return {}
     has_others = not state.committed and target.row_count > 0
     return {
-        **marks_of(plan.ranges, state.committed, target.transaction_version),
+        **commit_marks(plan.ranges, state.committed, target.transaction_version),
         **({COUNTS_OTHERS: 1} if has_others else {}),
     }
 
@@ -194,7 +194,7 @@ def checked_batch(
     ``failures`` are the reasons that forbid the commit. Records at the places ``forgiven`` are dead
     letters already, so the transform may throw on them again.
     """
-    return judged_batch(
+    return checked_result(
         table,
         context,
         source,

@@ -19,7 +19,7 @@ from orchestration.transforms.dagster_views.failures import explained
 from orchestration.transforms.dagster_views.replays import (
     JOB_PREFIX,
     ReplayConfig,
-    Told,
+    TableEvent,
     job_with,
     keep_fixes,
     tagged,
@@ -54,7 +54,7 @@ def letters_replay_job(transform: TopicTransform) -> dg.JobDefinition:
         log_service: LogServiceResource,
         spark: SparkResource,
         lake: LakeResource,
-    ) -> Iterator[Told | dg.Output[None]]:
+    ) -> Iterator[TableEvent | dg.Output[None]]:
         group_id = group_of(transform.name, load_settings().deployment)
         replayed = Replayed()
         with (

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from orchestration.dead_letters.fixes import Fixes
-from orchestration.dead_letters.places import told_removed
+from orchestration.dead_letters.places import removed_note
 from orchestration.dead_letters.table import DeadLetters, Origin
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
 from orchestration.offsets.planning import Checkpoint, ProgressError
@@ -43,8 +43,8 @@ from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
 from orchestration.transforms.run.steps import (
     attempted,
+    checked_result,
     dead_letter_rows,
-    judged_batch,
     letters_that_stay,
 )
 from orchestration.transforms.to_topic import outgoing
@@ -54,7 +54,7 @@ from orchestration.transforms.to_topic.run import (
     computed_batch,
     described_route,
     followed_ledger,
-    told_of_sent,
+    sent_counts,
     validate_unmoved,
 )
 
@@ -91,7 +91,7 @@ def planned_letters(
     )
     gone = _count(found) - _count(kept)
     if gone:
-        context.reporter.note(told_removed(gone, transform.name))
+        context.reporter.note(removed_note(gone, transform.name))
     return _covering(topic.topic, topic.topic_id, kept), _count(kept)
 
 
@@ -179,7 +179,7 @@ def _attempt(
     )
     try:
         computed, rows = computed_batch(work, table, context, source, forgiven=start.places)
-        result = judged_batch(table, context, source, start.state, computed)
+        result = checked_result(table, context, source, start.state, computed)
         if result.failures:
             return replace(result, kind="replay")
         origin = _origin(table.name, context, start)
@@ -204,7 +204,7 @@ def _attempt(
         ),
         batch=_batch_until(computed, ends),
         letters=_until(rejected, ends),
-        sent=told_of_sent(start.route, part.rows, 1),
+        sent=sent_counts(start.route, part.rows, 1),
     )
 
 

@@ -48,8 +48,8 @@ from orchestration.transforms.run.context import RunContext, TopicRunResult, Top
 from orchestration.transforms.run.steps import (
     archived_part,
     attempted,
+    checked_result,
     dead_letter_rows,
-    judged_batch,
     plan_next,
     read_planned,
 )
@@ -119,7 +119,7 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
     )
     try:
         computed, rows = computed_batch(work, table, context, source)
-        result = judged_batch(table, context, source, state, computed)
+        result = checked_result(table, context, source, state, computed)
         if result.failures:
             return result
         origin = Origin(
@@ -146,13 +146,13 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
         progress if attempt is None else replace(progress, letters=attempt),
         batch,
     )
-    sent = told_of_sent(route, batch.rows, transactions)
+    sent = sent_counts(route, batch.rows, transactions)
     return replace(
         result, version=account.version, backlog=plan.backlog, letters=rejected, sent=sent
     )
 
 
-def told_of_sent(route: Route, rows: pa.Table, transactions: int) -> dict[str, int | str]:
+def sent_counts(route: Route, rows: pa.Table, transactions: int) -> dict[str, int | str]:
     """Return counts of the sent ``rows`` (``outgoing.OUTGOING``) by label."""
     return {
         "records_sent": rows.num_rows,

@@ -11,7 +11,7 @@ from orchestration.resources.spark import SparkResource
 from orchestration.transforms.dagster_views.failures import explained
 from orchestration.transforms.dagster_views.replays import (
     ReplayConfig,
-    Told,
+    TableEvent,
     job_events,
     job_of,
     replay_context,
@@ -68,7 +68,7 @@ def replay_job(lines: JsonLines) -> dg.JobDefinition:
         log_service: LogServiceResource,
         spark: SparkResource,
         lake: LakeResource,
-    ) -> Iterator[Told | dg.Output[None]]:
+    ) -> Iterator[TableEvent | dg.Output[None]]:
         with tagged(context, config), explained(table.name, spark), log_service.open() as log:
             yield from job_events(
                 context,

@@ -20,8 +20,8 @@ from orchestration.transforms.replay.plan import ReplayPlan, ReplayRequest, held
 from orchestration.transforms.replay.steps import replanned, run_plan
 from orchestration.transforms.run.context import RunContext, TopicRunResult
 from orchestration.transforms.run.steps import (
+    checked_result,
     dead_letter_rows,
-    judged_batch,
     letters_that_stay,
     read_state,
 )
@@ -63,7 +63,7 @@ class JsonLinesReplayer:
         try:
             forgiven = letters.places(table.name, state.topic_id)
             batch = compute_batch(context.session(), table, source, None, forgiven=forgiven)
-            result = replace(judged_batch(table, context, source, state, batch), kind="replay")
+            result = replace(checked_result(table, context, source, state, batch), kind="replay")
             if result.failures:
                 return result
             origin = Origin(

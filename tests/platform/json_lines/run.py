@@ -26,8 +26,8 @@ from orchestration.transforms.run.context import RunContext, TopicRunResult
 from orchestration.transforms.run.steps import (
     archived_part,
     attempted,
+    checked_result,
     dead_letter_rows,
-    judged_batch,
     plan_next,
     read_planned,
     read_state,
@@ -69,7 +69,7 @@ class JsonLines:
         source, plan = read_planned(table, context, state, plan, held=held)
         try:
             batch = compute_batch(context.session(), table, source, None)
-            result = judged_batch(table, context, source, state, batch)
+            result = checked_result(table, context, source, state, batch)
             if result.failures:
                 return result
             origin = Origin(

@@ -27,6 +27,7 @@ from orchestration import (
     RegistryAwayError,
     RegistrySchemaError,
     TopicSpec,
+    UnknownSchemaError,
     avro_schema,
     from_registry,
     topic_asset,
@@ -159,7 +160,7 @@ def test_records_of_an_unknown_schema_may_wait_until_it_is_registered(url: str) 
     schema = from_registry(SUBJECT, unknown_schema="wait")
     value = avro(2, SECOND, {"id": 2, "channel": "shop"})
     with pytest.raises(
-        RegistryAwayError,
+        UnknownSchemaError,
         match=f"a record waits, because its schema id 2 is not known to the registry {url}",
     ):
         schema.read(pa.array([value], pa.binary()))

@@ -13,7 +13,7 @@ import pytest
 from dagster._grpc.client import DagsterGrpcClient
 
 from orchestration.installation.code_server import wait_without_looking
-from orchestration.installation.code_watch import ASK_S, ask_seldom, tell_loaded
+from orchestration.installation.code_watch import ASK_S, announce_reload, ask_seldom
 from orchestration.project.location import DEFINITIONS
 
 
@@ -70,7 +70,7 @@ def test_a_load_is_seen_by_the_next_look(server: Server, socket: Path) -> None:
     client = DagsterGrpcClient(socket=str(socket))
     seen(client, server, 3)
     server.load = "load 2"
-    tell_loaded(socket)
+    announce_reload(socket)
     assert seen(client, server) == ["load 2"]
 
 
@@ -106,7 +106,7 @@ def test_a_code_server_with_a_port_is_asked_each_time(server: Server) -> None:
 
 
 def test_nobody_is_told_of_a_socket_that_is_not_there(tmp_path: Path) -> None:
-    tell_loaded(tmp_path / "server.sock")
+    announce_reload(tmp_path / "server.sock")
 
 
 def test_a_code_server_waits_for_its_end_without_looking_whether_it_is_there(

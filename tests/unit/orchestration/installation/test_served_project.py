@@ -19,7 +19,7 @@ from orchestration.installation.project_server import ForkedRuns, ProjectServer
 from orchestration.installation.served_project import ServedProject
 from orchestration.log_client.protocol import LogServiceError
 from orchestration.project.importing import kept_imports
-from orchestration.project.mistakes import Troubles, mistaken_asset
+from orchestration.project.mistakes import Complaints, mistaken_asset
 from orchestration.resources import default_resources
 from orchestration.sensing.failing_assets import FailingAssets
 from orchestration.topics.spec import TopicSpec, topic_asset
@@ -67,7 +67,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def project(file: Path) -> ServedProject:
-    return ServedProject(logging.getLogger("served"), Troubles(file), None)
+    return ServedProject(logging.getLogger("served"), Complaints(file), None)
 
 
 def declared(retention: str) -> dg.AssetsDefinition:
@@ -176,7 +176,7 @@ def test_the_brokers_of_an_installation_are_told_what_is_declared(
     tmp_path: Path, file: Path, log: Refusing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
-    served = ServedProject(logging.getLogger("served"), Troubles(file), tmp_path / "dagster")
+    served = ServedProject(logging.getLogger("served"), Complaints(file), tmp_path / "dagster")
     served.take(
         [topic_asset(TopicSpec(name="clicks", partitions=3, configs={"retention.ms": "5"}))]
     )
@@ -213,7 +213,9 @@ def test_everything_that_is_wrong_has_a_line(
 
 
 def test_the_file_of_complaints_is_for_the_owner_alone(tmp_path: Path) -> None:
-    Troubles(tmp_path / "complaint.txt").tell("assets", ["lake/orders failed: '4711' is no number"])
+    Complaints(tmp_path / "complaint.txt").replace(
+        "assets", ["lake/orders failed: '4711' is no number"]
+    )
     assert (tmp_path / "complaint.txt").stat().st_mode & 0o777 == 0o600
 
 

@@ -12,10 +12,10 @@ import pytest
 from orchestration.quality import Expectation, Suite, expect, fail, quarantine, warn
 from orchestration.quality.expectation_types import known_types
 from orchestration.quality.rules import (
+    broken_rules,
     count_violations,
     first_quarantine_rule,
     quarantined,
-    told_broken,
     validate_rules,
     violations_sql,
 )
@@ -42,9 +42,9 @@ def test_bits_tell_counts_quarantine_and_failure() -> None:
     assert counts == {"a": 1, "b": 1, "c": 1, "d": 2}
     assert quarantined(RULES, bits).tolist() == [False, False, True, False, True]
     assert first_quarantine_rule(RULES, 0b1010).name == "b"
-    (broken,) = told_broken(RULES, counts)
+    (broken,) = broken_rules(RULES, counts)
     assert broken.startswith("rule c: 1 row violates ")
-    assert told_broken(RULES, {"c": 2_000})[0].startswith("rule c: 2,000 rows violate ")
+    assert broken_rules(RULES, {"c": 2_000})[0].startswith("rule c: 2,000 rows violate ")
 
 
 def test_rules_that_make_no_sense_are_refused() -> None:

@@ -194,7 +194,7 @@ def test_a_time_far_ahead_of_its_record_and_of_the_clock_is_rejected(
 
 
 @dataclass
-class Judge:
+class ValueFaults:
     """Knows the rule of lateness, and joins at once whatever was in time."""
 
     shape: JoinShape
@@ -278,7 +278,7 @@ def test_batches_give_what_joining_everything_that_was_in_time_at_once_gives(see
         after_us=draw.randrange(-before, 20),
         lateness_us=draw.randrange(30),
     )
-    joining, judge = Joining(declared), Judge(declared)
+    joining, judge = Joining(declared), ValueFaults(declared)
     for left, right in cut(draw, drawn(draw, 70, 25), drawn(draw, 70, 25)):
         joining.take(left, right)
         judge.take(left, right)

@@ -17,11 +17,11 @@ from orchestration.sensing.groups import (
     choose_groups,
     decide_groups,
     group_sensor,
+    read_reported,
     read_stop,
-    read_told,
     written,
 )
-from orchestration.sensing.progress import TELL_INTERVAL_S, Told
+from orchestration.sensing.progress import REPORT_INTERVAL_S, Reported
 
 
 def lagging(lag: int, state: str = "Stable") -> GroupLag:
@@ -30,7 +30,7 @@ def lagging(lag: int, state: str = "Stable") -> GroupLag:
 
 def test_a_group_is_told_when_something_of_it_changes() -> None:
     told = {
-        name: Told(value=lagging(3).value, at_s=100.0)
+        name: Reported(value=lagging(3).value, at_s=100.0)
         for name in ("same", "grown", "done", "other state", "away", "unseen")
     }
     found = {
@@ -44,7 +44,7 @@ def test_a_group_is_told_when_something_of_it_changes() -> None:
     due, gone, known = decide_groups(found, listed, told, 101.0)
     assert (due, gone) == (["done", "new"], ["away"])
     assert known.keys() == {*found, "unseen"}
-    due, gone, _ = decide_groups(found, listed, known, 100.0 + TELL_INTERVAL_S)
+    due, gone, _ = decide_groups(found, listed, known, 100.0 + REPORT_INTERVAL_S)
     assert (due, gone) == (["grown", "other state"], [])
 
 
@@ -133,12 +133,12 @@ def test_a_tick_that_looked_at_all_groups_is_followed_by_one_that_begins_with_th
 
 
 def test_cursors_are_read_back_and_those_of_before_too() -> None:
-    told = {name: Told(value="3", at_s=1.0) for name in ("a", "told", "stopped_at")}
-    assert read_told(written(told, "b")) == told
+    told = {name: Reported(value="3", at_s=1.0) for name in ("a", "told", "stopped_at")}
+    assert read_reported(written(told, "b")) == told
     assert read_stop(written(told, "b")) == "b"
     older = json.dumps({name: ["3", 1.0] for name in told})
-    assert read_told(older) == told
+    assert read_reported(older) == told
     assert read_stop(older) == ""
     for lost in (None, "", "{", "[1]", "3"):
-        assert read_told(lost) == {}
+        assert read_reported(lost) == {}
         assert read_stop(lost) == ""

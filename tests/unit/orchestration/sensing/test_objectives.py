@@ -51,10 +51,10 @@ def test_without_lag_nothing_is_asked_and_nothing_is_late() -> None:
 
 def test_a_verdict_is_told_when_it_changes_and_at_once() -> None:
     told = decide_events({}, Progress(), 0.0, {"clean": "kept"})
-    assert told.judged == ("clean",)
-    assert decide_events({}, told.progress, 100.0, {"clean": "kept"}).judged == ()
+    assert told.evaluated == ("clean",)
+    assert decide_events({}, told.progress, 100.0, {"clean": "kept"}).evaluated == ()
     missed = decide_events({}, told.progress, 101.0, {"clean": "missed"})
-    assert missed.judged == ("clean",)
+    assert missed.evaluated == ("clean",)
     assert Progress.from_cursor(missed.progress.to_cursor()) == missed.progress
 
 

@@ -5,7 +5,7 @@ import pytest
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets
 from orchestration.retained.lag import TopicLag, lag_of
 from orchestration.sensing import Progress, decide_events
-from orchestration.sensing.progress import QUIET_S, TELL_INTERVAL_S
+from orchestration.sensing.progress import QUIET_S, REPORT_INTERVAL_S
 
 
 def lag(high_watermark: int, committed: int, topic_id: str = "id") -> TopicLag:
@@ -32,9 +32,9 @@ def test_what_did_not_change_is_not_told_again() -> None:
 
 def test_what_changed_is_told_once_per_interval() -> None:
     told = decide_events({"clean": lag(10, 4)}, Progress(), 0.0).progress
-    early = decide_events({"clean": lag(20, 4)}, told, TELL_INTERVAL_S - 1)
+    early = decide_events({"clean": lag(20, 4)}, told, REPORT_INTERVAL_S - 1)
     assert (early.topics, early.tables) == ((), ())
-    late = decide_events({"clean": lag(20, 4)}, early.progress, TELL_INTERVAL_S)
+    late = decide_events({"clean": lag(20, 4)}, early.progress, REPORT_INTERVAL_S)
     assert (late.topics, late.tables) == (("orders",), ("clean",))
 
 
@@ -62,7 +62,7 @@ def test_a_lag_that_a_commit_made_smaller_is_not_told_once_more() -> None:
 def test_a_recreated_topic_is_told_even_with_the_same_watermark() -> None:
     told = decide_events({"clean": lag(10, 10)}, Progress(), 0.0).progress
     assert decide_events(
-        {"clean": lag(10, 10, topic_id="other")}, told, TELL_INTERVAL_S
+        {"clean": lag(10, 10, topic_id="other")}, told, REPORT_INTERVAL_S
     ).topics == ("orders",)
 
 

@@ -24,16 +24,16 @@ def look(given: Compatibility) -> RegistryLook:
 
 def test_the_declared_version_is_no_news() -> None:
     drift = decide_registry_drift({}, look(verdict(1, 1)), TOPICS)
-    assert (drift.told, drift.alerts, drift.remembered) == ((), (), {"orders": "1"})
+    assert (drift.reported, drift.alerts, drift.remembered) == ((), (), {"orders": "1"})
 
 
 def test_a_new_version_is_told_once() -> None:
     """Also after a project that was loaded anew declares it."""
     drift = decide_registry_drift({"orders": "1"}, look(verdict(1, 2)), TOPICS)
-    assert (drift.told, drift.alerts) == (("orders",), ())
+    assert (drift.reported, drift.alerts) == (("orders",), ())
     for declared in (1, 2):
         again = decide_registry_drift(drift.remembered, look(verdict(declared, 2)), TOPICS)
-        assert (again.told, again.remembered) == ((), drift.remembered)
+        assert (again.reported, again.remembered) == ((), drift.remembered)
 
 
 def test_a_version_that_cannot_be_read_is_an_alert_with_both_versions() -> None:
@@ -47,21 +47,23 @@ def test_a_version_that_cannot_be_read_is_an_alert_with_both_versions() -> None:
     again = decide_registry_drift(
         drift.remembered, look(verdict(1, 2, "field id is string")), TOPICS
     )
-    assert (again.told, again.alerts) == ((), ())
+    assert (again.reported, again.alerts) == ((), ())
     over = decide_registry_drift(drift.remembered, look(verdict(2, 2)), TOPICS)
-    assert (over.told, over.alerts, over.remembered) == (("orders",), (), {"orders": "2"})
+    assert (over.reported, over.alerts, over.remembered) == (("orders",), (), {"orders": "2"})
 
 
 def test_own_columns_know_each_version_that_they_can_hold() -> None:
     """A topic with ``registered`` declares no version."""
-    assert decide_registry_drift({}, look(verdict(0, 7)), TOPICS).told == ()
-    assert decide_registry_drift({}, look(verdict(0, 7, "no")), TOPICS).told == ("orders",)
-    assert decide_registry_drift({"orders": "7"}, look(verdict(0, 8)), TOPICS).told == ("orders",)
+    assert decide_registry_drift({}, look(verdict(0, 7)), TOPICS).reported == ()
+    assert decide_registry_drift({}, look(verdict(0, 7, "no")), TOPICS).reported == ("orders",)
+    assert decide_registry_drift({"orders": "7"}, look(verdict(0, 8)), TOPICS).reported == (
+        "orders",
+    )
 
 
 def test_a_registry_that_is_away_makes_nothing_forgotten() -> None:
     """A topic that is not declared any more is."""
     before = {"orders": "1", "gone": "4"}
     drift = decide_registry_drift(before, RegistryLook(unread={"the schema registry": ""}), TOPICS)
-    assert (drift.told, drift.remembered) == ((), {"orders": "1"})
+    assert (drift.reported, drift.remembered) == ((), {"orders": "1"})
     assert json.loads(json.dumps(drift.remembered)) == drift.remembered

@@ -14,7 +14,7 @@ STEP_FAILED = {"dagster/failure_reason": "STEP_FAILURE"}
 DIED = {"dagster/failure_reason": "RUN_EXCEPTION"}
 
 
-def is_told(failures: int, tags: dict[str, str] | None = None) -> bool:
+def is_reported(failures: int, tags: dict[str, str] | None = None) -> bool:
     alert = decide_alert(
         subject="orders", run_id="r", tags=tags or STEP_FAILED, failures=failures, why="no disk"
     )
@@ -22,7 +22,7 @@ def is_told(failures: int, tags: dict[str, str] | None = None) -> bool:
 
 
 def test_failures_in_a_row_are_told_ever_more_rarely() -> None:
-    assert [count for count in range(1, 20) if is_told(count)] == [1, 2, 4, 8, 16]
+    assert [count for count in range(1, 20) if is_reported(count)] == [1, 2, 4, 8, 16]
 
 
 def test_the_text_says_who_failed_how_often_and_why() -> None:
@@ -43,8 +43,8 @@ def test_a_run_of_assets_is_told_by_those_that_failed() -> None:
 
 
 def test_a_killed_run_that_is_tried_again_is_not_told() -> None:
-    assert not is_told(0, {**DIED, "dagster/will_retry": "true"})
-    assert is_told(0, {**DIED, "dagster/will_retry": "false"})
+    assert not is_reported(0, {**DIED, "dagster/will_retry": "true"})
+    assert is_reported(0, {**DIED, "dagster/will_retry": "false"})
 
 
 def run(status: dg.DagsterRunStatus, tags: dict[str, str] | None = None) -> dg.DagsterRun:
@@ -135,7 +135,7 @@ def test_a_run_of_no_table_is_told_on_its_assets_or_by_its_job_also_without_a_ho
 
 
 def test_a_step_that_failed_is_told_though_its_run_is_tried_again() -> None:
-    assert is_told(1, {**STEP_FAILED, "dagster/will_retry": "true"})
+    assert is_reported(1, {**STEP_FAILED, "dagster/will_retry": "true"})
 
 
 def test_a_failure_that_is_heard_after_the_next_ones_counts_as_the_one_that_it_was() -> None:

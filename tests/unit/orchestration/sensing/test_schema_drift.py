@@ -44,8 +44,8 @@ def test_dead_letters_that_were_replayed_are_no_drift() -> None:
 
 def test_columns_are_told_as_a_text_and_plotted_by_nobody() -> None:
     event = drift_event("orders", decide_drift(Shape(), BEFORE), BEFORE)
-    told = {name: one.value for name, one in event.metadata.items()}
-    assert told == {
+    reported = {name: one.value for name, one in event.metadata.items()}
+    assert reported == {
         "columns": "id int64, amount int32",
         "records_misfit": 3,
         "drift": "new columns amount, id; 3 more records do not fit the schema",

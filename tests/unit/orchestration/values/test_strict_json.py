@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types
 
-from orchestration.values.judge import ValueJudge
 from orchestration.values.plain_json import plain_schema, read_plain
 from orchestration.values.strict_json import (
     MAX_DEPTH,
@@ -16,6 +15,7 @@ from orchestration.values.strict_json import (
     MAX_NUMBER_LENGTH,
     StrictSchema,
 )
+from orchestration.values.value_check import ValueCheck
 from tests.helpers.json_judge import hostile_value, is_fit
 
 PLACE = types.StructType(
@@ -167,4 +167,4 @@ def test_the_verdict_in_bulk_is_the_verdict_on_each() -> None:
     rng = random.Random(1)
     values = pa.array([hostile_value(rng) for _ in range(2_000)], pa.binary())
     for fields in (types.StructType(PLAIN), types.StructType(NESTED)):
-        assert ValueJudge(fields)(values).to_pylist() == StrictSchema(fields).faults_of(values)
+        assert ValueCheck(fields)(values).to_pylist() == StrictSchema(fields).faults_of(values)

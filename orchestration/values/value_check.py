@@ -14,7 +14,7 @@ from orchestration.values.strict_json import StrictSchema
 
 
 @dataclass(frozen=True, slots=True)
-class ValueJudge:
+class ValueCheck:
     """Judges whether values fit ``fields``. It has only plain values for Spark's workers."""
 
     fields: types.StructType
