@@ -407,11 +407,11 @@ class Broker:
                 self._disk_failure.__cause__ = error
                 token.run_sync_soon(self._is_diskless.set)
             else:
-                token.run_sync_soon(self._tell_of_directory)
+                token.run_sync_soon(self._report_directory)
 
         logs.watch_directories(on_failed)
 
-    def _tell_of_directory(self) -> None:
+    def _report_directory(self) -> None:
         """Report a failed directory to the controller at once, so that it moves the leaders."""
         if self._rooms is not None:
             self._rooms.lifecycle.hurry()

@@ -103,7 +103,7 @@ The client asked another broker, or used an older epoch.
 """
 
 
-def told_controller(image: MetadataImage, rng: Random) -> int:
+def advertised_controller(image: MetadataImage, rng: Random) -> int:
     """Return a random unfenced broker as the controller for clients, or -1 if there is none.
 
     Brokers forward requests for the controller, so any broker will do (KIP-590). The choice is

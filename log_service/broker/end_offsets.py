@@ -55,22 +55,22 @@ class EndOffsets:
 
     async def of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, EndOffset]:
         """Return the end offset or the error of each partition."""
-        told: dict[TopicPartition, EndOffset] = {}
-        elsewhere: dict[Destination, list[TopicPartition]] = {}
+        results: dict[TopicPartition, EndOffset] = {}
+        remote: dict[Destination, list[TopicPartition]] = {}
         for where in partitions:
             leader = self._leader(where)
             if leader == self._node_id:
-                told[where] = self._own(where)
+                results[where] = self._own(where)
                 continue
             destination = destination_of(self._image(), leader, self._listener_name, PURPOSE)
             if destination is None:
-                told[where] = ErrorCode.LEADER_NOT_AVAILABLE
+                results[where] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
-                elsewhere.setdefault(destination, []).append(where)
+                remote.setdefault(destination, []).append(where)
         async with trio.open_nursery() as nursery:
-            for destination, wanted in elsewhere.items():
-                nursery.start_soon(self._ask, destination, wanted, told)
-        return told
+            for destination, wanted in remote.items():
+                nursery.start_soon(self._ask, destination, wanted, results)
+        return results
 
     def _leader(self, where: TopicPartition) -> int:
         registration = self._image().topics.partition(where.topic, where.partition)
@@ -87,14 +87,14 @@ class EndOffsets:
         self,
         destination: "Destination",
         wanted: Collection[TopicPartition],
-        told: dict[TopicPartition, EndOffset],
+        results: dict[TopicPartition, EndOffset],
     ) -> None:
         try:
             response = await self._pool().request(
                 destination, _request(wanted), ListOffsetsResponse
             )
         except KafkaError as error:
-            told.update(dict.fromkeys(wanted, error.code))
+            results.update(dict.fromkeys(wanted, error.code))
             return
         found = {
             TopicPartition(topic.name, part.partition_index): part
@@ -104,9 +104,9 @@ class EndOffsets:
         for where in wanted:
             part = found.get(where)
             if part is None:
-                told[where] = ErrorCode.UNKNOWN_SERVER_ERROR
+                results[where] = ErrorCode.UNKNOWN_SERVER_ERROR
             else:
-                told[where] = ErrorCode.of(part.error_code) if part.error_code else part.offset
+                results[where] = ErrorCode.of(part.error_code) if part.error_code else part.offset
 
 
 def _request(wanted: Iterable[TopicPartition]) -> ListOffsetsRequest:

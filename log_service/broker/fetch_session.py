@@ -99,10 +99,10 @@ class FetchTarget:
         self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int
     ) -> bool:
         """Whether an incremental response must name this partition. Remember the state as sent."""
-        is_told = self.differs(error_code, record_bytes, high_watermark, log_start_offset)
+        is_included = self.differs(error_code, record_bytes, high_watermark, log_start_offset)
         self.sent_high_watermark = _NEVER_SENT if error_code else high_watermark
         self.sent_log_start_offset = log_start_offset
-        return is_told
+        return is_included
 
 
 Targets = dict[PartitionKey, FetchTarget]

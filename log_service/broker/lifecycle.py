@@ -126,7 +126,7 @@ class BrokerLifecycle:
         self._is_caught_up = False
         self._is_leaving = False
         self._is_silence_logged = False
-        self._told_offline: frozenset[UUID] = frozenset()
+        self._reported_offline: frozenset[UUID] = frozenset()
         self._offline_since: float | None = None
         self._is_hurried = trio.Event()
         self._beating = trio.CancelScope()
@@ -353,11 +353,11 @@ class BrokerLifecycle:
 
         ``text`` is logged if the start takes long.
         """
-        tell_at = trio.current_time() + SILENCE_MS / 1_000
+        warn_at = trio.current_time() + SILENCE_MS / 1_000
         while not is_over(await self._beat(wants_fence=wants_fence)):
-            if trio.current_time() >= tell_at:
+            if trio.current_time() >= warn_at:
                 logger.warning(text, SILENCE_MS // 1_000)
-                tell_at = math.inf
+                warn_at = math.inf
             await trio.sleep(STARTING_PAUSE_MS / 1_000)
         self._is_caught_up = True
 
@@ -419,7 +419,7 @@ class BrokerLifecycle:
 
         This broker still counts as leader of partitions that it cannot read.
         """
-        if self._directories().offline <= self._told_offline:
+        if self._directories().offline <= self._reported_offline:
             self._offline_since = None
             return
         now = trio.current_time()
@@ -515,7 +515,7 @@ class BrokerLifecycle:
             cordoned_log_dirs=sorted(directories.cordoned) if self._is_caught_up else None,
         )
         response = await self._controller.request(request, BrokerHeartbeatResponse)
-        self._told_offline = directories.offline
+        self._reported_offline = directories.offline
         return response
 
 

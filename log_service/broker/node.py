@@ -17,7 +17,7 @@ from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.requests.produce_lines import ProduceLines
-from log_service.broker.requests.turns import Turns
+from log_service.broker.requests.step_scheduler import StepScheduler
 from log_service.broker.share.shares import Shares
 from log_service.broker.share.state_protocol import SharePersister
 from log_service.broker.topic_creation.automatic import TopicCreation
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from log_service.broker.schema_validation.validation import SchemaValidation
 
 
-class ChangeJudge(Protocol):
+class ConfigChangeValidator(Protocol):
     """Validator of changes of this broker's configuration that only this broker can check."""
 
     async def validate(self, names: frozenset[str], texts: Mapping[str, str], /) -> None:
@@ -95,9 +95,9 @@ class Node(QuorumNode):
     produce_lines: ProduceLines = field(default_factory=ProduceLines)
     fetch_turn: trio.Lock = field(default_factory=trio.Lock)
     """The turn of one of the fetches that read very many partitions."""
-    turns: Turns = field(init=False)
+    step_scheduler: StepScheduler = field(init=False)
     """The turns of other responses that describe very many things."""
-    judges: Sequence[ChangeJudge] = ()
+    config_validators: Sequence[ConfigChangeValidator] = ()
     """Validators of changes of this broker's certificates and users.
 
     They are called before the controller decides on a change.
@@ -105,7 +105,7 @@ class Node(QuorumNode):
 
     def __post_init__(self) -> None:
         """Make what follows from the other parts."""
-        self.turns = Turns(self.run_in_pool)
+        self.step_scheduler = StepScheduler(self.run_in_pool)
 
     @property
     def appends(self) -> "ReplicaManager | CheckedAppends":
@@ -113,5 +113,5 @@ class Node(QuorumNode):
         return (
             self.replicas
             if self.schema_validation is None
-            else self.schema_validation.over(self.replicas)
+            else self.schema_validation.checked_appends(self.replicas)
         )

@@ -108,7 +108,7 @@ class ClientQuotas:
     def govern(self, pipeline: Governed) -> None:
         """Charge the requests of a pipeline while there are quotas."""
         self._pipelines.append(pipeline)
-        self._tell((pipeline,))
+        self._update_pipelines((pipeline,))
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:  # noqa: ARG002 - the map says whether it changed
         """Use the quotas of this image."""
@@ -116,14 +116,14 @@ class ClientQuotas:
         if quotas is self._limits.quotas:
             return
         self._limits = KnownLimits(quotas, CLIENT_KEYS)
-        self._tell(self._pipelines)
+        self._update_pipelines(self._pipelines)
         if self._gate is not None:
             self.addresses.set_quotas(quotas)
             self._gate.address_rates = (
                 self.addresses if has_any(quotas, QuotaKey.CONNECTION_CREATION_RATE) else None
             )
 
-    def _tell(self, pipelines: Sequence[Governed]) -> None:
+    def _update_pipelines(self, pipelines: Sequence[Governed]) -> None:
         in_force = self if has_any(self._limits.quotas, *CLIENT_KEYS) else None
         for pipeline in pipelines:
             pipeline.quotas = in_force

@@ -54,35 +54,49 @@ from log_service.common.access import AclOperation, AclResource, Permission
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS
 
-_PER_TOPIC = Items(asked="topics", told="topics", named_by=("name",))
-_PER_TOPIC_OR_ID = Items(asked="topics", told="topics", named_by=("name", "topic_id"))
-_PER_PARTITION = Items(asked="partitions", told="partitions", named_by=("partition_index",))
-_PER_INDEX = Items(asked="partition_indexes", told="partitions", value="partition_index")
+_PER_TOPIC = Items(request_field="topics", response_field="topics", named_by=("name",))
+_PER_TOPIC_OR_ID = Items(
+    request_field="topics", response_field="topics", named_by=("name", "topic_id")
+)
+_PER_PARTITION = Items(
+    request_field="partitions", response_field="partitions", named_by=("partition_index",)
+)
+_PER_INDEX = Items(
+    request_field="partition_indexes", response_field="partitions", value="partition_index"
+)
 _PRODUCED = (
-    Items(asked="topic_data", told="responses", named_by=("name", "topic_id")),
-    Items(asked="partition_data", told="partition_responses", named_by=("index",)),
+    Items(request_field="topic_data", response_field="responses", named_by=("name", "topic_id")),
+    Items(
+        request_field="partition_data", response_field="partition_responses", named_by=("index",)
+    ),
 )
 _COMMITTED = (
     (
-        Items(asked="groups", told="groups", named_by=("group_id",)),
-        Items(asked="topics", told="topics", named_by=("name", "topic_id")),
+        Items(request_field="groups", response_field="groups", named_by=("group_id",)),
+        Items(request_field="topics", response_field="topics", named_by=("name", "topic_id")),
         _PER_INDEX,
     ),
     (_PER_TOPIC, _PER_INDEX),
 )
 _DELETED = (
-    (Items(asked="topics", told="responses", named_by=("name", "topic_id")),),
-    (Items(asked="topic_names", told="responses", value="name"),),
+    (Items(request_field="topics", response_field="responses", named_by=("name", "topic_id")),),
+    (Items(request_field="topic_names", response_field="responses", value="name"),),
 )
 _PER_SHARE_STATE = echoing(
-    Items(asked="topics", told="results", named_by=("topic_id",)),
-    Items(asked="partitions", told="partitions", named_by=("partition",)),
+    Items(request_field="topics", response_field="results", named_by=("topic_id",)),
+    Items(request_field="partitions", response_field="partitions", named_by=("partition",)),
 )
 _MUTATION = QuotaKind.CONTROLLER_MUTATION
 
 
-def _per_resource(told: str) -> Echo:
-    return echoing(Items(asked="resources", told=told, named_by=("resource_type", "resource_name")))
+def _per_resource(response_field: str) -> Echo:
+    return echoing(
+        Items(
+            request_field="resources",
+            response_field=response_field,
+            named_by=("resource_type", "resource_name"),
+        )
+    )
 
 
 _ROWS = (
@@ -104,9 +118,13 @@ _ROWS = (
         gate=None,  # the handler checks the topics of a session
         controller_gate=PERMISSIONS,
         echo=echoing(
-            Items(asked="topics", told="responses", named_by=("topic", "topic_id")),
             Items(
-                asked="partitions", told="partitions", named_by=(("partition", "partition_index"),)
+                request_field="topics", response_field="responses", named_by=("topic", "topic_id")
+            ),
+            Items(
+                request_field="partitions",
+                response_field="partitions",
+                named_by=(("partition", "partition_index"),),
             ),
             high_watermark=-1,
         ),
@@ -131,8 +149,8 @@ _ROWS = (
         (*on_cluster(CLUSTER_ACTION), *on_topic(DESCRIBE)),
         gate="record_gates",
         echo=echoing(
-            Items(asked="topics", told="topics", named_by=("topic",)),
-            Items(asked="partitions", told="partitions", named_by=("partition",)),
+            Items(request_field="topics", response_field="topics", named_by=("topic",)),
+            Items(request_field="partitions", response_field="partitions", named_by=("partition",)),
         ),
     ),
     api_row(
@@ -161,8 +179,8 @@ _ROWS = (
         "write_txn_markers",
         on_cluster(ALTER, CLUSTER_ACTION),
         echo=echoing(
-            Items(asked="markers", told="markers", named_by=("producer_id",)),
-            Items(asked="topics", told="topics", named_by=("name",)),
+            Items(request_field="markers", response_field="markers", named_by=("producer_id",)),
+            Items(request_field="topics", response_field="topics", named_by=("name",)),
             _PER_INDEX,
         ),
         quota=QuotaKind.NONE,
@@ -178,8 +196,8 @@ _ROWS = (
         pieces=(
             (
                 Items(
-                    asked="transactions",
-                    told="results_by_transaction",
+                    request_field="transactions",
+                    response_field="results_by_transaction",
                     named_by=("transactional_id",),
                 ),
             ),
@@ -199,7 +217,11 @@ _ROWS = (
         (*on_transaction(DESCRIBE), *on_topic(DESCRIBE)),
         gate="transaction_gates",
         echo=echoing(
-            Items(asked="transactional_ids", told="transaction_states", value="transactional_id")
+            Items(
+                request_field="transactional_ids",
+                response_field="transaction_states",
+                value="transactional_id",
+            )
         ),
     ),
     api_row(
@@ -267,7 +289,9 @@ _ROWS = (
         (*on_group(DESCRIBE), *on_transaction(DESCRIBE), *on_cluster(CLUSTER_ACTION)),
         gate="group_gates",
         has_own_echo=True,
-        pieces=((Items(asked="coordinator_keys", told="coordinators", value="key"),),),
+        pieces=(
+            (Items(request_field="coordinator_keys", response_field="coordinators", value="key"),),
+        ),
     ),
     member_row(ApiKey.JOIN_GROUP, "groups.membership", on_group(READ)),
     member_row(ApiKey.SYNC_GROUP, "groups.membership", on_group(READ), gate="group_gates"),
@@ -313,7 +337,7 @@ _ROWS = (
         "groups.admin",
         on_group(DESCRIBE),
         gate="group_gates",
-        echo=echoing(Items(asked="groups", told="groups", value="group_id")),
+        echo=echoing(Items(request_field="groups", response_field="groups", value="group_id")),
     ),
     member_row(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
@@ -327,7 +351,7 @@ _ROWS = (
         "groups.consumer",
         (*on_group(DESCRIBE), *on_topic(DESCRIBE)),
         gate="group_gates",
-        echo=echoing(Items(asked="group_ids", told="groups", value="group_id")),
+        echo=echoing(Items(request_field="group_ids", response_field="groups", value="group_id")),
     ),
     api_row(
         ApiKey.SHARE_FETCH,
@@ -350,7 +374,9 @@ _ROWS = (
         "groups.admin",
         on_group(DELETE),
         gate="group_gates",
-        echo=echoing(Items(asked="groups_names", told="results", value="group_id")),
+        echo=echoing(
+            Items(request_field="groups_names", response_field="results", value="group_id")
+        ),
     ),
     # Topics
     forwarded_row(
@@ -377,7 +403,7 @@ _ROWS = (
         "topics",
         on_topic(ALTER),
         gate="topic_gates",
-        echo=echoing(Items(asked="topics", told="results", named_by=("name",))),
+        echo=echoing(Items(request_field="topics", response_field="results", named_by=("name",))),
         quota=_MUTATION,
         is_each_named_once=True,
     ),
@@ -386,15 +412,26 @@ _ROWS = (
         "placement",
         on_cluster(ALTER),
         echo=echoing(
-            Items(asked="topic_partitions", told="replica_election_results", named_by=("topic",)),
-            Items(asked="partitions", told="partition_result", value="partition_id"),
+            Items(
+                request_field="topic_partitions",
+                response_field="replica_election_results",
+                named_by=("topic",),
+            ),
+            Items(
+                request_field="partitions", response_field="partition_result", value="partition_id"
+            ),
         ),
     ),
     forwarded_row(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         "placement",
         on_cluster(ALTER),
-        pieces=((Items(asked="topics", told="responses", named_by=("name",)), _PER_PARTITION),),
+        pieces=(
+            (
+                Items(request_field="topics", response_field="responses", named_by=("name",)),
+                _PER_PARTITION,
+            ),
+        ),
     ),
     forwarded_row(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
@@ -416,14 +453,16 @@ _ROWS = (
         "share.groups",
         (*on_group(DESCRIBE), *on_topic(DESCRIBE)),
         gate="group_gates",
-        echo=echoing(Items(asked="group_ids", told="groups", value="group_id")),
+        echo=echoing(Items(request_field="group_ids", response_field="groups", value="group_id")),
     ),
     api_row(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         "share.group_offsets",
         (*on_group(DESCRIBE), *on_topic(DESCRIBE)),
         gate="group_gates",
-        echo=echoing(Items(asked="groups", told="groups", named_by=("group_id",))),
+        echo=echoing(
+            Items(request_field="groups", response_field="groups", named_by=("group_id",))
+        ),
     ),
     api_row(
         ApiKey.ALTER_SHARE_GROUP_OFFSETS,
@@ -450,7 +489,7 @@ _ROWS = (
         "groups.streams",
         (*on_group(DESCRIBE), *on_topic(DESCRIBE)),
         gate="group_gates",
-        echo=echoing(Items(asked="group_ids", told="groups", value="group_id")),
+        echo=echoing(Items(request_field="group_ids", response_field="groups", value="group_id")),
     ),
     # Requests of brokers to share coordinators
     api_row(
@@ -533,13 +572,13 @@ _ROWS = (
         ApiKey.CREATE_ACLS,
         "acls",
         on_cluster(ALTER),
-        echo=echoing(Items(asked="creations", told="results")),
+        echo=echoing(Items(request_field="creations", response_field="results")),
     ),
     forwarded_row(
         ApiKey.DELETE_ACLS,
         "acls",
         on_cluster(ALTER),
-        echo=echoing(Items(asked="filters", told="filter_results")),
+        echo=echoing(Items(request_field="filters", response_field="filter_results")),
     ),
     api_row(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,

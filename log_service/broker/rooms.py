@@ -273,7 +273,7 @@ class Rooms:
             telemetry=self.telemetry,
             lost_brokers=self.lost_brokers,
             schema_validation=self.schema_validation,
-            judges=[
+            config_validators=[
                 each for each in (foundation.certificates, foundation.logins) if each is not None
             ],
             controller_address=controller_address,

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from log_service.cli.connection import cluster_command, open_admin
-from log_service.cli.output import json_option, print_rows, say, tell
+from log_service.cli.output import json_option, print_result, print_rows, say
 from log_service.cli.standard_input import confirm
 from log_service.client.admin.access import CLUSTER_NAME, OPERATIONS, AclBinding, AclFilter
 from log_service.common.access import OPERATIONS_ON
@@ -392,7 +392,7 @@ async def add(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
     bindings = bindings_of(given)
     async with open_admin(bootstrap_servers) as admin:
         await admin.create_acls(bindings)
-    tell("\n".join(str(binding) for binding in bindings), shown(bindings), as_json=as_json)
+    print_result("\n".join(str(binding) for binding in bindings), shown(bindings), as_json=as_json)
 
 
 @acls.command(short_help="Remove ACLs.")
@@ -420,4 +420,4 @@ async def remove(*, yes: bool, as_json: bool, bootstrap_servers: str, **given: A
             say("\n".join(escaped(str(acl)) for acl in found), err=True)
             await confirm("Remove these?", "nothing was removed")
         removed = await admin.delete_acls(wanted)
-    tell("\n".join(f"removed: {acl}" for acl in removed), shown(removed), as_json=as_json)
+    print_result("\n".join(f"removed: {acl}" for acl in removed), shown(removed), as_json=as_json)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from log_service.cli.output import data_option, json_option, print_rows, tell
+from log_service.cli.output import data_option, json_option, print_result, print_rows
 from log_service.common.errors import ConfigError
 from log_service.supervisor.protection import (
     DIRECTORY,
@@ -84,7 +84,7 @@ def issue(*, name: str, out: Path, is_replacing: bool, data: Path, as_json: bool
         "keystore": str(made),
         "properties": str(issued.properties_path),
     }
-    tell("\n".join(lines), row, as_json=as_json)
+    print_result("\n".join(lines), row, as_json=as_json)
 
 
 @certificates.command("list", short_help="List certificates of the installation.")

@@ -24,12 +24,12 @@ from log_service.cli.output import (
     json_option,
     key_values,
     print_json,
+    print_result,
     print_rows,
     refuse_both,
     sized,
-    tell,
 )
-from log_service.cli.plan_view import told_refusals
+from log_service.cli.plan_view import plan_refusals
 from log_service.cli.standard_input import confirm
 from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import (
@@ -160,7 +160,7 @@ async def features(
         if wanted:
             await admin.update_features(wanted, is_validated_only=dry_run)
             levels = {name: update.level for name, update in wanted.items()}
-            tell(
+            print_result(
                 f"{'this would be accepted: ' if dry_run else ''}set {', '.join(updates)}",
                 levels,
                 as_json=as_json,
@@ -459,7 +459,7 @@ async def reassign(
         raise click.UsageError("say what to move: TOPIC or TOPIC:0,2-4")
     refuse_both({"--to": targets is not None, "--cancel": cancel})
     brokers = node_ids_of(targets, "--to") if targets is not None else None
-    async with open_admin(bootstrap_servers) as admin, told_refusals():
+    async with open_admin(bootstrap_servers) as admin, plan_refusals():
         wanted = await partitions_named(admin, partitions, "TOPIC") if partitions else None
         if wanted is not None and brokers is not None:
             await refuse_fenced_targets(admin, wanted, brokers)
@@ -536,7 +536,7 @@ async def unregister(*, node_id: int, yes: bool, as_json: bool, bootstrap_server
 
     A running broker is refused: `tidelog cluster remove` empties it first.
     """
-    async with open_admin(bootstrap_servers) as admin, told_refusals():
+    async with open_admin(bootstrap_servers) as admin, plan_refusals():
         layout = (await read_state(admin)).layout
         await refuse_unknown_brokers(admin, layout, [node_id])
         refuse_to_forget(layout, node_id)
@@ -544,4 +544,4 @@ async def unregister(*, node_id: int, yes: bool, as_json: bool, bootstrap_server
             question = f"Broker {node_id} is down. It has {what_is_on(layout, node_id)}. Forget it?"
             await confirm(question, "nothing was forgotten")
         await admin.unregister_broker(node_id)
-    tell(f"broker {node_id} is forgotten", {"node_id": node_id}, as_json=as_json)
+    print_result(f"broker {node_id} is forgotten", {"node_id": node_id}, as_json=as_json)

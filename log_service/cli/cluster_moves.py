@@ -23,13 +23,21 @@ from log_service.cli.installation_nodes import (
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.node_ids import NODE_ID, node_ids_of
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import counted, json_option, note, print_json, print_rows, sized, tell
+from log_service.cli.output import (
+    counted,
+    json_option,
+    note,
+    print_json,
+    print_result,
+    print_rows,
+    sized,
+)
 from log_service.cli.plan_view import (
     POLL_SECONDS,
     ProgressLine,
     plan_options,
+    plan_refusals,
     present,
-    told_refusals,
 )
 from log_service.cli.running import in_thread
 from log_service.client.admin.admin import Admin
@@ -71,7 +79,7 @@ async def rebalance(
 
     The plan has the fewest copies.
     """
-    async with open_admin(bootstrap_servers) as admin, told_refusals():
+    async with open_admin(bootstrap_servers) as admin, plan_refusals():
         layout = await read_layout(admin)
         plan = plans.rebalance(
             layout,
@@ -125,7 +133,7 @@ async def add(
     """
     if start and broker_ids:
         raise click.UsageError("--start starts a broker with the next id: it excludes ID")
-    async with open_admin(bootstrap_servers) as admin, told_refusals():
+    async with open_admin(bootstrap_servers) as admin, plan_refusals():
         layout = await read_layout(admin)
         await refuse_unknown_brokers(admin, layout, broker_ids)
         if start:
@@ -166,7 +174,7 @@ async def drain(
 
     A broker that is down is emptied, too. The copies come from the replicas that are left.
     """
-    async with open_admin(bootstrap_servers) as admin, told_refusals():
+    async with open_admin(bootstrap_servers) as admin, plan_refusals():
         layout = await read_layout(admin)
         await refuse_unknown_brokers(admin, layout, broker_ids)
         async with emptying(
@@ -209,7 +217,7 @@ async def remove(
     because it would register again. The command says when it can be stopped. Call the command again
     to unregister it.
     """
-    async with open_admin(bootstrap_servers) as admin, told_refusals():
+    async with open_admin(bootstrap_servers) as admin, plan_refusals():
         layout = await read_layout(admin)
         is_ours = Installation(data).runs((await admin.describe_cluster()).cluster_id, broker_id)
         if is_ours:
@@ -303,7 +311,7 @@ async def plan_topics(
     if names and not replication_factor and not broker_list:
         raise click.UsageError("say what they are to have: --replication-factor or --brokers")
     brokers = node_ids_of(broker_list, "--brokers") if broker_list else []
-    async with open_admin(bootstrap_servers) as admin, told_refusals():
+    async with open_admin(bootstrap_servers) as admin, plan_refusals():
         file = read(await in_thread(_text_of, path), str(path)) if path is not None else None
         layout = await read_layout(admin)
         if file is not None:
@@ -390,7 +398,7 @@ async def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_ser
             )
             if text
         )
-    tell(told, {"completed": followed, "throttles_removed": removed}, as_json=as_json)
+    print_result(told, {"completed": followed, "throttles_removed": removed}, as_json=as_json)
 
 
 async def follow(admin: Admin, moving: Sequence[tuple[Move, int]]) -> int:

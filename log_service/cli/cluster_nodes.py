@@ -12,7 +12,7 @@ import click
 from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.installation_nodes import nodes_option, require_same_cluster, required_cluster
 from log_service.cli.node_ids import NODE_ID
-from log_service.cli.output import counted, json_option, note, tell
+from log_service.cli.output import counted, json_option, note, print_result
 from log_service.cluster_operations.reading import read_state
 from log_service.cluster_operations.waiting import wait_until_serving
 from log_service.cluster_plans.rolling import obstacles_to_stay_down, single_replicas
@@ -61,7 +61,7 @@ async def stop(
             f"\n{counted(alone, 'partition')} with a single replica {'is' if alone == 1 else 'are'}"
             " offline until then"
         )
-    tell(
+    print_result(
         text, {"node_id": node_id, "state": "stopped", "offline_partitions": alone}, as_json=as_json
     )
 
@@ -78,7 +78,9 @@ async def start(*, node_id: int, data: Path, as_json: bool, bootstrap_servers: s
     await Installation(data).release(node_id)
     async with open_admin(bootstrap_servers) as admin:
         await wait_until_serving(admin, node_id, note)
-    tell(f"node {node_id} serves again", {"node_id": node_id, "state": "ready"}, as_json=as_json)
+    print_result(
+        f"node {node_id} serves again", {"node_id": node_id, "state": "ready"}, as_json=as_json
+    )
 
 
 def require_node(data: Path, node_id: int) -> NodeSpec:

@@ -27,7 +27,7 @@ from log_service.cli.output import (
     print_rows,
     refuse_both,
 )
-from log_service.cli.plan_view import told_refusals
+from log_service.cli.plan_view import plan_refusals
 from log_service.client.admin.admin import Admin
 from log_service.cluster_operations.reading import ClusterState, read_state
 from log_service.cluster_operations.rolling import (
@@ -89,7 +89,7 @@ async def roll(
     """
     refuse_both({"--execute": execute, "--dry-run": dry_run})
     installation = Installation(data)
-    async with open_admin(bootstrap_servers) as admin, told_refusals():
+    async with open_admin(bootstrap_servers) as admin, plan_refusals():
         before = await read_state(admin)
         if before.quorum.leader_id == NO_LEADER:
             raise PlanRefused(NO_LEADER_TEXT)
@@ -106,7 +106,7 @@ async def roll(
         if not as_json:
             with even_unread(execute):
                 show(rows, strange, data)
-                tell_down(before.layout)
+                print_down(before.layout)
         if execute:
             restart = commander(words, before) if words else installation.restart
             rolling = RollingRestart(before, order, restart, note, wait_seconds=wait_seconds)
@@ -158,7 +158,7 @@ def show(rows: Sequence[Mapping[str, Any]], strange: Sequence[int], data: Path) 
         click.echo(nothing_restarts(strange, data), err=True)
 
 
-def tell_down(layout: ClusterLayout) -> None:
+def print_down(layout: ClusterLayout) -> None:
     """Name the brokers that are down, because no other is restarted while replicas are missing."""
     for broker_id in layout.fenced:
         click.echo(

@@ -13,8 +13,8 @@ import click
 from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.node_files import read_node_file
 from log_service.cli.node_ids import NODE_ID
-from log_service.cli.output import json_option, tell
-from log_service.cli.plan_view import told_refusals
+from log_service.cli.output import json_option, print_result
+from log_service.cli.plan_view import plan_refusals
 from log_service.client.admin.values import RaftVoter
 from log_service.cluster_operations.membership import (
     refuse_undone_removal,
@@ -54,11 +54,11 @@ async def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_serve
       tidelog cluster voters add node4.properties -b broker:9092 --execute
     """
     cluster_id, voter = _voter_of(properties)
-    async with open_admin(bootstrap_servers) as admin, told_refusals():
+    async with open_admin(bootstrap_servers) as admin, plan_refusals():
         before = await refuse_voter(admin, cluster_id, voter)
         if execute:
             await admin.add_raft_voter(voter, timeout_ms=CATCH_UP_MS)
-    _tell(before, sorted({*before, voter.node_id}), execute=execute, as_json=as_json)
+    _print_voters(before, sorted({*before, voter.node_id}), execute=execute, as_json=as_json)
 
 
 @voters.command("remove", short_help="Take a voter out of the quorum.")
@@ -72,12 +72,14 @@ async def remove(*, node_id: int, execute: bool, as_json: bool, bootstrap_server
     A node that runs with controller.quorum.auto.join.enable=true would vote again some seconds
     later: stop it first, or set that to false and start it again.
     """
-    async with open_admin(bootstrap_servers) as admin, told_refusals():
+    async with open_admin(bootstrap_servers) as admin, plan_refusals():
         before = await refuse_voter_removal(admin, node_id)
         if execute:
             await remove_voter(admin, node_id)
             await refuse_undone_removal(admin, node_id)
-    _tell(before, [each for each in before if each != node_id], execute=execute, as_json=as_json)
+    _print_voters(
+        before, [each for each in before if each != node_id], execute=execute, as_json=as_json
+    )
 
 
 def _voter_of(properties: Path) -> tuple[str, RaftVoter]:
@@ -108,7 +110,7 @@ def _voter_of(properties: Path) -> tuple[str, RaftVoter]:
     return owner.cluster_id, voter
 
 
-def _tell(
+def _print_voters(
     before: Mapping[int, bool], after: Collection[int], *, execute: bool, as_json: bool
 ) -> None:
     text = voters_text(before, after)
@@ -118,7 +120,7 @@ def _tell(
         "may_fail": _spare(before, after),
         "is_executed": execute,
     }
-    tell(
+    print_result(
         text if execute else f"{text}\nnothing was changed; --execute does it",
         told,
         as_json=as_json,

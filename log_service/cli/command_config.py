@@ -24,7 +24,7 @@ OPERATOR_FILE = Path("security") / "clients" / "operator.properties"
 """The operator's settings file that ``tidelog up --secure`` writes, below the data directory."""
 
 
-def told_settings(bootstrap_servers: str) -> dict[str, Any]:
+def configured_settings(bootstrap_servers: str) -> dict[str, Any]:
     """Return the settings that file and environment give.
 
     Raises:

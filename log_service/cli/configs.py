@@ -18,8 +18,8 @@ from log_service.cli.output import (
     counted,
     json_option,
     key_values,
+    print_result,
     print_rows,
-    tell,
 )
 from log_service.cli.running import run
 from log_service.cli.secret_values import with_secrets_read
@@ -448,4 +448,4 @@ async def change(
         {"resource": shown(resource), "changed": sorted(changes), "is_dry_run": dry_run}
         for resource in resources
     ]
-    tell(text, rows, as_json=as_json)
+    print_result(text, rows, as_json=as_json)

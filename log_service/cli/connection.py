@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 import trio
 
-from log_service.cli.command_config import told_settings
+from log_service.cli.command_config import configured_settings
 from log_service.cli.output import bootstrap_option
 from log_service.cli.running import in_thread, on_trio
 from log_service.client.admin.admin import Admin
@@ -64,7 +64,7 @@ async def client_settings(bootstrap_servers: str) -> dict[str, Any]:
     settings = {
         "client_id": "tidelog-cli",
         "default_api_timeout_ms": API_TIMEOUT_MS,
-    } | told_settings(bootstrap_servers)
+    } | configured_settings(bootstrap_servers)
     config = AdminConfig.of(bootstrap_servers, settings)
     is_tls = config.security().tls is not None
     await in_thread(check_reachable, config.bootstrap_servers, is_tls=is_tls)

@@ -239,7 +239,7 @@ async def consume_topics(  # noqa: PLR0917 - the parts of one command
             await start_reading(consumer, chosen, bounds, places.offset, places.from_time)
         with noted_interrupts() as interrupts:
             count = await print_records(consumer, unbuffered_output(), render, limits, interrupts)
-    tell_end(count, interrupts)
+    print_end(count, interrupts)
 
 
 def reading_settings(
@@ -295,10 +295,10 @@ async def consume_queue(
             max_records=limits.max_records,
             timeout_s=limits.timeout_s,
         )
-    tell_end(count, interrupts)
+    print_end(count, interrupts)
 
 
-def tell_end(count: int, interrupts: Sequence[int]) -> None:
+def print_end(count: int, interrupts: Sequence[int]) -> None:
     """Print the number of records printed. Raises Abort after Ctrl-C."""
     click.echo(counted(count, "record"), err=True)
     if interrupts:
@@ -387,7 +387,7 @@ async def print_records(
 ) -> int:
     """Print records until a limit is reached or an interrupt is noted, and return their number."""
     count = 0
-    heard = time.monotonic()
+    last_record_s = time.monotonic()
     patience_ms = (
         POLL_MS if limits.timeout_s is None else min(POLL_MS, int(limits.timeout_s * 1_000) + 1)
     )
@@ -401,8 +401,8 @@ async def print_records(
         if records:
             await in_thread(write_records, output, await render(records))
             count += len(records)
-            heard = time.monotonic()
-        elif limits.timeout_s is not None and time.monotonic() - heard >= limits.timeout_s:
+            last_record_s = time.monotonic()
+        elif limits.timeout_s is not None and time.monotonic() - last_record_s >= limits.timeout_s:
             break
         if limits.ends is not None and await is_at_end(consumer, limits.ends):
             break

@@ -46,7 +46,7 @@ async def print_queue(
         **await client_settings(bootstrap_servers),
     ) as consumer:
         await consumer.subscribe(topics)
-        heard = time.monotonic()
+        last_record_s = time.monotonic()
         patience_ms = POLL_MS if timeout_s is None else min(POLL_MS, int(timeout_s * 1_000) + 1)
         while not interrupts and (max_records is None or count < max_records):
             room = POLL_RECORDS if max_records is None else min(max_records - count, POLL_RECORDS)
@@ -54,7 +54,7 @@ async def print_queue(
             if records:
                 await in_thread(write_records, output, await render(records))
                 count += len(records)
-                heard = time.monotonic()
-            elif timeout_s is not None and time.monotonic() - heard >= timeout_s:
+                last_record_s = time.monotonic()
+            elif timeout_s is not None and time.monotonic() - last_record_s >= timeout_s:
                 break
     return count

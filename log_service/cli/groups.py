@@ -31,11 +31,11 @@ from log_service.cli.output import (
     counted,
     json_option,
     print_json,
+    print_result,
     print_rows,
     readable,
     refuse_both,
     say,
-    tell,
 )
 from log_service.cli.running import in_thread
 from log_service.cli.share_groups import (
@@ -465,7 +465,7 @@ async def delete(
                 f"Delete {', '.join(wanted)} with all committed offsets?", "nothing was deleted"
             )
         await admin.delete_groups(wanted)
-    tell(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)
+    print_result(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)
 
 
 @groups.command("delete-offsets", short_help="Take committed offsets back.")
@@ -498,7 +498,7 @@ async def delete_offsets(
                     f"Have {group_id} forget {', '.join(names)}?", "nothing was forgotten"
                 )
             await admin.delete_share_group_offsets(group_id, names)
-            tell(
+            print_result(
                 f"{group_id} has forgotten {', '.join(names)}",
                 [{"topic": name} for name in names],
                 as_json=as_json,
@@ -523,6 +523,6 @@ async def delete_offsets(
             )
         await admin.delete_group_offsets(group_id, found)
     rows = [{"topic": where.topic, "partition": where.partition} for where in found]
-    tell(
+    print_result(
         f"deleted the offsets of {group_id} for {', '.join(map(str, found))}", rows, as_json=as_json
     )

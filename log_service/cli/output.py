@@ -75,7 +75,7 @@ def default_servers() -> str:
     return ",".join(servers_of(data)) or DEFAULT_SERVERS
 
 
-def told_servers() -> str:
+def configured_servers() -> str:
     """Return the servers of a command without ``--bootstrap-servers``.
 
     They are those that its settings file names, else ``default_servers()``.
@@ -112,7 +112,7 @@ def data_option(text: str) -> Callable[[click.decorators.FC], click.decorators.F
 servers_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "-b",
     "--bootstrap-servers",
-    default=told_servers,
+    default=configured_servers,
     envvar=SERVERS_SETTING,
     show_default=(
         f"bootstrap.servers of --command-config, else those of tidelog up in {DEFAULT_DATA}, else"
@@ -240,7 +240,7 @@ def narrowed(
     return [{**row, column: cut(readable(row.get(column)), room)} for row in rows]
 
 
-def tell(text: str, values: Any, *, as_json: bool) -> None:
+def print_result(text: str, values: Any, *, as_json: bool) -> None:
     """Print the result of a command as a sentence, or as JSON."""
     if as_json:
         print_json(values)

@@ -100,7 +100,7 @@ def plan_options(command: click.decorators.FC) -> click.decorators.FC:
 
 
 @asynccontextmanager
-async def told_refusals() -> AsyncIterator[None]:
+async def plan_refusals() -> AsyncIterator[None]:
     """Turn a refused plan into an error of the command.
 
     It is async only so that one statement opens an admin and this.
@@ -295,8 +295,8 @@ class ProgressLine:
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
-        self._told_at = time.monotonic()
-        self._told = ""
+        self._shown_at = time.monotonic()
+        self._shown = ""
 
     def show(self, progress: PlanProgress) -> None:
         """Print the progress."""
@@ -316,9 +316,9 @@ class ProgressLine:
                 f"\r[{'#' * filled}{'.' * (30 - filled)}] {100 * share:3.0f} %  {text}\x1b[K",
                 nl=False,
             )
-        elif text != self._told and time.monotonic() - self._told_at >= TOLD_EVERY_SECONDS:
+        elif text != self._shown and time.monotonic() - self._shown_at >= TOLD_EVERY_SECONDS:
             note(text)
-            self._told, self._told_at = text, time.monotonic()
+            self._shown, self._shown_at = text, time.monotonic()
 
     def close(self) -> None:
         """End the line."""

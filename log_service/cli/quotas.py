@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from log_service.cli.connection import cluster_command, open_admin
-from log_service.cli.output import json_option, key_values, print_rows, refuse_both, tell
+from log_service.cli.output import json_option, key_values, print_result, print_rows, refuse_both
 from log_service.cli.sizes import rate_of
 from log_service.client.admin.values import QuotaEntity
 
@@ -240,7 +240,7 @@ async def change(
     async with open_admin(bootstrap_servers) as admin:
         await admin.alter_client_quotas({entity: changes}, is_validated_only=dry_run)
     text = f"{'this would be accepted: ' if dry_run else ''}{done} for {entity}"
-    tell(
+    print_result(
         text,
         [{"for": str(entity), "changed": sorted(changes), "is_dry_run": dry_run}],
         as_json=as_json,

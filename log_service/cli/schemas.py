@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 import click
 
-from log_service.cli.output import json_option, print_json, print_rows, say, tell
+from log_service.cli.output import json_option, print_json, print_result, print_rows, say
 from log_service.cli.registry_connection import registry_command
 from log_service.cli.schema_files import schema_type_of
 from log_service.cli.standard_input import confirm, name_of, read_all
@@ -271,7 +271,7 @@ async def register(
     schema = await read_schema(source, schema_type, references)
     found = await registry.register_schema(subject, schema, normalize=normalize)
     version = "" if found.version is None else f" is version {found.version},"
-    tell(f"{subject}{version} has id {found.id}", as_row(found), as_json=as_json)
+    print_result(f"{subject}{version} has id {found.id}", as_row(found), as_json=as_json)
 
 
 @schemas.command(short_help="Tell whether a schema is compatible.")
@@ -311,7 +311,7 @@ async def check(
         "is_compatible": result.is_compatible,
         "messages": result.messages,
     }
-    tell("\n".join(lines), values, as_json=as_json)
+    print_result("\n".join(lines), values, as_json=as_json)
     if not result.is_compatible:
         raise click.exceptions.Exit(1)
 
@@ -353,7 +353,7 @@ async def delete(
     text = (
         f"{subject}: {counted(len(versions), 'version')} {done} ({', '.join(map(str, versions))})"
     )
-    tell(
+    print_result(
         text, {"subject": subject, "versions": versions, "is_permanent": permanent}, as_json=as_json
     )
 
@@ -402,13 +402,13 @@ def validate_setting(
         raise click.UsageError("--unset needs a SUBJECT, and nothing else")
 
 
-def tell_setting(
+def print_setting(
     name: str, subject: str | None, value: str, *, is_own: bool, more: Any = None, as_json: bool
 ) -> None:
     """Print a level or a mode, and whether the subject has it of its own."""
     found = {"subject": subject, name: value, "is_own": is_own, **(more or {})}
     origin = "" if is_own else f" (the global {name})"
-    tell(f"{subject or 'all subjects'}: {value}{origin}", found, as_json=as_json)
+    print_result(f"{subject or 'all subjects'}: {value}{origin}", found, as_json=as_json)
 
 
 @schemas.command(short_help="Show or set a compatibility level.")
@@ -440,7 +440,7 @@ async def config(
         await registry.delete_config(subject)
     found, is_own = await own_or_global(registry.get_config, subject)
     level = found.pop("compatibilityLevel", None) or found.pop("compatibility", "")
-    tell_setting("level", subject, level, is_own=is_own, more=found, as_json=as_json)
+    print_setting("level", subject, level, is_own=is_own, more=found, as_json=as_json)
 
 
 @schemas.command(short_help="Show or set what may be changed.")
@@ -473,7 +473,7 @@ async def mode(
         assert subject is not None, "--unset needs a subject"
         await registry.delete_mode(subject)
     found, is_own = await own_or_global(registry.get_mode, subject)
-    tell_setting("mode", subject, found, is_own=is_own, as_json=as_json)
+    print_setting("mode", subject, found, is_own=is_own, as_json=as_json)
 
 
 async def own_or_global(get: Callable[..., Any], subject: str | None) -> tuple[Any, bool]:
@@ -512,7 +512,7 @@ async def diff(
     lines = difference(before, after)
     values = {"subject": subject, "from": before.version, "to": after.version, "diff": lines}
     same = f"versions {before.version} and {after.version} of {subject} have the same text"
-    tell("\n".join(lines) or same, values, as_json=as_json)
+    print_result("\n".join(lines) or same, values, as_json=as_json)
 
 
 def difference(before: RegisteredSchema, after: RegisteredSchema) -> list[str]:

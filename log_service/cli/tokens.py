@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from log_service.cli.connection import CommandAdmin, cluster_command, open_admin
-from log_service.cli.output import json_option, print_rows, tell
+from log_service.cli.output import json_option, print_result, print_rows
 from log_service.client.admin.access import DelegationTokenDescription
 from log_service.common.private_files import replace_private
 
@@ -138,7 +138,7 @@ async def create(
         replace_private(target, _properties(token, settings))
     row = shown(token) | ({"hmac": base64.b64encode(token.hmac.reveal()).decode()} if show else {})
     text = f"token {token.token_id} of {token.owner} expires {row['expires']}"
-    tell(
+    print_result(
         "\n".join(
             [
                 text,
@@ -168,7 +168,7 @@ async def renew(
         expires_ms = await admin.renew_delegation_token(
             (await named(admin, token_id)).hmac, period_ms=period_ms or -1
         )
-    tell(
+    print_result(
         f"token {token_id} expires {_time(expires_ms)}",
         {"token": token_id, "expires": _time(expires_ms)},
         as_json=as_json,
@@ -188,7 +188,7 @@ async def expire(
         await admin.expire_delegation_token(
             (await named(admin, token_id)).hmac, period_ms=-1 if period_ms is None else period_ms
         )
-    tell(
+    print_result(
         f"token {token_id} expires{' now' if period_ms is None else f' in {period_ms} ms'}",
         {"token": token_id},
         as_json=as_json,

@@ -12,7 +12,7 @@ import click
 from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.names import complete_topics, matching_topics
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import json_option, key_values, print_rows, tell
+from log_service.cli.output import json_option, key_values, print_result, print_rows
 from log_service.cli.standard_input import confirm
 from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import ConfigResource, NewTopic
@@ -100,7 +100,7 @@ async def create(
         for name in names
     ]
     if dry_run:
-        tell(
+        print_result(
             "\n".join(f"{topic.name} would be accepted" for topic in wanted),
             [topic.name for topic in wanted],
             as_json=as_json,
@@ -114,7 +114,7 @@ async def create(
         )
         for row in rows
     ]
-    tell("\n".join(lines), rows, as_json=as_json)
+    print_result("\n".join(lines), rows, as_json=as_json)
 
 
 @topics.command("list", short_help="List all topics.")
@@ -336,7 +336,7 @@ async def alter(
             await admin.alter_configs({ConfigResource.topic(name): changes})
         if partitions is not None:
             await admin.create_partitions({name: partitions})
-    tell(
+    print_result(
         f"changed {name}",
         {"name": name, "partitions": partitions, "configs": changes},
         as_json=as_json,
@@ -360,7 +360,7 @@ async def delete(
             )  # one that does not exist is refused before the person is asked about it
             await confirm(f"Delete {', '.join(wanted)} with all records?", "nothing was deleted")
         await admin.delete_topics(wanted)
-    tell(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)
+    print_result(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)
 
 
 @topics.command("apply-retention", short_help="Delete what retention no longer keeps.")

@@ -12,7 +12,7 @@ from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.group_resets import DurationParameter
 from log_service.cli.names import complete_topics, matching, partitions_named, split_partitions
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import counted, json_option, print_json, print_rows, say, tell
+from log_service.cli.output import counted, json_option, print_json, print_result, print_rows, say
 from log_service.cli.standard_input import confirm
 from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import (
@@ -282,7 +282,7 @@ async def abort(
                 " see: tidelog transactions find-hanging"
             )
             raise click.ClickException(text) from error
-    tell(
+    print_result(
         f"aborted the transaction of producer {found.producer_id} in {where}",
         hanging_row(found),
         as_json=as_json,

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from log_service.cli.connection import cluster_command, open_admin
-from log_service.cli.output import bootstrap_option, json_option, print_rows, tell
+from log_service.cli.output import bootstrap_option, json_option, print_result, print_rows
 from log_service.cli.passwords import asked_password, password_file_option
 from log_service.cli.running import run
 from log_service.cli.standard_input import confirm
@@ -94,7 +94,7 @@ def add(
         bootstrap_servers,
         ScramUser(name=name, password=password, mechanism=mechanism, iterations=iterations),
     )
-    tell(
+    print_result(
         f"{name} logs in with {mechanism}",
         {"user": name, "mechanism": mechanism, "iterations": iterations},
         as_json=as_json,
@@ -193,7 +193,7 @@ async def remove(
             )
         await admin.remove_scram_users(doomed)
     rows = [{"user": user, "mechanism": each} for user, each in doomed]
-    tell(
+    print_result(
         "\n".join(f"removed {row['user']} ({row['mechanism']})" for row in rows),
         rows,
         as_json=as_json,

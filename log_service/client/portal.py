@@ -279,17 +279,17 @@ class Portal(Generic[C]):
     async def _perform(
         self, function: Callable[[], Awaitable[T]], outcome: Outcome[T], scope: trio.CancelScope
     ) -> None:
-        is_told = False
+        is_reported = False
         try:
             with scope:
                 result = await function()
-                is_told = True
+                is_reported = True
                 outcome.set_result(result)
         except Exception as error:  # noqa: BLE001 - it belongs to the caller in the other thread
-            is_told = True
+            is_reported = True
             outcome.set_exception(error)
         finally:
-            if not is_told:
+            if not is_reported:
                 outcome.cancel()
 
     def _run(self) -> None:

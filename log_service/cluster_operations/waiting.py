@@ -99,7 +99,7 @@ async def _wait(
     failed: str,
 ) -> None:
     """Wait for a state of a broker: True is fenced, False serves, None is not registered."""
-    begun, is_told = trio.current_time(), False
+    begun, is_said = trio.current_time(), False
     while True:
         problem = f"broker {broker_id} {failed} after {JOIN_SECONDS:.0f} s"
         try:
@@ -113,8 +113,8 @@ async def _wait(
         waited_seconds = trio.current_time() - begun
         if waited_seconds > JOIN_SECONDS:
             raise ClusterNotReady(problem)
-        if waited_seconds > TOLD_AFTER_SECONDS and not is_told:
-            is_told = True
+        if waited_seconds > TOLD_AFTER_SECONDS and not is_said:
+            is_said = True
             say(f"waiting for up to {JOIN_SECONDS:.0f} s until {aim}")
         await trio.sleep(POLL_SECONDS)
 
@@ -135,7 +135,7 @@ async def wait_for_sync(
     """
     aim = "until all is in sync again" if is_restarted else f"before broker {broker_id} restarts"
     failed = "not all is in sync again" if is_restarted else f"broker {broker_id} is not restarted"
-    begun, is_told = trio.current_time(), False
+    begun, is_said = trio.current_time(), False
     while True:
         try:
             state = await read_state(admin)
@@ -150,7 +150,7 @@ async def wait_for_sync(
         waited_seconds = trio.current_time() - begun
         if waited_seconds > wait_seconds:
             raise ClusterNotReady(f"{failed}: {'; '.join(found)}")
-        if waited_seconds > TOLD_AFTER_SECONDS and not is_told:
-            is_told = True
+        if waited_seconds > TOLD_AFTER_SECONDS and not is_said:
+            is_said = True
             say(f"waiting for up to {wait_seconds:.0f} s {aim}: {'; '.join(found)}")
         await trio.sleep(POLL_SECONDS)

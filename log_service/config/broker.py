@@ -76,7 +76,7 @@ def validate_broker_change(change: BrokerChange) -> None:
     own_prefixes = _own_prefixes(change.layers.static)
     for name in sorted(change.set_names):
         is_own = name.startswith(own_prefixes)
-        key = _judging_key(name, is_of_own_listener=is_own)
+        key = _validating_key(name, is_of_own_listener=is_own)
         if key is not None:
             value = _parsed(key, change.result[name])
             _validate_classes(name, key, value)
@@ -120,7 +120,7 @@ def _own_prefixes(static: Texts) -> tuple[str, ...]:
     return tuple(f"listener.name.{listener.name.lower()}." for listener in listeners)
 
 
-def _judging_key(name: str, *, is_of_own_listener: bool) -> ConfigKey | None:
+def _validating_key(name: str, *, is_of_own_listener: bool) -> ConfigKey | None:
     """Return the key that checks a name's value, None if any text is valid.
 
     An override for a listener that this broker lacks is checked only if its key may change, because

@@ -125,7 +125,7 @@ class Controller:
         self._delta: MetadataDelta | None = None
         self._first_offset = self._offset = image.offset
         self._sessions = BrokerSessions(config.broker_session_timeout_ms)
-        self._judges_from_ms = 0  # no session ends before this time: heartbeats may be unread
+        self._grace_end_ms = 0  # no session ends before this time: heartbeats may be unread
         self._registered_at: dict[NodeId, int] = {}
         self._mutations = MutationQuotas(config.mutation_windows)
         self._token_index: TokenIndex | None = None
@@ -222,7 +222,7 @@ class Controller:
             KafkaError: the request is refused as a whole.
         """
         if isinstance(request, BrokerHeartbeatRequest):
-            self._hear_from(request, decision, reply_to)
+            self._decide_heartbeat(request, decision, reply_to)
             return
         rule = RULES[request.SCHEMA.key]  # type: ignore[index]  # a whole message has a key
         charge = None if caller is None else self._charge_of(request, caller, decision)
@@ -297,7 +297,7 @@ class Controller:
 
     # Sessions
 
-    def _hear_from(
+    def _decide_heartbeat(
         self, request: BrokerHeartbeatRequest, decision: MetadataDecision, reply_to: Hashable
     ) -> None:
         """Decide a heartbeat and renew the session of its sender.
@@ -333,7 +333,7 @@ class Controller:
         leaves_at = UNKNOWN_OFFSET
         if state is BrokerState.LEAVING:
             leaves_at = session.leaves_at if session.is_leaving else image.offset + len(records)
-        self._sessions.hear_of(
+        self._sessions.note_heartbeat(
             node_id,
             epoch,
             decision,
@@ -370,22 +370,22 @@ class Controller:
         heartbeats that arrived meanwhile. Otherwise it would fence live brokers.
         """
         end_ms = self._sessions.end_ms(timer.node_id)
-        late_ms = 0 if end_ms is None else decision.now_ms - max(end_ms, self._judges_from_ms)
+        late_ms = 0 if end_ms is None else decision.now_ms - max(end_ms, self._grace_end_ms)
         if late_ms > STALL_MS:
             stall = Stall(late_ms, min(self._sessions.timeout_ms, STALL_GRACE_MS))
-            self._judge_from(decision.now_ms + stall.grace_ms)
+            self._set_grace_end(decision.now_ms + stall.grace_ms)
             decision.announce(stall)
-        if decision.now_ms < self._judges_from_ms:
-            decision.set_timer(timer, self._judges_from_ms)
+        if decision.now_ms < self._grace_end_ms:
+            decision.set_timer(timer, self._grace_end_ms)
             return
         decision.on_refused(
-            partial(self._judge_from, decision.now_ms + RETRY_MS)
+            partial(self._set_grace_end, decision.now_ms + RETRY_MS)
         )  # the next attempt is no sign of a stall
         brokers = [broker for _, broker in sorted(self.image.cluster.brokers.items())]
         self._fence([each for each in brokers if self._is_silent(each, decision.now_ms)], decision)
 
-    def _judge_from(self, at_ms: int) -> None:
-        self._judges_from_ms = at_ms
+    def _set_grace_end(self, at_ms: int) -> None:
+        self._grace_end_ms = at_ms
 
     def _is_silent(self, broker: BrokerRegistration, now_ms: int) -> bool:
         """Whether a broker's session has ended.

@@ -76,7 +76,7 @@ class DeathDetector:
                     self._watch.suspect(broker.node_id, broker.epoch),
                 )
 
-    def hear_of(
+    def note_heartbeat(
         self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int
     ) -> Callable[[], None] | None:
         """Note a heartbeat, and return the function to call when its connection has ended.
@@ -86,7 +86,7 @@ class DeathDetector:
         if self._registered(node_id, epoch) is None or node_id == self._own_id:
             return None
         watch = self._watch
-        watch.heard_of(node_id, epoch, connection_id)
+        watch.note_heartbeat(node_id, epoch, connection_id)
 
         def on_closed() -> None:
             if watch is self._watch:

@@ -83,7 +83,7 @@ class DeathWatch:
         suspicion = self._suspicions.get(node_id)
         return suspicion is not None and suspicion.epoch == epoch
 
-    def heard_of(self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int) -> None:
+    def note_heartbeat(self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int) -> None:
         """Note a heartbeat. Its sender is alive, and this is its connection now."""
         self._connections[node_id] = (epoch, connection_id)
         self._suspicions.pop(node_id, None)

@@ -98,7 +98,7 @@ class ControllerDriver:
         self._runtime: Runtime[MetadataRecord] | None = None
         self._nursery: trio.Nursery | None = None
         self._deaths: DeathDetector | None = None
-        self._told_by: Runtime[MetadataRecord] | None = None  # whose next idle record is due
+        self._idle_runtime: Runtime[MetadataRecord] | None = None  # whose next idle record is due
         raft.subscribe(self)
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ class ControllerDriver:
             name="the controller",
         )
         self._core, self._runtime = core, runtime
-        runtime.tell(partial(core.activate, self._bootstrap))
+        runtime.decide_alone(partial(core.activate, self._bootstrap))
         self._watch_brokers()
         self._maybe_begin_idle_records()
 
@@ -145,11 +145,11 @@ class ControllerDriver:
         runtime, interval_ms = self._runtime, self._config.max_idle_interval_ms
         if (
             runtime is not None
-            and runtime is not self._told_by
+            and runtime is not self._idle_runtime
             and interval_ms > 0
             and not self._raft.is_only_voter
         ):
-            self._told_by = runtime
+            self._idle_runtime = runtime
             self._timers.schedule(
                 self._env.clock.monotonic_ms() + interval_ms,
                 partial(self._write_idle_record, runtime),
@@ -159,12 +159,12 @@ class ControllerDriver:
         if runtime is not self._runtime:
             return
         try:
-            runtime.tell(lambda decision: decision.append(NoOpRecord()))
+            runtime.decide_alone(lambda decision: decision.append(NoOpRecord()))
         except KafkaError as error:
             logger.warning(
                 "A record that says that nothing happened could not be written: %s", error
             )
-        self._told_by = None
+        self._idle_runtime = None
         self._maybe_begin_idle_records()
 
     def resign(self) -> None:
@@ -180,7 +180,7 @@ class ControllerDriver:
         self._nursery = nursery
         self._watch_brokers()
 
-    def hear_of(
+    def note_heartbeat(
         self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int
     ) -> Callable[[], None] | None:
         """Note that a heartbeat came over a connection.
@@ -188,7 +188,7 @@ class ControllerDriver:
         Return the function to call when the connection has ended, or None.
         """
         deaths = self._death_detector() if self.is_active else None
-        return None if deaths is None else deaths.hear_of(node_id, epoch, connection_id)
+        return None if deaths is None else deaths.note_heartbeat(node_id, epoch, connection_id)
 
     def _watch_brokers(self) -> None:
         """Watch the brokers of a new epoch. A single node has none to watch."""
@@ -223,7 +223,7 @@ class ControllerDriver:
     def _suspect(self, node_id: NodeId, epoch: BrokerEpoch) -> None:
         core, runtime = self._core, self._runtime
         if core is not None and runtime is not None:
-            runtime.tell(partial(core.suspect, node_id, epoch))
+            runtime.decide_alone(partial(core.suspect, node_id, epoch))
 
     def _declare_dead(self, node_id: NodeId, epoch: BrokerEpoch) -> None:
         core, runtime = self._core, self._runtime
@@ -235,7 +235,7 @@ class ControllerDriver:
         )
         logger.info(text, node_id, self._config.death_grace_ms)
         try:
-            runtime.tell(partial(core.declare_dead, node_id, epoch))
+            runtime.decide_alone(partial(core.declare_dead, node_id, epoch))
         except KafkaError as error:
             logger.warning(
                 "Broker %d is gone and cannot be fenced now, so that its session decides: %s",

@@ -106,7 +106,7 @@ class BrokerSessions:
         before = self._sessions.pop(node_id, None)
         decision.on_refused(lambda: self._restore(node_id, before))
 
-    def hear_of(
+    def note_heartbeat(
         self,
         node_id: NodeId,
         epoch: BrokerEpoch,

@@ -319,7 +319,7 @@ class Shards(Generic[S, R]):
         """Pass new metadata to every serving shard."""
         for led in list(self._led.values()):
             if led.runtime is not None:
-                led.runtime.tell(partial(led.shard.on_image, delta, image))
+                led.runtime.decide_alone(partial(led.shard.on_image, delta, image))
                 led.runtime.fire_due()
 
     def shard(self, partition: int) -> S | None:
@@ -382,7 +382,7 @@ class Shards(Generic[S, R]):
         )
         led.runtime = runtime
         led.coordinator_log.watch_high_watermark(lambda _offset: runtime.on_high_watermark())
-        runtime.tell(led.shard.on_loaded)
+        runtime.decide_alone(led.shard.on_loaded)
         runtime.fire_due()
 
     def _replay_log(self, led: _Led[S, R]) -> _Loaded:

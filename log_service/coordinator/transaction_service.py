@@ -319,7 +319,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
     ) -> None:
         partitions = _partitions(request.v3_and_below_topics)
 
-        def tell(codes: Codes) -> None:
+        def on_codes(codes: Codes) -> None:
             known = {
                 where: _known_code(code, is_fencing_known=api_version >= FIRST_FENCED_VERSION)
                 for where, code in codes.items()
@@ -328,7 +328,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
         missing = _missing(partitions, is_there)
         if missing:
-            tell(missing)
+            on_codes(missing)
             return
         producer = Producer(
             producer_id=request.v3_and_below_producer_id,
@@ -340,18 +340,18 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             partitions=partitions,
             client_version=CLASSIC_VERSION,
         )
-        self._add(asked, lambda code: tell(dict.fromkeys(partitions, code)))
+        self._add(asked, lambda code: on_codes(dict.fromkeys(partitions, code)))
 
     def _add_or_verify(
         self,
         request: AddPartitionsToTxnTransaction,
-        tell: Callable[[Codes], None],
+        on_codes: Callable[[Codes], None],
         is_there: Callable[[TopicPartition], bool],
     ) -> None:
         partitions = _partitions(request.topics)
         missing = _missing(partitions, is_there)
         if missing:
-            tell(missing)
+            on_codes(missing)
             return
         asked = PartitionsOfTransaction(
             transactional_id=request.transactional_id,
@@ -362,26 +362,28 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             client_version=EPOCH_BUMP_VERSION,
         )
         self.settle_partitions(
-            asked, tell, verify_only=request.verify_only, patience_ms=BROKER_PATIENCE_MS
+            asked, on_codes, verify_only=request.verify_only, patience_ms=BROKER_PATIENCE_MS
         )
 
     def settle_partitions(
         self,
         asked: PartitionsOfTransaction,
-        tell: Callable[[Codes], None],
+        on_codes: Callable[[Codes], None],
         *,
         verify_only: bool,
         patience_ms: int,
     ) -> None:
         """Add partitions to a transaction, or only verify that it has them.
 
-        ``tell`` is called once, now or later, with a code for each partition. ``patience_ms``
+        ``on_codes`` is called once, now or later, with a code for each partition. ``patience_ms``
         bounds the wait for the end of the previous transaction.
         """
         if verify_only:
-            self._verify(asked, tell)
+            self._verify(asked, on_codes)
         else:
-            self._add(asked, lambda code: tell(dict.fromkeys(asked.partitions, code)), patience_ms)
+            self._add(
+                asked, lambda code: on_codes(dict.fromkeys(asked.partitions, code)), patience_ms
+            )
 
     def _add(
         self,
@@ -395,9 +397,11 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         decide = _decides(TransactionCoordinatorShard.handle_add_partitions, asked)
         self._ask_patiently(asked.transactional_id, decide, on_code, api_error, patience_ms)
 
-    def _verify(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None]) -> None:
+    def _verify(self, asked: PartitionsOfTransaction, on_codes: Callable[[Codes], None]) -> None:
         def on_reply(outcome: Codes | ErrorCode) -> None:
-            tell(outcome if isinstance(outcome, dict) else dict.fromkeys(asked.partitions, outcome))
+            on_codes(
+                outcome if isinstance(outcome, dict) else dict.fromkeys(asked.partitions, outcome)
+            )
 
         if not asked.transactional_id:
             on_reply(ErrorCode.INVALID_REQUEST)
@@ -556,8 +560,8 @@ def _missing(
     }
 
 
-def _reply_for_transaction(transactional_id: str, tell: OnReply, codes: Codes) -> None:
-    tell(
+def _reply_for_transaction(transactional_id: str, on_codes: OnReply, codes: Codes) -> None:
+    on_codes(
         AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=_by_topic(codes))
     )
 

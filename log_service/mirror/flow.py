@@ -110,15 +110,15 @@ class Flow:
             await self._mirror(keeper, transfer)
 
     async def _mirror(self, keeper: TopicKeeper, transfer: Transfer) -> None:
-        is_told = False
+        is_reported = False
         while True:
             self._beat()
-            if await transfer.follow(keeper.topics) or not is_told:
+            if await transfer.follow(keeper.topics) or not is_reported:
                 self._say(
                     f"{self._flow.name}: mirrors {counted(transfer.topic_count, 'topic')},"
                     f" {counted(transfer.partition_count, 'partition')}"
                 )
-                is_told = True
+                is_reported = True
             began = trio.current_time()
             if 0 < await transfer.step() < FEW_RECORDS:
                 await trio.sleep_until(began + self._flow.commit_interval_ms / 1_000)

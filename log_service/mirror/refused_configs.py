@@ -18,12 +18,12 @@ MAY_BE_ABOUT_CONFIGS = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIO
 
 Configs = Mapping[str, str | None]
 """Values by key. None resets a key to the cluster's default."""
-Tell = Callable[[str, str], None]
+OnRefusal = Callable[[str, str], None]
 """Receives a topic, and a text about its refused configs."""
 
 
 async def create_topics(
-    target: Admin, topics: Sequence[NewTopic], tell: Tell
+    target: Admin, topics: Sequence[NewTopic], on_refusal: OnRefusal
 ) -> dict[str, TopicId]:
     """Create topics with the configs that the target accepts, and return their ids.
 
@@ -58,13 +58,15 @@ async def create_topics(
             failed |= error.errors
         else:
             del failed[topic.name]
-            tell(topic.name, _told(topic.configs, refused))
+            on_refusal(topic.name, _refusal_text(topic.configs, refused))
     if failed:
         raise ItemsFailed(failed, created)
     return created
 
 
-async def alter_configs(target: Admin, changes: Mapping[str, Configs], tell: Tell) -> None:
+async def alter_configs(
+    target: Admin, changes: Mapping[str, Configs], on_refusal: OnRefusal
+) -> None:
     """Change the configs of topics that the target allows to be changed.
 
     Raises:
@@ -86,7 +88,7 @@ async def alter_configs(target: Admin, changes: Mapping[str, Configs], tell: Tel
 
         refused = await _refused(changes[topic], ask)
         del failed[topic]
-        tell(topic, _told(changes[topic], refused))
+        on_refusal(topic, _refusal_text(changes[topic], refused))
     if failed:
         raise ItemsFailed(failed, {})
 
@@ -109,7 +111,7 @@ def _without(configs: Mapping[str, str], refused: Mapping[str, KafkaError]) -> d
     return {key: value for key, value in configs.items() if key not in refused}
 
 
-def _told(configs: Configs, refused: Mapping[str, KafkaError]) -> str:
+def _refusal_text(configs: Configs, refused: Mapping[str, KafkaError]) -> str:
     """Return a text about refused configs. It stays the same while they do."""
     return "; ".join(
         f"{key}={'its default' if configs[key] is None else configs[key]} ({refused[key]})"

@@ -72,7 +72,7 @@ class MirrorService:
                 see a complaint about it.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell_supervisor)
+            nursery.start_soon(self._report_to_supervisor)
             for flow in self._settings.flows:
                 nursery.start_soon(self._keep_running, flow)
                 nursery.start_soon(watch_clusters, flow, self._env, self._complaints[flow.name])
@@ -119,18 +119,18 @@ class MirrorService:
     def _beat(self, flow: str) -> None:
         self._beats_ms[flow] = self._env.clock.monotonic_ms()
 
-    async def _tell_supervisor(self) -> None:
+    async def _report_to_supervisor(self) -> None:
         """Update the heartbeat and the complaint file at intervals."""
         while True:
             try:
-                self._tell_once()
+                self._log_once()
             except OSError as error:  # a disk that is full stops no flow
                 self._quiet.warning(
                     error.errno, "the supervisor cannot be told how the mirror is: %s", error
                 )
             await trio.sleep(BEAT_S)
 
-    def _tell_once(self) -> None:
+    def _log_once(self) -> None:
         if (
             self._heartbeat is not None
             and self._env.clock.monotonic_ms() - min(self._beats_ms.values()) < HUNG_AFTER_MS

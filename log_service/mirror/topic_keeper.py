@@ -177,7 +177,7 @@ class TopicKeeper:
             (changes.alter, "configured", alter),
         ):
             if items:
-                failed |= await self._told(what, change)
+                failed |= await self._attempt(what, change)
         return created, failed
 
     async def _create(self, topics: Sequence[NewTopic], created: dict[str, str]) -> None:
@@ -197,7 +197,7 @@ class TopicKeeper:
                 f"the topic {topic} of {alias} is mirrored without what {alias} refuses: {refused}"
             )
 
-    async def _told(self, what: str, change: Callable[[], Awaitable[None]]) -> set[str]:
+    async def _attempt(self, what: str, change: Callable[[], Awaitable[None]]) -> set[str]:
         """Make one kind of change, and return the topics of the target whose change failed."""
         try:
             await change()

@@ -405,7 +405,7 @@ class RaftDriver:
             return wire.write_refusal(message, refused)
         sender_id = sender_of(request)
         if sender_id is not None:
-            self._requests.heard_of(sender_id)
+            self._requests.note_request(sender_id)
         reply = _Reply()
         self._post(RequestArrived(reply_to=reply, request=request))
         await reply.arrived.wait()

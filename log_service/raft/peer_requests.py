@@ -29,7 +29,7 @@ class Transport(Protocol):
     def refusing_ids(self) -> Collection[NodeId]:
         """The nodes that have refused a connection and have sent no request since."""
 
-    def heard_of(self, node_id: NodeId) -> None:
+    def note_request(self, node_id: NodeId) -> None:
         """Record a node's request, which shows that its process is running."""
 
     async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
@@ -71,10 +71,10 @@ class PeerRequests:
         """The nodes that have refused a connection and have sent no request since."""
         return self._transport.refusing_ids if self._transport is not None else ()
 
-    def heard_of(self, node_id: NodeId) -> None:
+    def note_request(self, node_id: NodeId) -> None:
         """Record a node's request, which shows that its process is running."""
         if self._transport is not None:
-            self._transport.heard_of(node_id)
+            self._transport.note_request(node_id)
 
     def start(self, send: Send, cluster_id: str | None, nursery: trio.Nursery | None) -> None:
         """Send a request in ``nursery``.

@@ -49,7 +49,7 @@ class RpcTransport:
         """The nodes that have refused a connection and have sent no request since."""
         return self._refusing_ids
 
-    def heard_of(self, node_id: NodeId) -> None:
+    def note_request(self, node_id: NodeId) -> None:
         """Record a node's request, which shows that its process is running."""
         self._refusing_ids.discard(node_id)
 

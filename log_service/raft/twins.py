@@ -39,20 +39,20 @@ class TwinWatch:
     """The directories from which each node id has fetched, as the leader of an epoch knows them."""
 
     def __init__(self) -> None:
-        self._heard_ms: dict[NodeId, dict[UUID, int]] = {}
+        self._requested_ms: dict[NodeId, dict[UUID, int]] = {}
         self._returned_ms: dict[NodeId, int] = {}
 
     def note(self, node_id: NodeId, directory_id: UUID, now_ms: int) -> None:
         """Record that a replica has fetched."""
-        heard = self._heard_ms.setdefault(node_id, {})
+        requested_ms = self._requested_ms.setdefault(node_id, {})
         if (
-            next(reversed(heard), directory_id) != directory_id
-            and heard.pop(directory_id, None) is not None
+            next(reversed(requested_ms), directory_id) != directory_id
+            and requested_ms.pop(directory_id, None) is not None
         ):
             self._returned_ms[node_id] = now_ms
-        heard[directory_id] = now_ms
-        if len(heard) > MAX_DIRECTORIES:
-            del heard[next(iter(heard))]
+        requested_ms[directory_id] = now_ms
+        if len(requested_ms) > MAX_DIRECTORIES:
+            del requested_ms[next(iter(requested_ms))]
 
     def of(self, node_id: NodeId, since_ms: int) -> Twins | None:
         """Return the two directories of an id that alternate, or None.
@@ -61,5 +61,5 @@ class TwinWatch:
         """
         if self._returned_ms.get(node_id, since_ms) <= since_ms:
             return None
-        last, other = list(reversed(self._heard_ms[node_id].items()))[:2]
+        last, other = list(reversed(self._requested_ms[node_id].items()))[:2]
         return Twins(node_id, (last[0], other[0])) if min(last[1], other[1]) > since_ms else None

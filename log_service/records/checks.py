@@ -35,7 +35,7 @@ from log_service.records.record import (
     skip_headers,
     skip_in_steps,
 )
-from log_service.records.rules import Judge, RecordRules, SchemaRules, misplaced
+from log_service.records.rules import RecordFaults, RecordRules, SchemaRules, misplaced
 from log_service.records.varint import INT64_VARINT_BYTES, continue_varint, is_null, read_varint
 
 MAX_NAMED_COUNT = 4_096
@@ -60,19 +60,19 @@ def checks_at_once() -> ModuleType | None:
 
 
 @cache
-def _schemas_of_few() -> Callable[[Buffer, int, Judge], Steps[None]]:
-    """Return the judge of schemas one by one. It is imported once a topic asks for schemas."""
+def _schemas_of_few() -> Callable[[Buffer, int, RecordFaults], Steps[None]]:
+    """Return the check of schemas one by one. It is imported once a topic asks for schemas."""
     from log_service.records import schema_names  # noqa: PLC0415 - see above
 
-    return schema_names.judge_each
+    return schema_names.check_schemas_one_by_one
 
 
 @cache
 def _schemas_of_many() -> Callable[..., Steps[None]]:
-    """Return the judge of the schemas of many records."""
+    """Return the check of the schemas of many records."""
     from log_service.records import schema_columns  # noqa: PLC0415 - as ``_schemas_of_few``
 
-    return schema_columns.judge_schemas
+    return schema_columns.check_schemas
 
 
 def check_records(header: BatchHeader, plain: Buffer, rules: RecordRules | None = None) -> None:
@@ -110,27 +110,27 @@ def check_in_steps(
         min(len(plain), count * MAX_RECORD_OVERHEAD_BYTES) - count * MIN_RECORD_BYTES
     )
     allowance.take_work(most_number_bytes * UNITS_PER_NUMBER_BYTE)
-    judge = Judge(rules, allowance, schemas)
+    faults = RecordFaults(rules, allowance, schemas)
     least = MIN_COUNT_AT_ONCE if schemas is None else MIN_COUNT_AT_ONCE_WITH_SCHEMAS
     fields = checks_at_once() if count >= least else None
     if fields is None:
         allowance.take_items_alone(count)
-        yield from _check_each(plain, count, judge)
+        yield from _check_each(plain, count, faults)
         if schemas is not None:
-            yield from _schemas_of_few()(plain, count, judge)
+            yield from _schemas_of_few()(plain, count, faults)
     else:
         allowance.take_items(count)
         try:
             yield from fields.check_fields(
-                header, plain, judge, None if schemas is None else _schemas_of_many()
+                header, plain, faults, None if schemas is None else _schemas_of_many()
             )
         except KafkaError as error:
             if error.code is ErrorCode.INVALID_RECORD and count <= MAX_NAMED_COUNT:
                 repeated = allowance.for_repetition()
                 repeated.take_items_alone(count)
-                yield from _check_each(plain, count, Judge(rules, repeated))
+                yield from _check_each(plain, count, RecordFaults(rules, repeated))
             raise
-    judge.raise_if_any()
+    faults.raise_if_any()
 
 
 def check_stored(header: BatchHeader, batch: Buffer) -> None:
@@ -161,14 +161,14 @@ def check_stored(header: BatchHeader, batch: Buffer) -> None:
         last_delta = record.offset
 
 
-def _check_each(plain: Buffer, count: int, judge: Judge) -> Steps[None]:
+def _check_each(plain: Buffer, count: int, faults: RecordFaults) -> Steps[None]:
     """Check records one by one."""
     position = index = 0
     while index < count:
         if index:
             yield
         stop = min(index + ITEMS_PER_STEP, count)
-        position, index, unread = _check_some(plain, position, index, stop, judge)
+        position, index, unread = _check_some(plain, position, index, stop, faults)
         if unread is not None:
             yield from skip_in_steps(plain, position, unread.end, index - 1, unread.header_count)
             position = unread.end
@@ -188,7 +188,7 @@ class _Unread(NamedTuple):
 
 
 def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: short varints are read in place
-    plain: Buffer, position: int, first: int, stop: int, judge: Judge
+    plain: Buffer, position: int, first: int, stop: int, faults: RecordFaults
 ) -> tuple[int, int, _Unread | None]:
     """Check records from index ``first`` on.
 
@@ -198,7 +198,7 @@ def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: 
     Raises:
         KafkaError: INVALID_RECORD; MESSAGE_TOO_LARGE, there are more headers than may be checked.
     """
-    rules, index, headers_left = judge.rules, first, ITEMS_PER_STEP
+    rules, index, headers_left = faults.rules, first, ITEMS_PER_STEP
     try:
         for index in range(first, stop):
             number, position = plain[position], position + 1
@@ -219,14 +219,14 @@ def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: 
                 if number > 0x3FFF:
                     number, position = continue_varint(plain, position, number)
             if number != index << 1:
-                judge.add(index, *misplaced(index, number >> 1 ^ -(number & 1)))
+                faults.add(index, *misplaced(index, number >> 1 ^ -(number & 1)))
             elif rules is not None:
                 is_keyless = plain[position] & 0x7F == _NULL and is_null(plain, position)
-                wrong = rules.judge(
+                wrong = rules.fault_of(
                     rules.base_timestamp + (delta >> 1 ^ -(delta & 1)), is_keyless=is_keyless
                 )
                 if wrong is not None:
-                    judge.add(index, *wrong)
+                    faults.add(index, *wrong)
             for _ in (0, 1):  # key and value
                 number, position = plain[position], position + 1
                 if number > 0x7F:
@@ -241,7 +241,7 @@ def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: 
                 count, position = read_varint(plain, position)
                 if not 0 <= count <= max(end - position, 0) // 2:
                     raise malformed(index, f"it announces {count} headers")
-                judge.allowance.take_items_alone(count)
+                faults.allowance.take_items_alone(count)
                 if count > ITEMS_PER_STEP:
                     return position, index + 1, _Unread(end, count)
                 position = skip_headers(plain, position, end, index, count)

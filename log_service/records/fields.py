@@ -23,7 +23,7 @@ from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.records.batch import BatchHeader, OpenBatch
 from log_service.records.limits import UNITS_PER_ROUND, Allowance
 from log_service.records.record import ITEMS_PER_STEP, skip_in_steps
-from log_service.records.rules import MAX_RECORD_ERRORS, Judge, misplaced
+from log_service.records.rules import MAX_RECORD_ERRORS, RecordFaults, misplaced
 from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES
 from log_service.records.varint_arrays import Integers, Octets, read_varints
 from log_service.records.walk import find_in_steps, find_records
@@ -64,7 +64,7 @@ class Fields(NamedTuple):
     ends: Integers
 
 
-JudgeMore = Callable[[Fields, int, Judge], Steps[None]]
+MoreChecks = Callable[[Fields, int, RecordFaults], Steps[None]]
 
 
 def find_fields(batches: Sequence[OpenBatch]) -> Fields:
@@ -182,12 +182,12 @@ def invalid(reason: str) -> KafkaError:
 
 
 def check_fields(
-    header: BatchHeader, plain: Buffer, judge: Judge, judge_more: JudgeMore | None = None
+    header: BatchHeader, plain: Buffer, faults: RecordFaults, check_more: MoreChecks | None = None
 ) -> Steps[None]:
     """Check the records of a batch and their headers.
 
-    ``judge`` is told which records break the rules or have a wrong offset delta. ``judge_more``
-    judges the fields of the records of each step, whose first index it is given.
+    ``faults`` is told which records break the rules or have a wrong offset delta. ``check_more``
+    checks the fields of the records of each step, whose first index it is given.
 
     Raises:
         KafkaError: INVALID_RECORD, a record is malformed; MESSAGE_TOO_LARGE, there are more headers
@@ -205,24 +205,24 @@ def check_fields(
     for first in range(0, header.record_count, RECORDS_PER_STEP):
         stop = first + RECORDS_PER_STEP
         found = _read_fields(plain, octets, starts[first:stop], ends[first:stop])
-        _judge(found, first, judge)
+        _note_faults(found, first, faults)
         if np.count_nonzero(found.header_counts):
             round_count = _round_count(found.header_counts)
-            _take_headers(judge.allowance, found.header_counts, round_count)
+            _take_headers(faults.allowance, found.header_counts, round_count)
             yield from _check_headers(found, first, round_count)
-        if judge_more is not None:
-            yield from judge_more(found, first, judge)
+        if check_more is not None:
+            yield from check_more(found, first, faults)
         if stop < header.record_count:
             yield
 
 
-def _judge(found: Fields, first: int, judge: Judge) -> None:
+def _note_faults(found: Fields, first: int, faults: RecordFaults) -> None:
     """Note records that break the rules or have an offset delta other than their index.
 
     Indexes count from ``first``.
     """
     is_wrong = found.offsets != np.arange(first, first + len(found.offsets))
-    rules, timestamps = judge.rules, found.timestamps
+    rules, timestamps = faults.rules, found.timestamps
     if rules is not None:
         if rules.is_key_needed:
             is_wrong |= found.keys.is_null
@@ -233,15 +233,17 @@ def _judge(found: Fields, first: int, judge: Judge) -> None:
     if not np.count_nonzero(is_wrong):
         return
     wrong = np.flatnonzero(is_wrong)
-    room = max(MAX_RECORD_ERRORS - judge.count, 0)
+    room = max(MAX_RECORD_ERRORS - faults.count, 0)
     for place in wrong[:room].tolist():
         index, delta = first + place, int(found.offsets[place])
         reason = misplaced(index, delta) if delta != index else None
         if reason is None and rules is not None:
-            reason = rules.judge(int(timestamps[place]), is_keyless=bool(found.keys.is_null[place]))
+            reason = rules.fault_of(
+                int(timestamps[place]), is_keyless=bool(found.keys.is_null[place])
+            )
         assert reason is not None, "one of the rules found it wrong"
-        judge.add(index, *reason)
-    judge.count += len(wrong[room:])
+        faults.add(index, *reason)
+    faults.count += len(wrong[room:])
 
 
 def _round_count(header_counts: Integers) -> int:

@@ -65,7 +65,7 @@ class SchemaRules(Protocol):
 
     @property
     def parts(self) -> tuple[bool, ...]:
-        """Whether keys (True), values (False) or both are judged."""
+        """Whether keys (True), values (False) or both are checked."""
 
     def verdict(self, name: SchemaName, *, is_key: bool) -> str | None:
         """Return "" if a schema is accepted, the reason if it is refused, None if unknown."""
@@ -82,7 +82,7 @@ class RecordRules(NamedTuple):
     latest_ms: int
     is_key_needed: bool
 
-    def judge(self, timestamp: int, *, is_keyless: bool) -> tuple[ErrorCode, str] | None:
+    def fault_of(self, timestamp: int, *, is_keyless: bool) -> tuple[ErrorCode, str] | None:
         """Return the fault of a record with these fields, or None."""
         if is_keyless and self.is_key_needed:
             return ErrorCode.INVALID_RECORD, "the topic is compacted: a record needs a key"
@@ -94,7 +94,7 @@ class RecordRules(NamedTuple):
         return None
 
 
-class Judge:
+class RecordFaults:
     """Collector of a batch's records that break a rule, with their count and the first of them."""
 
     __slots__ = ("_code", "_wanted", "allowance", "count", "named", "rules", "schemas")

@@ -1,10 +1,10 @@
-"""Judges which schemas many records name, for all of them at once with numpy.
+"""Checks which schemas many records name, for all of them at once with numpy.
 
 ``schema_names`` does the same one by one, and has the rules. The module is imported only if many
 records are checked, because it imports numpy.
 
-Invariants: the verdicts equal those of ``schema_names.judge_each``. Without headers that name
-schemas no step is taken per record, but one for each schema.
+Invariants: the verdicts equal those of ``schema_names.check_schemas_one_by_one``. Without headers
+that name schemas no step is taken per record, but one for each schema.
 """
 
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps
 from log_service.records.fields import Fields, Spans
 from log_service.records.record import ITEMS_PER_STEP
-from log_service.records.rules import MAX_RECORD_ERRORS, Judge, SchemaName
+from log_service.records.rules import MAX_RECORD_ERRORS, RecordFaults, SchemaName
 from log_service.records.schema_names import (
     GUID_END,
     MAGIC_GUID,
     MAGIC_ID,
     PREFIX,
+    check_schema_name,
     header_name,
     header_value,
-    judge_name,
     nameless,
     read_name,
     refusal_of,
@@ -37,33 +37,39 @@ MAX_COMPARED_BYTES = 256
 """Headers that are longer are read record by record, even if all records have the same."""
 
 
-def judge_schemas(found: Fields, first: int, judge: Judge) -> Steps[None]:
-    """Judge the schemas of checked records. Indexes count from ``first``.
+def check_schemas(found: Fields, first: int, faults: RecordFaults) -> Steps[None]:
+    """Check the schemas of checked records. Indexes count from ``first``.
 
     Raises:
         KafkaError: INVALID_RECORD, the records name too many schemas.
     """
-    schemas = judge.schemas
-    assert schemas is not None, "only a log that asks for schemas judges them"
-    judge.allowance.take_items(len(found.offsets))
+    schemas = faults.schemas
+    assert schemas is not None, "only a log that asks for schemas checks them"
+    faults.allowance.take_items(len(found.offsets))
     has_headers = bool(np.count_nonzero(found.header_counts))
     for is_key in schemas.parts:
         spans = found.keys if is_key else found.values
         is_left = ~spans.is_null
         if has_headers:
-            yield from _judge_headers(found, spans, first, judge, is_left, is_key=is_key)
+            yield from _check_headers(found, spans, first, faults, is_left, is_key=is_key)
         places = None
         if np.count_nonzero(is_left) != len(is_left):
             places = np.flatnonzero(is_left)
             spans = Spans(spans.starts[places], spans.ends[places], spans.is_null[places])
         if len(spans.starts):
-            _judge_prefixes(found, spans, places, first, judge, is_key=is_key)
+            _check_prefixes(found, spans, places, first, faults, is_key=is_key)
 
 
-def _judge_prefixes(
-    found: Fields, spans: Spans, places: Integers | None, first: int, judge: Judge, *, is_key: bool
+def _check_prefixes(
+    found: Fields,
+    spans: Spans,
+    places: Integers | None,
+    first: int,
+    faults: RecordFaults,
+    *,
+    is_key: bool,
 ) -> None:
-    """Judge the records at ``places``, None for all, by the first bytes of key or value."""
+    """Check the records at ``places``, None for all, by the first bytes of key or value."""
     octets, starts, sizes = found.octets, spans.starts, spans.ends - spans.starts
     is_id = octets.take(starts) == MAGIC_ID  # behind an empty value is its count of headers
     is_id &= sizes >= PREFIX.size
@@ -72,13 +78,15 @@ def _judge_prefixes(
         is_guid = (octets.take(starts) == MAGIC_GUID) & (sizes >= GUID_END)
         guids = zip(places[is_guid].tolist(), starts[is_guid].tolist(), strict=True)
         for place, start in guids:
-            judge.allowance.take_items_alone(1)
+            faults.allowance.take_items_alone(1)
             name = read_name(memoryview(found.body)[start : start + GUID_END])
-            judge_name(judge, first + place, name, is_key=is_key)
-        _refuse(judge, first + places[~(is_id | is_guid)], nameless(is_key=is_key))
+            check_schema_name(faults, first + place, name, is_key=is_key)
+        _refuse(faults, first + places[~(is_id | is_guid)], nameless(is_key=is_key))
         places, starts = places[is_id], starts[is_id]
     if len(starts):
-        _judge_ids(_words(octets)[starts + 1].astype(np.int64), places, first, judge, is_key=is_key)
+        _check_ids(
+            _words(octets)[starts + 1].astype(np.int64), places, first, faults, is_key=is_key
+        )
 
 
 def _words(octets: Octets) -> NDArray[np.uint32]:
@@ -86,12 +94,12 @@ def _words(octets: Octets) -> NDArray[np.uint32]:
     return np.ndarray((len(octets) - 3,), ">u4", octets.data, strides=(1,))
 
 
-def _judge_ids(
-    ids: Integers, places: Integers | None, first: int, judge: Judge, *, is_key: bool
+def _check_ids(
+    ids: Integers, places: Integers | None, first: int, faults: RecordFaults, *, is_key: bool
 ) -> None:
-    """Judge each id once, for all records that name it."""
-    schemas = judge.schemas
-    assert schemas is not None, "only a log that asks for schemas judges them"
+    """Check each id once, for all records that name it."""
+    schemas = faults.schemas
+    assert schemas is not None, "only a log that asks for schemas checks them"
     is_same = np.count_nonzero(ids == ids[0]) == len(ids)
     different = [int(ids[0])] if is_same else np.unique(ids).tolist()
     if len(different) > MAX_SCHEMAS:
@@ -100,33 +108,33 @@ def _judge_ids(
     for schema_id in different:
         reason = schemas.verdict(schema_id, is_key=is_key)
         if reason is None:
-            judge.want(schema_id, is_key=is_key)
+            faults.want(schema_id, is_key=is_key)
         elif reason:
             wrong = np.flatnonzero(ids == schema_id)
-            _refuse(judge, first + (wrong if places is None else places[wrong]), reason)
+            _refuse(faults, first + (wrong if places is None else places[wrong]), reason)
 
 
-def _refuse(judge: Judge, indexes: Integers, reason: str) -> None:
+def _refuse(faults: RecordFaults, indexes: Integers, reason: str) -> None:
     """Note the records at ``indexes``, all for one reason."""
-    room = max(MAX_RECORD_ERRORS - judge.count, 0)
+    room = max(MAX_RECORD_ERRORS - faults.count, 0)
     for index in indexes[:room].tolist():
-        judge.add(index, ErrorCode.INVALID_RECORD, reason)
-    judge.count += len(indexes[room:])
+        faults.add(index, ErrorCode.INVALID_RECORD, reason)
+    faults.count += len(indexes[room:])
 
 
 # Headers
 
 
-def _judge_headers(
+def _check_headers(
     found: Fields,
     spans: Spans,
     first: int,
-    judge: Judge,
+    faults: RecordFaults,
     is_left: NDArray[np.bool_],
     *,
     is_key: bool,
 ) -> Steps[None]:
-    """Judge the records with a header that names their schema, and strike them from ``is_left``."""
+    """Check the records with a header that names their schema, and strike them from ``is_left``."""
     start, end = int(found.header_positions[0]), int(found.ends[-1])
     if header_name(is_key=is_key).encode() not in bytes(memoryview(found.body)[start:end]):
         return
@@ -138,19 +146,19 @@ def _judge_headers(
         named = header_value(same, is_key=is_key, index=first)
         if named is not None:
             is_left[places] = False
-            _judge_all(judge, first + places, read_name(named), is_key=is_key)
+            _check_all(faults, first + places, read_name(named), is_key=is_key)
         return
     for step in range(0, len(places), ITEMS_PER_STEP):
         if step:
             yield
-        judge.allowance.take_items_alone(
+        faults.allowance.take_items_alone(
             int(found.header_counts[places[step : step + ITEMS_PER_STEP]].sum())
         )
         for place, raw in _headers_of(found, places[step : step + ITEMS_PER_STEP]):
             named = header_value(raw, is_key=is_key, index=first + place)
             if named is not None:
                 is_left[place] = False
-                judge_name(judge, first + place, read_name(named), is_key=is_key)
+                check_schema_name(faults, first + place, read_name(named), is_key=is_key)
 
 
 def _same_headers(found: Fields, places: Integers) -> bytes | None:
@@ -175,8 +183,10 @@ def _headers_of(found: Fields, places: Integers) -> Iterator[tuple[int, bytes]]:
         yield place, bytes(body[start:end])
 
 
-def _judge_all(judge: Judge, indexes: Integers, name: SchemaName | None, *, is_key: bool) -> None:
-    """Judge one schema for all records at ``indexes``."""
-    reason = refusal_of(judge, name, is_key=is_key)
+def _check_all(
+    faults: RecordFaults, indexes: Integers, name: SchemaName | None, *, is_key: bool
+) -> None:
+    """Check one schema for all records at ``indexes``."""
+    reason = refusal_of(faults, name, is_key=is_key)
     if reason:
-        _refuse(judge, indexes, reason)
+        _refuse(faults, indexes, reason)

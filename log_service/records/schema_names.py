@@ -1,4 +1,4 @@
-"""Decides which schema a key or value of a record names, and judges the records of a small batch.
+"""Decides which schema a key or value of a record names, and checks the records of a small batch.
 
 A serializer of a schema registry writes byte 0 and the id of the schema before the payload, or byte
 1 and a guid. Newer ones write the same into a header, and the payload alone as key or value. Of
@@ -16,7 +16,7 @@ from log_service.common.errors import ErrorCode
 from log_service.common.steps import Steps
 from log_service.common.types import Buffer
 from log_service.records.record import ITEMS_PER_STEP, read_headers
-from log_service.records.rules import Judge, SchemaName
+from log_service.records.rules import RecordFaults, SchemaName
 from log_service.records.varint import continue_varint, read_varint
 
 KEY_HEADER: Final = "__key_schema_id"
@@ -68,25 +68,27 @@ def header_value(headers: bytes, *, is_key: bool, index: int) -> bytes | None:
     return next(values, None)
 
 
-def judge_name(judge: Judge, index: int, name: SchemaName | None, *, is_key: bool) -> bool:
+def check_schema_name(
+    faults: RecordFaults, index: int, name: SchemaName | None, *, is_key: bool
+) -> bool:
     """Note whether record ``index`` may name this schema, and return it."""
-    reason = refusal_of(judge, name, is_key=is_key)
+    reason = refusal_of(faults, name, is_key=is_key)
     if reason:
-        judge.add(index, ErrorCode.INVALID_RECORD, reason)
+        faults.add(index, ErrorCode.INVALID_RECORD, reason)
     return reason == ""
 
 
-def refusal_of(judge: Judge, name: SchemaName | None, *, is_key: bool) -> str | None:
+def refusal_of(faults: RecordFaults, name: SchemaName | None, *, is_key: bool) -> str | None:
     """Return why records may not name this schema, empty if they may.
 
     None is a schema without a verdict. It is noted, so that the registry is asked for it.
     """
-    schemas = judge.schemas
-    assert schemas is not None, "only a log that asks for schemas judges them"
+    schemas = faults.schemas
+    assert schemas is not None, "only a log that asks for schemas checks them"
     reason = nameless(is_key=is_key) if name is None else schemas.verdict(name, is_key=is_key)
     if reason is None:
         assert name is not None, "a record without a name is refused"
-        judge.want(name, is_key=is_key)
+        faults.want(name, is_key=is_key)
     return reason
 
 
@@ -100,32 +102,32 @@ def nameless(*, is_key: bool) -> str:
     )
 
 
-def judge_each(plain: Buffer, count: int, judge: Judge) -> Steps[None]:
-    """Judge the schemas of a batch's checked records one by one."""
-    judge.allowance.take_items_alone(count)
+def check_schemas_one_by_one(plain: Buffer, count: int, faults: RecordFaults) -> Steps[None]:
+    """Check the schemas of a batch's checked records one by one."""
+    faults.allowance.take_items_alone(count)
     content, position = bytes(plain), 0
     accepted: tuple[set[bytes], set[bytes]] = (set(), set())
     for first in range(0, count, ITEMS_PER_STEP):
         if first:
             yield
         stop = min(first + ITEMS_PER_STEP, count)
-        position = _judge_some(content, position, range(first, stop), judge, accepted)
+        position = _check_some(content, position, range(first, stop), faults, accepted)
 
 
-def _judge_some(
+def _check_some(
     plain: bytes,
     position: int,
     indexes: range,
-    judge: Judge,
+    faults: RecordFaults,
     accepted: tuple[set[bytes], set[bytes]],
 ) -> int:
-    """Judge records from ``position`` on, and return the end of the last one.
+    """Check records from ``position`` on, and return the end of the last one.
 
     ``accepted`` has the prefixes of values and of keys that are known to be accepted. Short varints
     are read in place, as in ``checks``, because each batch of a small producer comes here.
     """
-    schemas = judge.schemas
-    assert schemas is not None, "only a log that asks for schemas judges them"
+    schemas = faults.schemas
+    assert schemas is not None, "only a log that asks for schemas checks them"
     parts = schemas.parts
     for index in indexes:
         number, position = plain[position], position + 1
@@ -156,11 +158,11 @@ def _judge_some(
             if plain[headers]:
                 named = header_value(plain[headers:end], is_key=is_key, index=index)
                 if named is not None:
-                    judge_name(judge, index, read_name(named), is_key=is_key)
+                    check_schema_name(faults, index, read_name(named), is_key=is_key)
                     continue
             if prefix not in accepted[is_key]:
                 name = read_name(plain[start : min(start + GUID_END, stop)])
-                if judge_name(judge, index, name, is_key=is_key) and isinstance(name, int):
+                if check_schema_name(faults, index, name, is_key=is_key) and isinstance(name, int):
                     accepted[is_key].add(prefix)
         position = end
     return position

@@ -161,13 +161,14 @@ class _TooLargeError(Exception):
 
 
 def _lost(error: OSError, shown: str, tls: IssuerTls) -> IssuerError:
-    told, reason = getattr(error, "verify_message", ""), getattr(error, "reason", None)
-    if told and getattr(error, "verify_code", 0) in NOT_OF_TRUST:
+    fault, reason = getattr(error, "verify_message", ""), getattr(error, "reason", None)
+    if fault and getattr(error, "verify_code", 0) in NOT_OF_TRUST:
         return IssuerError(
-            f"the certificate of {shown} cannot be accepted: {told.rstrip('.')}", may_pass=False
+            f"the certificate of {shown} cannot be accepted: {fault.rstrip('.')}",
+            may_pass=False,
         )
-    if told:
-        text = f"the certificate of {shown} is not trusted ({told}); trusted are {tls.trusted}"
+    if fault:
+        text = f"the certificate of {shown} is not trusted ({fault}); trusted are {tls.trusted}"
         return IssuerError(f"{text}; {tls.advice}", may_pass=False)
     if reason:
         return IssuerError(f"the TLS handshake with {shown} failed ({reason})", may_pass=True)

@@ -197,10 +197,12 @@ class ClientLogin:
                 return response.session_lifetime_ms
         raise LoginError(f"it took more than {MAX_ROUNDS} messages")
 
-    async def _next_token(self, exchange: "ClientExchange | ScramClient", told: bytes) -> bytes:
+    async def _next_token(
+        self, exchange: "ClientExchange | ScramClient", server_token: bytes
+    ) -> bytes:
         if not isinstance(exchange, ScramClient):
-            return exchange.evaluate(told)
-        wanted = exchange.evaluate(told)
+            return exchange.evaluate(server_token)
+        wanted = exchange.evaluate(server_token)
         return (
             exchange.resume(await self._salt(wanted))
             if isinstance(wanted, SaltingWanted)

@@ -103,7 +103,9 @@ class TokenEndpoint:
         )
         where = shown_url(self._config.url)
         if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
-            text = f"{where} responded with status {response.status}{self._told(response.body)}"
+            text = (
+                f"{where} responded with status {response.status}{self._reason_of(response.body)}"
+            )
             raise IssuerError(text, may_pass=response.may_pass)
         document = _document(response.body)
         token = document.get("access_token") or document.get("id_token")
@@ -115,7 +117,7 @@ class TokenEndpoint:
             raise IssuerError(text, may_pass=False)
         return SecretText(token.strip()), _lifetime_s(document, token.strip())
 
-    def _told(self, body: bytes) -> str:
+    def _reason_of(self, body: bytes) -> str:
         """Return an endpoint's reason for a refusal (RFC 6749, 5.2) without an echoed secret."""
         assert self._config.client_secret is not None
         document = _document(body)

@@ -123,7 +123,7 @@ class Runtime(Generic[R]):
     watermark; None is for ever. ``on_announcement`` hears what the machine announces; an
     announcement waits for the high watermark without a bound, and is lost with the epoch.
     ``is_about_silence`` says which timers remove who is not heard of: those wait until ``stalls``
-    lets silence be judged. ``name`` is the machine's in log lines.
+    decides when silence counts. ``name`` is the machine's in log lines.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Runtime(Generic[R]):
         """Never reply to a request whose sender has given up. What was decided stays."""
         self._requests.pop(token, None)
 
-    def tell(self, decide: Callable[[Decision[R]], None]) -> None:
+    def decide_alone(self, decide: Callable[[Decision[R]], None]) -> None:
         """Have the machine decide on something that no request waits for.
 
         Raises:
@@ -367,13 +367,13 @@ class Runtime(Generic[R]):
 
     def _on_timer(self, key: Hashable) -> None:
         due_ms, now_ms = self._pending_timers.pop(key).deadline_ms, self._clock.monotonic_ms()
-        judged_at_ms = (
-            self._stalls.judged_at_ms(due_ms, now_ms)
+        acted_on_at_ms = (
+            self._stalls.acted_on_at_ms(due_ms, now_ms)
             if self._stalls is not None and self._is_about_silence(key)
             else now_ms
         )
-        if judged_at_ms > now_ms:
-            self._perform_timer(SetTimer(key, judged_at_ms))
+        if acted_on_at_ms > now_ms:
+            self._perform_timer(SetTimer(key, acted_on_at_ms))
             return
         try:
             self._decide(lambda decision: self._machine.on_timer(key, decision))

@@ -68,7 +68,7 @@ class Supervisor:
         self._states = {
             component.name: self._state(component, "waiting") for component in self._ordered
         }
-        self._told: dict[str, tuple[str, ...]] = {}
+        self._said_complaints: dict[str, tuple[str, ...]] = {}
         self._held: set[str] = set()
         self._stopping = trio.CancelScope(shield=True)
         self._width = max((len(component.name) for component in self._ordered), default=0)
@@ -125,7 +125,7 @@ class Supervisor:
                 self._states[other.name] = self._state(other, "waiting")
         state.write(self._spec.context.data_directory, self._states)
 
-    def _tell(self, component: Component, text: str) -> None:
+    def _say_of(self, component: Component, text: str) -> None:
         self._say(f"{component.name:<{self._width}}  {text}")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -261,7 +261,7 @@ class Supervisor:
             if running is not None:
                 await running.stop()
             self._note(component, "stopped")
-            self._tell(component, said)
+            self._say_of(component, said)
 
     async def _is_ready_in_time(self, component: Component) -> bool:
         with trio.move_on_after(component.start_deadline_s):
@@ -298,13 +298,13 @@ class Supervisor:
             restart_count += 1
             self._failures[component.name] = why
             self._note(component, "restarting", restart_count=restart_count)
-            self._tell(
+            self._say_of(
                 component,
                 f"{why}; starts again in {backoff_s:.0f} s (log:"
                 f" {self._states[component.name].log_path})",
             )
             if is_first and restart_count == 1:
-                self._tell(
+                self._say_of(
                     component,
                     "\n".join(
                         [
@@ -330,13 +330,13 @@ class Supervisor:
                 )
             self._failures[component.name] = f"{why}: {what_to_do}"
             self._note(component, "not responding")
-            self._tell(
+            self._say_of(
                 component,
                 f"{component.address}, which {setting} names, {why}: {what_to_do}; it is"
                 " waited for",
             )
         self._note(component, "ready")
-        self._tell(component, f"ready  {component.address}  (yours: {setting})")
+        self._say_of(component, f"ready  {component.address}  (yours: {setting})")
         was_ready = True
         while True:
             await trio.sleep(component.health_interval_s)
@@ -348,7 +348,7 @@ class Supervisor:
                 why = f"cannot be asked at {component.address}: {error}"
             if is_there != was_ready:
                 self._note(component, "ready" if is_there else "not responding")
-                self._tell(component, "ready again" if is_there else why)
+                self._say_of(component, "ready again" if is_there else why)
             was_ready = is_there
 
     async def _is_there_in_time(self, component: Component) -> bool:
@@ -363,7 +363,7 @@ class Supervisor:
                 return True
             if until < deadline:
                 within = f"for up to {component.start_deadline_s:.0f} s"
-                self._tell(
+                self._say_of(
                     component,
                     f"waiting {within} for {component.address}, which {component.external_setting}"
                     " names",
@@ -380,13 +380,13 @@ class Supervisor:
             if (said := joined(lines)) != known.complaint:
                 self._states[component.name] = replace(known, complaint=said)
                 state.write(self._spec.context.data_directory, self._states)
-            told = self._told.get(component.name, ())
-            self._told[component.name] = complaints = tuple(map(lasting, lines))
+            said_before = self._said_complaints.get(component.name, ())
+            self._said_complaints[component.name] = complaints = tuple(map(lasting, lines))
             for one in complaints:
-                if one not in told:
-                    self._tell(component, one)
-            if told and not lines:
-                self._tell(component, "all is well again")
+                if one not in said_before:
+                    self._say_of(component, one)
+            if said_before and not lines:
+                self._say_of(component, "all is well again")
 
     async def _run_once(self, component: Component, restart_count: int) -> str:
         """Run a component until it ends and return why it did."""
@@ -400,7 +400,7 @@ class Supervisor:
         if await self._becomes_ready(component, running):
             self._note(component, "ready", running=running, restart_count=restart_count)
             metrics = f"  metrics {component.metrics_url}" if component.metrics_url else ""
-            self._tell(component, f"ready  {component.address}{metrics}".rstrip())
+            self._say_of(component, f"ready  {component.address}{metrics}".rstrip())
             if await self._stays_healthy_until_its_end(component, running, restart_count):
                 return f"ended with exit code {await running.wait()}"
             await running.kill_and_wait()
@@ -440,7 +440,7 @@ class Supervisor:
         Raises:
             ConfigError: it cannot be asked at its first start, and is essential.
         """
-        told = ""
+        said_before = ""
         while True:
             try:
                 return await wait_until_ready(component.readiness)
@@ -448,9 +448,9 @@ class Supervisor:
                 if component.is_essential and not self._ready[component.name].is_set():
                     raise
                 why = f"cannot be asked: {error}"
-            if why != told:
-                self._tell(component, why)
-            told = why
+            if why != said_before:
+                self._say_of(component, why)
+            said_before = why
             patience.deadline = inf
             await trio.sleep(component.health_interval_s)
             patience.deadline = trio.current_time() + component.start_deadline_s
@@ -464,7 +464,7 @@ class Supervisor:
         A probe that cannot be made says nothing about the process: files that it needs, as
         certificates, are exchanged at any time.
         """
-        failed_count, told = 0, ""
+        failed_count, said_before = 0, ""
         while True:
             with trio.move_on_after(component.health_interval_s):
                 await running.wait()
@@ -476,9 +476,9 @@ class Supervisor:
                 )
             except ConfigError as error:
                 why = f"cannot be asked: {error}"
-            if why != told:
-                self._tell(component, why or "can be asked again")
-            told = why
+            if why != said_before:
+                self._say_of(component, why or "can be asked again")
+            said_before = why
             if failed_count >= FAILED_PROBES:
                 return running.guard.poll() is not None
             if was_failing != (failed_count > 0):
@@ -517,7 +517,7 @@ class Supervisor:
             await self._run_before_stop(component, component.before_stop)
         await running.stop()
         self._note(component, "stopped")
-        self._tell(component, "stopped")
+        self._say_of(component, "stopped")
 
     async def _run_before_stop(self, component: Component, commands: Sequence[Argv]) -> None:
         for argv in commands:
@@ -525,7 +525,7 @@ class Supervisor:
             with trio.move_on_after(component.stop_deadline_s) as deadline:
                 await process.run_to_end(component, argv, self._log_directory)
             if deadline.cancelled_caught:
-                self._tell(
+                self._say_of(
                     component,
                     f"did not finish what it was doing within {component.stop_deadline_s:.0f} s",
                 )

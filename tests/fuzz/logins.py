@@ -202,7 +202,7 @@ def _receive(session: LoginSession, frame: memoryview, now: Now) -> None:
     if isinstance(step, Pass):
         if not was_in and not step.is_versions:
             raise AssertionError("a request is served before the login")
-        session.versions_told(is_good=step.is_versions)
+        session.note_versions_response(is_good=step.is_versions)
     elif isinstance(step, Refuse | Close):
         raise ProtocolError(step.reason)
 

@@ -16,7 +16,7 @@ from tests.sim.node_host import NodeHost
 SOME_MARKERS = "some markers written"
 ALL_MARKERS = "all markers written"
 STAGES = (
-    *(state.told for state in TransactionState if state <= TransactionState.COMPLETE_ABORT),
+    *(state.label for state in TransactionState if state <= TransactionState.COMPLETE_ABORT),
     SOME_MARKERS,
     ALL_MARKERS,
 )
@@ -51,7 +51,7 @@ class StageWatch:
             return 0 < len(owed) < len(transaction.partitions)
         if self._wanted == ALL_MARKERS:
             return transaction.is_ending and not owed and bool(transaction.partitions)
-        return transaction.state.told == self._wanted
+        return transaction.state.label == self._wanted
 
     def _shards(self) -> Iterator[TransactionCoordinatorShard]:
         current = self._host.current

@@ -114,7 +114,7 @@ def _refused_each(question: Question, denied: dict[AclResource, list[int]]) -> A
     }
 
     def with_codes(response: Any) -> Any:
-        for result in getattr(response, question.api.items.told):
+        for result in getattr(response, question.api.items.response_field):
             if result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 result.error_code = by_name.get(
                     (result.resource_type, result.resource_name), result.error_code

@@ -49,7 +49,7 @@ class Question:
     @property
     def items(self) -> Sequence[Any]:
         """The items of the request, for an API that responds to them one by one."""
-        items: Sequence[Any] = getattr(self.request, self.api.items.asked)
+        items: Sequence[Any] = getattr(self.request, self.api.items.request_field)
         return items
 
     def refused(self, error: KafkaError, request: Any = None) -> Any:
@@ -114,20 +114,24 @@ def admit_part(
 
     If no item is allowed, the handler is not called.
     """
-    items, asked, told = question.items, question.api.items.asked, question.api.items.told
+    items, lists = question.items, question.api.items
     allowed = [item for item in items if is_allowed(item)]
     if len(allowed) == len(items):
         return None
-    denied = replace(question.request, **{asked: [item for item in items if not is_allowed(item)]})
+    denied = replace(
+        question.request, **{lists.request_field: [item for item in items if not is_allowed(item)]}
+    )
     refused = question.refused(error, denied)
     if not allowed:
         return Admission(request=question.request, response=refused)
 
     def amend(response: Any) -> Any:
-        getattr(response, told).extend(getattr(refused, told))
+        getattr(response, lists.response_field).extend(getattr(refused, lists.response_field))
         return response
 
-    return Admission(request=replace(question.request, **{asked: allowed}), amend=amend)
+    return Admission(
+        request=replace(question.request, **{lists.request_field: allowed}), amend=amend
+    )
 
 
 def amended(

@@ -385,8 +385,8 @@ def _shown(topics: list[Any], seen_of: Callable[[list[str]], set[str]]) -> Steps
         if start:
             yield
         some = topics[start : start + NAMES_PER_STEP]
-        seen = seen_of([_told_name(topic) for topic in some])
-        shown += [topic for topic in some if _told_name(topic) in seen]
+        seen = seen_of([_topic_name(topic) for topic in some])
+        shown += [topic for topic in some if _topic_name(topic) in seen]
     return shown
 
 
@@ -492,7 +492,7 @@ def _without(group: Any, name_of: Callable[[Any], str | None], denied: set[str])
     return replace(group, topics=[topic for topic in group.topics if name_of(topic) not in denied])
 
 
-def _told_name(topic: Any) -> str:
+def _topic_name(topic: Any) -> str:
     name: str = topic.topic_name if hasattr(topic, "topic_name") else topic.name
     return name
 

@@ -78,7 +78,7 @@ def _served(side: Side, *, has_telemetry: bool) -> list[ApiVersion]:
         for key, api in REGISTRY.items()
         if side in api.sides and (has_telemetry or key not in TELEMETRY)
     )
-    return [_told(spec) for spec in specs if spec.advertised_min_version is not None]
+    return [_advertised(spec) for spec in specs if spec.advertised_min_version is not None]
 
 
 def _passed_on(served: list[ApiVersion], spoken: "SpokenVersions") -> list[ApiVersion]:
@@ -111,11 +111,11 @@ def _supported(*, has_level_zero: bool) -> list[SupportedFeatureKey]:
 def unsupported_version_response() -> ApiVersionsResponse:
     """Return the version 0 response to an ApiVersions request in an unknown version."""
     return ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_told(KNOWN[ApiKey.API_VERSIONS])]
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_advertised(KNOWN[ApiKey.API_VERSIONS])]
     )
 
 
-def _told(spec: ApiSpec) -> ApiVersion:
+def _advertised(spec: ApiSpec) -> ApiVersion:
     lowest = (
         spec.min_version if spec.advertised_min_version is None else spec.advertised_min_version
     )

@@ -23,9 +23,9 @@ KIP-631.
 
 from log_service.broker.cluster_view import (
     OPERATIONS_NOT_ASKED_FOR,
+    advertised_controller,
     broker_addresses,
     cluster_operations,
-    told_controller,
 )
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, Side
@@ -72,7 +72,7 @@ def handle_describe_cluster(
         controller_id=(
             node.raft.leader_id
             if present == CONTROLLERS
-            else told_controller(node.image(), node.rng)
+            else advertised_controller(node.image(), node.rng)
         ),
         brokers=(
             _controllers(node, call.connection.listener_name)

@@ -199,7 +199,7 @@ def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -
 
     The controller decides on all resources that pass.
     """
-    if _is_judged_here(node, call, request.resources):
+    if _is_validated_here(node, call, request.resources):
         return call.run(_replace(node, call, request))
     return call.run(node.controller.request(request, AlterConfigsResponse, call.caller()))
 
@@ -238,17 +238,17 @@ def handle_incremental_alter_configs(
     This broker checks certificates, users and directories. The controller decides on all resources
     that pass.
     """
-    is_judged = _is_judged_here(node, call, request.resources)
-    if is_judged or any(
+    is_validated = _is_validated_here(node, call, request.resources)
+    if is_validated or any(
         resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources
     ):
-        return call.run(_alter(node, call, request, is_judged=is_judged))
+        return call.run(_alter(node, call, request, is_validated=is_validated))
     return call.run(
         node.controller.request(request, IncrementalAlterConfigsResponse, call.caller())
     )
 
 
-def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
+def _is_validated_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
     """Return whether this broker checks a request against its own files before it forwards it.
 
     This is so only on a broker's listener, and only for a client with the ACLs for the change. The
@@ -260,17 +260,19 @@ def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
     return (
         call.route.side is Side.BROKER
         and is_allowed
-        and any(_is_judged(node, resource) for resource in resources)
+        and any(_needs_validation(node, resource) for resource in resources)
     )
 
 
-def _is_judged(node: Node, resource: Any) -> bool:
+def _needs_validation(node: Node, resource: Any) -> bool:
     """Return whether this broker has something to check in the changes of a resource.
 
     It checks its own configuration against its certificates and users, and the directories in
     ``cordoned.log.dirs`` of any single broker.
     """
-    return (_is_this_one(node, resource) and bool(node.judges)) or bool(_cordoned_names(resource))
+    return (_is_this_one(node, resource) and bool(node.config_validators)) or bool(
+        _cordoned_names(resource)
+    )
 
 
 def _is_this_one(node: Node, resource: Any) -> bool:
@@ -316,15 +318,15 @@ async def _refused_here(
     """
     refused = {}
     for place, resource in enumerate(resources):
-        if not _is_judged(node, resource):
+        if not _needs_validation(node, resource):
             continue
         names, texts = after(
             node.image().configs.of(ResourceType.BROKER, resource.resource_name), resource.configs
         )
         try:
             _validate_directories(node, resource)
-            for judge in node.judges if _is_this_one(node, resource) else ():
-                await judge.validate(names, texts)
+            for validator in node.config_validators if _is_this_one(node, resource) else ():
+                await validator.validate(names, texts)
         except ConfigError as error:
             refused[place] = error
     return refused
@@ -360,9 +362,9 @@ def _after_replacement(
 
 
 async def _alter(
-    node: Node, call: Call, request: IncrementalAlterConfigsRequest, *, is_judged: bool
+    node: Node, call: Call, request: IncrementalAlterConfigsRequest, *, is_validated: bool
 ) -> IncrementalAlterConfigsResponse:
-    refused = await _refused_here(node, request.resources, _after_changes) if is_judged else {}
+    refused = await _refused_here(node, request.resources, _after_changes) if is_validated else {}
     named_twice = repeated(
         [(resource.resource_type, resource.resource_name) for resource in request.resources]
     )

@@ -61,7 +61,7 @@ def handle_broker_heartbeat(node: Node, call: Call, request: BrokerHeartbeatRequ
     connection, controller = call.connection, node.controller
     if isinstance(controller, ControllerDriver):
         node_id, epoch = NodeId(request.broker_id), BrokerEpoch(request.broker_epoch)
-        on_closed = controller.hear_of(node_id, epoch, connection.connection_id)
+        on_closed = controller.note_heartbeat(node_id, epoch, connection.connection_id)
         if on_closed is None:
             connection.on_closed.pop(HEARTBEAT, None)
         else:

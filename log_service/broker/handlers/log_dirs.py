@@ -24,7 +24,7 @@ from operator import attrgetter
 
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, Refusable
-from log_service.broker.requests.turns import ITEMS_PER_TURN
+from log_service.broker.requests.step_scheduler import ITEMS_PER_STEP
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps, sorted_in_steps
 from log_service.common.types import TopicPartition
@@ -60,7 +60,7 @@ def handle_alter_replica_log_dirs(
         for topic in wanted.topics
         for index in topic.partitions
     }
-    return _told(
+    return _response(
         {
             (topic, index): _move(node, topic, index, path)
             for (topic, index), path in targets.items()
@@ -73,7 +73,7 @@ def refuse_alter_replica_log_dirs(
 ) -> AlterReplicaLogDirsResponse:
     """Return an error for each partition."""
     request: AlterReplicaLogDirsRequest = call.request
-    return _told(
+    return _response(
         {
             (topic.name, index): error.code
             for wanted in request.dirs
@@ -83,7 +83,7 @@ def refuse_alter_replica_log_dirs(
     )
 
 
-def _told(codes: Mapping[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsResponse:
+def _response(codes: Mapping[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsResponse:
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for (topic, index), code in codes.items():
         by_topic.setdefault(topic, []).append(
@@ -112,7 +112,7 @@ Described = dict[LogDirectory, list[DescribeLogDirsTopic]]
 
 def handle_describe_log_dirs(node: Node, call: Call, request: DescribeLogDirsRequest) -> Deferred:
     """Describe every log directory."""
-    return node.turns.run(call, _describe_all(node, request))
+    return node.step_scheduler.run(call, _describe_all(node, request))
 
 
 async def _describe_all(node: Node, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -124,7 +124,7 @@ async def _describe_all(node: Node, request: DescribeLogDirsRequest) -> Describe
             for index in topic.partitions
         )
     results = [await _described(node, directory) for directory in node.logs.directories]
-    partitions = await node.turns.take(_partitions(node, asked))
+    partitions = await node.step_scheduler.take(_partitions(node, asked))
     for directory, result in zip(node.logs.directories, results, strict=True):
         if not result.error_code:
             result.topics = partitions.get(directory, [])
@@ -153,7 +153,7 @@ async def _described(node: Node, directory: LogDirectory) -> DescribeLogDirsResu
 def _partitions(node: Node, asked: Asked) -> Steps[Described]:
     """Return the requested partitions, in steps of so many. Copies come behind the logs."""
     found: dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]] = {}
-    left = ITEMS_PER_TURN
+    left = ITEMS_PER_STEP
     for is_future, logs in ((False, node.logs.logs), (True, node.logs.futures.logs)):
         for where, log in tuple(logs.items()):
             if asked is not None and where not in asked:
@@ -165,7 +165,7 @@ def _partitions(node: Node, asked: Asked) -> Steps[Described]:
             left -= 1
             if left <= 0:
                 yield
-                left = ITEMS_PER_TURN
+                left = ITEMS_PER_STEP
     described: Described = {}
     for directory, topics in found.items():
         in_order = described[directory] = []
@@ -175,7 +175,7 @@ def _partitions(node: Node, asked: Asked) -> Steps[Described]:
             left -= len(partitions)
             if left <= 0:
                 yield
-                left = ITEMS_PER_TURN
+                left = ITEMS_PER_STEP
     return described
 
 

@@ -37,18 +37,18 @@ from typing import Final
 
 from log_service.broker.cluster_view import (
     OPERATIONS_NOT_ASKED_FOR,
+    advertised_controller,
     alive_replicas,
     cluster_operations,
     is_internal,
     offline_replicas,
     partition_error,
     reachable_brokers,
-    told_controller,
     topic_operations,
 )
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
-from log_service.broker.requests.turns import ITEMS_PER_TURN
+from log_service.broker.requests.step_scheduler import ITEMS_PER_STEP
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
 from log_service.common.steps import Steps
@@ -93,14 +93,16 @@ def handle_metadata(
     errors = dict.fromkeys(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if missing:
         creating = _create_and_describe(node, call, request, missing, errors, hidden)
-        return node.turns.run(call, creating)
+        return node.step_scheduler.run(call, creating)
     describe = partial(_describe, node, call, request, errors, hidden)
     waiting = node.lost_brokers.wait(
         call,
         partial(_leaders, node, call, request),
-        lambda deferred: node.turns.complete(call, deferred, node.turns.take(describe())),
+        lambda deferred: node.step_scheduler.complete(
+            call, deferred, node.step_scheduler.take(describe())
+        ),
     )
-    return node.turns.respond(call, describe()) if waiting is None else waiting
+    return node.step_scheduler.respond(call, describe()) if waiting is None else waiting
 
 
 def _leaders(node: Node, call: Call, request: MetadataRequest) -> set[NodeId]:
@@ -147,7 +149,7 @@ async def _create_and_describe(  # noqa: PLR0917 - what was found out so far
     hidden: frozenset[str],
 ) -> MetadataResponse:
     errors = errors | await node.topic_creation.create(missing, call.caller())
-    return await node.turns.take(_describe(node, call, request, errors, hidden))
+    return await node.step_scheduler.take(_describe(node, call, request, errors, hidden))
 
 
 def _hidden(image: MetadataImage, call: Call, request: MetadataRequest) -> frozenset[str]:
@@ -205,18 +207,18 @@ def _describe(
             for broker in reachable_brokers(image, listener_name, node.lost_brokers.just_fenced())
         ],
         cluster_id=node.cluster_id,
-        controller_id=told_controller(image, node.rng),
+        controller_id=advertised_controller(image, node.rng),
         cluster_authorized_operations=(
             cluster_operations(call.access)
             if request.include_cluster_authorized_operations
             else OPERATIONS_NOT_ASKED_FOR
         ),
     )
-    refused, left = [], ITEMS_PER_TURN
+    refused, left = [], ITEMS_PER_STEP
     for wanted, topic in _asked_topics(image, call, request):
         if left <= 0:
             yield
-            left = ITEMS_PER_TURN
+            left = ITEMS_PER_STEP
         left -= TOPIC_ITEMS
         name = wanted.name if topic is None else topic.name
         if wanted is ANY_TOPIC:
@@ -241,7 +243,7 @@ def _describe(
         for index, partition in topic.partitions.items():
             if left <= 0:
                 yield
-                left = ITEMS_PER_TURN
+                left = ITEMS_PER_STEP
             left -= 1
             described.partitions.append(_describe_partition(image, index, partition, call))
     response.topics += refused

@@ -206,7 +206,7 @@ class LoginHandler:
         A client that leaves when it sees its token refused counts as refused.
         """
         session = self._sessions.pop(context.connection_id, None)
-        reason = None if session is None else session.untold_refusal
+        reason = None if session is None else session.pending_refusal
         if session is not None and reason is not None:
             self._note_refusal(context, session, reason)
         self._handler.connection_closed(context)
@@ -219,7 +219,7 @@ class LoginHandler:
     ) -> Response:
         response = self._handler.handle_frame(context, frame)
         if step.is_versions and isinstance(response, list):
-            session.versions_told(is_good=_has_no_error(response))
+            session.note_versions_response(is_good=_has_no_error(response))
         return response
 
     def _perform(self, context: ConnectionContext, session: LoginSession, step: Step) -> Response:

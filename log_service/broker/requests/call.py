@@ -539,12 +539,12 @@ class PieceCall(Call):
     """A piece of a large request. It keeps its own response. The whole request is charged."""
 
     whole: Call
-    told: Message | None = field(default=None, init=False)
+    response: Message | None = field(default=None, init=False)
     """The response, or None before there is one."""
 
     def respond(self, response: Message) -> list[Chunk]:
         """Keep the response. Return no frame."""
-        self.told = response if self.amend is None else self.amend(response)
+        self.response = response if self.amend is None else self.amend(response)
         return []
 
     async def respond_in_pool(self, response: Message, run_in_pool: RunInPool) -> list[Chunk]:  # noqa: ARG002 - the whole response is encoded

@@ -48,40 +48,40 @@ AT_TOP = echoing()
 
 
 def _fill(  # noqa: PLR0917 - one recursion
-    told: Any,
-    asked: Any,
+    response: Any,
+    request: Any,
     levels: Sequence[Items],
     fields: Mapping[str, int],
     version: int,
     error: KafkaError,
 ) -> None:
     if not levels:
-        _mark(told, version, error)
+        _mark(response, version, error)
         for name, value in fields.items():
-            setattr(told, name, value)
+            setattr(response, name, value)
         return
     items, *inner = levels
-    item_type = _item_type(type(told), items.told)
+    item_type = _item_type(type(response), items.response_field)
     names = [(each, each) if isinstance(each, str) else each for each in items.named_by]
     echoed = []
-    for item in getattr(asked, items.asked) or ():
-        item_told = item_type()
+    for item in getattr(request, items.request_field) or ():
+        echoed_item = item_type()
         if items.value is not None:
-            setattr(item_told, items.value, item)
+            setattr(echoed_item, items.value, item)
         for source, target in names:
-            setattr(item_told, target, getattr(item, source))
-        _fill(item_told, item, inner, fields, version, error)
-        echoed.append(item_told)
-    setattr(told, items.told, echoed)
+            setattr(echoed_item, target, getattr(item, source))
+        _fill(echoed_item, item, inner, fields, version, error)
+        echoed.append(echoed_item)
+    setattr(response, items.response_field, echoed)
 
 
-def _mark(told: Any, version: int, error: KafkaError) -> None:
+def _mark(response: Any, version: int, error: KafkaError) -> None:
     """Set the error, in the error fields of this version."""
-    has_code, has_text = _places(type(told), version)  # type: ignore[arg-type]  # classes can be hashed
+    has_code, has_text = _places(type(response), version)  # type: ignore[arg-type]  # classes can be hashed
     if has_code:
-        told.error_code = error.code
+        response.error_code = error.code
     if has_text:
-        told.error_message = str(error)
+        response.error_message = str(error)
 
 
 @cache
@@ -91,9 +91,9 @@ def _places(cls: type[Message], version: int) -> tuple[bool, bool]:
     return "error_code" in names, "error_message" in names
 
 
-def _item_type(told: type[Message], name: str) -> type[Any]:
+def _item_type(response: type[Message], name: str) -> type[Any]:
     found: type[Any] | None = next(
-        field.struct for field in told.SCHEMA.fields if field.name == name
+        field.struct for field in response.SCHEMA.fields if field.name == name
     )
-    assert found is not None, f"{told.__name__}.{name} is no list of structs"
+    assert found is not None, f"{response.__name__}.{name} is no list of structs"
     return found

@@ -114,7 +114,9 @@ class LargeRequests:
             await self._respond_whole(work)
             return
         answered = [
-            (piece, told) for piece in pieces if (told := await self._told(work, piece)) is not None
+            (piece, response)
+            for piece in pieces
+            if (response := await self._response_of(work, piece)) is not None
         ]
         if answered:
             with call.counted():
@@ -123,7 +125,7 @@ class LargeRequests:
         else:
             work.deferred.complete_without_response()
 
-    async def _told(self, work: "_Work", piece: Piece) -> Message | None:
+    async def _response_of(self, work: "_Work", piece: Piece) -> Message | None:
         """Handle one piece. Return its response, or None if the request has none."""
         whole = work.call
         call = PieceCall(
@@ -144,7 +146,7 @@ class LargeRequests:
         elif not isinstance(reply, Nothing):
             assert not isinstance(reply, list), "pieces are answered with messages"
             call.respond(reply)
-        return call.told
+        return call.response
 
     async def _respond_whole(self, work: "_Work") -> None:
         """Handle a request that cannot be cut, and respond as to a small request."""

@@ -28,12 +28,12 @@ class Items:
     ``value`` is then the field of the response that holds such a value.
     """
 
-    asked: str
-    told: str
+    request_field: str
+    response_field: str
     named_by: tuple[str | tuple[str, str], ...] = ()
     value: str | None = None
 
-    def asked_name(self, item: Any) -> Any:
+    def request_name(self, item: Any) -> Any:
         """Return the name of an item of the request."""
         return (
             item
@@ -41,7 +41,7 @@ class Items:
             else tuple(getattr(item, _pair(each)[0]) for each in self.named_by)
         )
 
-    def told_name(self, item: Any) -> Any:
+    def response_name(self, item: Any) -> Any:
         """Return the name of an item of the response."""
         return (
             getattr(item, self.value)
@@ -71,7 +71,7 @@ def levels_of(request: Any, choices: Sequence[Levels]) -> Levels:
 
     Return none if the request cannot be cut.
     """
-    return next((levels for levels in choices if getattr(request, levels[0].asked)), ())
+    return next((levels for levels in choices if getattr(request, levels[0].request_field)), ())
 
 
 def split(
@@ -92,23 +92,27 @@ def split(
     def close() -> None:
         nonlocal kept, kept_weight
         if kept:
-            pieces.append(Piece(_with(request, items.asked, kept), 0))
+            pieces.append(Piece(_with(request, items.request_field, kept), 0))
             kept, kept_weight = [], 0
 
-    for item in getattr(request, items.asked) or ():
+    for item in getattr(request, items.request_field) or ():
         weight = item_weight + weight_of(item)
         if kept_weight + weight > max_weight:
             close()
         if weight > max_weight and inner:
             parts = split(item, inner, max_weight=max_weight, max_item_weight=max_item_weight)
             pieces += [
-                Piece(_with(request, items.asked, [part.request]), part.depth + 1 if place else 0)
+                Piece(
+                    _with(request, items.request_field, [part.request]),
+                    part.depth + 1 if place else 0,
+                )
                 for place, part in enumerate(parts)
             ]
             continue
         if weight > max_item_weight:
             raise ProtocolError(
-                f"{items.asked}: an item has {weight} elements, where {max_item_weight} are allowed"
+                f"{items.request_field}: an item has {weight} elements,"
+                f" where {max_item_weight} are allowed"
             )
         kept.append(item)
         kept_weight += weight
@@ -123,7 +127,7 @@ def require_names_once(request: Any, levels: Levels) -> None:
         KafkaError: INVALID_REQUEST, a name is repeated.
     """
     for name in repeated(
-        [levels[0].asked_name(item) for item in getattr(request, levels[0].asked)]
+        [levels[0].request_name(item) for item in getattr(request, levels[0].request_field)]
     ):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is named twice in a request of many")
 
@@ -144,14 +148,14 @@ def _join(whole: Any, more: Any, levels: Levels, depth: int) -> None:
     if not levels:
         return
     items, *inner = levels
-    known, new = getattr(whole, items.told), getattr(more, items.told)
-    if depth and known and new and items.told_name(known[-1]) == items.told_name(new[0]):
+    known, new = getattr(whole, items.response_field), getattr(more, items.response_field)
+    if depth and known and new and items.response_name(known[-1]) == items.response_name(new[0]):
         _join(known[-1], new[0], inner, depth - 1)
         new = new[1:]
     if isinstance(known, list):
         known += new
     else:
-        setattr(whole, items.told, [*known, *new])
+        setattr(whole, items.response_field, [*known, *new])
     if getattr(
         more, "node_endpoints", ()
     ):  # other leaders' addresses (KIP-951): beside the items, each once

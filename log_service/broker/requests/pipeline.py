@@ -171,8 +171,8 @@ class Pipeline:
 
         Promised responses have their own ``on_discard``.
         """
-        for tell in context.on_closed.values():
-            tell()
+        for callback in context.on_closed.values():
+            callback()
 
     def _open(self, context: ConnectionContext, frame: memoryview) -> tuple[Call, int]:
         """Return the call of a frame without its request, and the position of the request."""

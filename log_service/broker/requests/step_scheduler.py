@@ -19,19 +19,19 @@ from log_service.protocol.schema import Message
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 
-ITEMS_PER_TURN = 250
+ITEMS_PER_STEP = 250
 """Partitions, or other things of a response, that one step describes. It takes some 3 ms."""
 
 
-class Turns:
-    """The turns of one node."""
+class StepScheduler:
+    """The scheduler that takes one step of all long responses of a node in turn."""
 
     def __init__(self, run_in_pool: RunInPool) -> None:
         self._run_in_pool = run_in_pool
         self._turn = trio.Lock()
 
     def __repr__(self) -> str:
-        return f"<Turns waiting={self._turn.statistics().tasks_waiting}>"
+        return f"<StepScheduler waiting={self._turn.statistics().tasks_waiting}>"
 
     def respond(self, call: Call, steps: Steps[R]) -> R | Deferred:
         """Return the response, or promise it if it takes more than one step."""

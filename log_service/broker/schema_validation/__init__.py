@@ -5,7 +5,7 @@ schema registry about those that it does not know.
 
 - ``subjects``: the subjects of a topic, by the topic's strategy. ``record_names``: the names of the
   records in a schema.
-- ``verdicts``: the verdicts of the registry, remembered for a while. ``topic_schemas``: those of
+- ``verdicts``: the verdicts of the registry, remembered for a while. ``topic_verdicts``: those of
   one topic, for the check of a batch.
 - ``registry``: the registry as this room sees it. ``http_registry``: one that speaks Confluent's
   REST API. It is imported only if a URL is set.

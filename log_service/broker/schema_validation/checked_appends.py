@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from log_service.broker.schema_validation.topic_schemas import TopicSchemas
+from log_service.broker.schema_validation.topic_verdicts import TopicVerdicts
 from log_service.common.errors import KafkaError
 from log_service.common.steps import finish
 from log_service.records.rules import UnknownSchemasError
@@ -20,7 +20,7 @@ class CheckedAppends:
     """
 
     def __init__(
-        self, replicas: ReplicaManager, schemas_of: Callable[[Partition], TopicSchemas | None]
+        self, replicas: ReplicaManager, schemas_of: Callable[[Partition], TopicVerdicts | None]
     ) -> None:
         self._replicas = replicas
         self._schemas_of = schemas_of

@@ -10,7 +10,7 @@ from log_service.records.rules import SchemaName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSchemas:
+class TopicVerdicts:
     """The ``records.rules.SchemaRules`` of a topic. ``rules`` are by whether they are of keys."""
 
     rules: Mapping[bool, SubjectRule]
@@ -19,7 +19,7 @@ class TopicSchemas:
 
     @property
     def parts(self) -> tuple[bool, ...]:
-        """Whether keys (True), values (False) or both are judged."""
+        """Whether keys (True), values (False) or both are checked."""
         return tuple(self.rules)
 
     def verdict(self, name: SchemaName, *, is_key: bool) -> str | None:

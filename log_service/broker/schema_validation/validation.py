@@ -18,7 +18,7 @@ import trio
 from log_service.broker.schema_validation.checked_appends import CheckedAppends
 from log_service.broker.schema_validation.registry import RegistryUnavailableError, SchemaRegistry
 from log_service.broker.schema_validation.subjects import SubjectRule
-from log_service.broker.schema_validation.topic_schemas import TopicSchemas, subject_rules
+from log_service.broker.schema_validation.topic_verdicts import TopicVerdicts, subject_rules
 from log_service.broker.schema_validation.verdicts import Key, Verdicts
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
@@ -53,11 +53,11 @@ class SchemaValidation:
     def __repr__(self) -> str:
         return f"<SchemaValidation {self.verdicts!r} asking={len(self._asking)}>"
 
-    def over(self, replicas: ReplicaManager) -> CheckedAppends:
+    def checked_appends(self, replicas: ReplicaManager) -> CheckedAppends:
         """Return the appends that check schemas first."""
         return CheckedAppends(replicas, self.schemas_of)
 
-    def schemas_of(self, partition: Partition) -> TopicSchemas | None:
+    def schemas_of(self, partition: Partition) -> TopicVerdicts | None:
         """Return the verdicts on a topic's schemas, None if the topic asks for none.
 
         Raises:
@@ -68,14 +68,14 @@ class SchemaValidation:
             return None
         rules = subject_rules(partition.topic_partition.topic, config)
         now_ms = self._clock.monotonic_ms()
-        return TopicSchemas(rules=rules, verdicts=self.verdicts, now_ms=now_ms)
+        return TopicVerdicts(rules=rules, verdicts=self.verdicts, now_ms=now_ms)
 
     def deadline_ms(self, timeout_ms: int) -> int:
         """Return until when a batch may wait whose producer waits so long."""
         return self._clock.monotonic_ms() + min(max(timeout_ms, 0), MAX_WAIT_MS)
 
     async def learn(
-        self, schemas: TopicSchemas, names: Collection[NamedSchema], deadline_ms: int
+        self, schemas: TopicVerdicts, names: Collection[NamedSchema], deadline_ms: int
     ) -> KafkaError | None:
         """Ask about schemas, and wait for the verdicts.
 

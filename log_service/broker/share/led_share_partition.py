@@ -23,7 +23,7 @@ from typing import Protocol
 from log_service.broker.share.counts import FetchTimes, ShareCounts, Spread
 from log_service.broker.share.group_settings import GroupShareSettings
 from log_service.broker.share.log_reads import ReadBatches
-from log_service.broker.share.state_protocol import SharePersister, told_error
+from log_service.broker.share.state_protocol import SharePersister, member_error
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import Timer, TimerQueue
@@ -187,7 +187,7 @@ class LedSharePartition:
         if self.is_lost:
             return
         if isinstance(state, KafkaError):
-            self._fail(KafkaError(told_error(state), str(state)))
+            self._fail(KafkaError(member_error(state), str(state)))
         elif state.start_offset == UNKNOWN_START_OFFSET:
             self._world.find_start(
                 self.partition, self.settings, partial(self._on_start_found, state)
@@ -356,7 +356,7 @@ class LedSharePartition:
         if isinstance(state, KafkaError):
             is_over, error = (
                 state.code is ErrorCode.INVALID_REQUEST,
-                KafkaError(told_error(state), str(state)),
+                KafkaError(member_error(state), str(state)),
             )
         else:
             is_over = state.state_epoch != self._state_epoch
@@ -427,7 +427,7 @@ class LedSharePartition:
         if self.is_lost:
             self._settle(writes, self.error)
             return
-        told = None if error is None else KafkaError(told_error(error), str(error))
+        told = None if error is None else KafkaError(member_error(error), str(error))
         self._settle(writes, told)
         if told is not None and told.code in _FATAL:
             self._fail(told)

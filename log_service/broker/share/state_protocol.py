@@ -5,7 +5,7 @@ partition reads the state when it begins to serve a group, and writes changes of
 coordinator initializes states, deletes them, and reads summaries. Neither knows which broker
 coordinates a state, nor when to retry.
 
-``told_error`` decides which error a member gets for a state that could not be read or written.
+``member_error`` decides which error a member gets for a state that could not be read or written.
 """
 
 from collections.abc import Callable
@@ -67,6 +67,6 @@ class SharePersister(Protocol):
         """
 
 
-def told_error(error: KafkaError) -> ErrorCode:
+def member_error(error: KafkaError) -> ErrorCode:
     """Return the error code for a member whose state could not be read or written, as in Kafka."""
     return _TOLD.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR)

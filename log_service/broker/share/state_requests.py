@@ -68,14 +68,14 @@ class _Kind:
     """One of the five APIs.
 
     ``request`` and ``topic`` build its request, and ``ask_here`` asks this node's own coordinator.
-    ``told`` returns the part of a partition's result that the caller gets.
+    ``reply_of`` returns the part of a partition's result that the caller gets.
     """
 
     request: Callable[..., Any]
     topic: Callable[..., Any]
     response_type: type[Any]
     ask_here: Callable[[ShareStateService, Any, Callable[[Any], None]], None]
-    told: Callable[[Any], Any]
+    reply_of: Callable[[Any], Any]
 
 
 @dataclass(slots=True, eq=False)
@@ -201,10 +201,10 @@ class ShareStateRequests:
         if not line:
             del self._lines[key]
 
-    def _end(self, question: _Question, told: Any) -> None:
+    def _end(self, question: _Question, reply_of: Any) -> None:
         self._lines[question.key].popleft()
         self._question_count -= 1
-        question.on_done(told)
+        question.on_done(reply_of)
         self._work_off(question.key)
 
     def _fail(self, question: _Question, error: KafkaError) -> None:
@@ -320,7 +320,7 @@ class ShareStateRequests:
                     KafkaError(ErrorCode.of(result.error_code), result.error_message or ""),
                 )
             else:
-                self._end(question, question.kind.told(result))
+                self._end(question, question.kind.reply_of(result))
 
 
 def _request(questions: Sequence[_Question]) -> Any:

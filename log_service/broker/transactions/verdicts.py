@@ -41,7 +41,7 @@ _TRANSIENT = frozenset(
 )
 
 
-def heard(code: ErrorCode, asker: Asker) -> ErrorCode:
+def request_error(code: ErrorCode, asker: Asker) -> ErrorCode:
     """Return the error of a request for the coordinator's error of a partition, or of all."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -54,7 +54,7 @@ def heard(code: ErrorCode, asker: Asker) -> ErrorCode:
     return code
 
 
-def told_to_producer(code: ErrorCode, asker: Asker) -> ErrorCode:
+def produce_error(code: ErrorCode, asker: Asker) -> ErrorCode:
     """Return the error code of a Produce response.
 
     NOT_ENOUGH_REPLICAS makes every client retry, and none look for another leader.

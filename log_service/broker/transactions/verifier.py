@@ -29,7 +29,7 @@ import trio
 
 from log_service.broker.peers import destination_of
 from log_service.broker.requests.call import Deferred, StartTask
-from log_service.broker.transactions.verdicts import Asker, heard
+from log_service.broker.transactions.verdicts import Asker, request_error
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.java_hashing import hashed_partition
@@ -71,14 +71,14 @@ class AskLocally(Protocol):
     def __call__(
         self,
         asked: PartitionsOfTransaction,
-        tell: Callable[[Codes], None],
+        on_codes: Callable[[Codes], None],
         *,
         verify_only: bool,
         patience_ms: int,
     ) -> None:
         """Add partitions, or check that they are in the transaction.
 
-        ``tell`` is called once with a code for each partition, now or later.
+        ``on_codes`` is called once with a code for each partition, now or later.
         """
 
 
@@ -317,7 +317,7 @@ class TransactionVerifier:
         if asked is not None:
             self._note(asked)
             verdict.errors.update(
-                {where: heard(code, question.asker) for where, code in asked.errors.items()}
+                {where: request_error(code, question.asker) for where, code in asked.errors.items()}
             )
         if not self.is_enabled:
             verdict.shown = dict.fromkeys(verdict.shown, UNCHECKED)

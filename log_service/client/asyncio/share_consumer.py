@@ -57,7 +57,7 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         trace: TracebackType | None,
     ) -> None:
         try:
-            await self._tell()
+            await self._settle_passed()
         finally:
             await super().__aexit__(kind, error, trace)
 
@@ -67,7 +67,7 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         It acknowledges records as leaving the ``async with`` block does.
         """
         try:
-            await self._tell()
+            await self._settle_passed()
         finally:
             await super().close()
 
@@ -152,12 +152,12 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         outcome = self._held.take_outcome()
 
         async def call() -> T:
-            outcome.tell(self._client)
+            outcome.settle_passed(self._client)
             return await function()
 
         return await self._bridge.call(call, on_result)
 
-    async def _tell(self) -> None:
+    async def _settle_passed(self) -> None:
         """Report the outcomes of records, also if the task is cancelled.
 
         Closing accepts records that were not put back.

@@ -46,7 +46,7 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         trace: TracebackType | None,
     ) -> None:
         try:
-            self._tell()
+            self._settle_passed()
         finally:
             super().__exit__(kind, error, trace)
 
@@ -56,7 +56,7 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         It acknowledges records as leaving the ``with`` block does.
         """
         try:
-            self._tell()
+            self._settle_passed()
         finally:
             super().close()
 
@@ -146,12 +146,12 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         """Report the outcomes of earlier records to the consumer, then call ``function``."""
 
         async def call() -> T:
-            self._held.take_outcome().tell(self._client)
+            self._held.take_outcome().settle_passed(self._client)
             return await function()
 
         return self._portal.call(call)
 
-    def _tell(self) -> None:
+    def _settle_passed(self) -> None:
         """Report the outcomes of records, also if Ctrl-C interrupts the call.
 
         Closing accepts records that were not put back.

@@ -212,7 +212,7 @@ class Committer:
         soon = self._collect(offsets)
         soon.automatic -= offsets.keys()
         if on_commit is not None:
-            soon.callbacks.append(partial(_tell, on_commit, dict(offsets)))
+            soon.callbacks.append(partial(_call, on_commit, dict(offsets)))
 
     def commit_interval_soon(self) -> None:
         """Commit automatically without waiting, as ``commit_soon`` does."""
@@ -331,10 +331,10 @@ class Committer:
                 member = self._membership
                 if error.code is not ErrorCode.STALE_MEMBER_EPOCH or member is None:
                     raise
-                is_heard = False
+                is_member = False
                 with trio.move_on_after(left_ms() / 1_000):
-                    is_heard = await member.await_epoch()
-                if not is_heard:
+                    is_member = await member.await_epoch()
+                if not is_member:
                     raise
 
     def start_interval(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -418,7 +418,7 @@ class Committer:
                 )
 
 
-def _tell(on_commit: CommitCallback, offsets: Offsets, error: KafkaError | None) -> None:
+def _call(on_commit: CommitCallback, offsets: Offsets, error: KafkaError | None) -> None:
     try:
         on_commit(offsets, error)
     except Exception:

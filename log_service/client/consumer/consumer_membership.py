@@ -88,7 +88,7 @@ class ConsumerMembership:
         )
         self._scope = trio.CancelScope()
         self._wakeup = trio.Event()
-        self._heard = trio.Event()
+        self._responded = trio.Event()
         self._error: KafkaError | None = None
         self._is_started = self._is_lost = self._is_polling = False
         self._is_known = False  # the coordinator may have accepted a join without a response
@@ -182,9 +182,9 @@ class ConsumerMembership:
         return self._member.owned
 
     @property
-    def told(self) -> Owned | None:
+    def new_assignment(self) -> Owned | None:
         """The assignment of the coordinator if it differs from the owned partitions, else None."""
-        return None if self._is_lost else self._member.told
+        return None if self._is_lost else self._member.new_assignment
 
     def give_up(self, partitions: Iterable[tuple[UUID, int]]) -> None:
         """Remove these partitions from the owned ones."""
@@ -217,7 +217,7 @@ class ConsumerMembership:
         """
         self._member.note_silence()
         self._wakeup.set()
-        await self._heard.wait()
+        await self._responded.wait()
         return self.is_member
 
     # The task
@@ -227,14 +227,14 @@ class ConsumerMembership:
         with self._scope:
             while True:
                 await self._beat()
-                self._heard.set()
-                self._heard = trio.Event()
+                self._responded.set()
+                self._responded = trio.Event()
                 with trio.move_on_after(self._pause_ms() / 1_000):
                     await self._wakeup.wait()
                 self._wakeup = trio.Event()
                 if self._failed_count:  # urgent heartbeats must not overload a failing cluster
                     await trio.sleep(self._cluster.backoff_ms(self._failed_count - 1) / 1_000)
-        self._heard.set()  # no epoch will come any more
+        self._responded.set()  # no epoch will come any more
 
     def end(self) -> None:
         """End the task. Later responses are dropped."""
@@ -281,7 +281,7 @@ class ConsumerMembership:
             f"heartbeat to group {self._member.group_id!r}",
         )
         self._meter.note_heartbeat(started_ms)
-        self._member.hear(request, response)
+        self._member.take_response(request, response)
         self._note_epoch()
         if self._member.epoch != before:
             logger.info(
@@ -290,7 +290,7 @@ class ConsumerMembership:
                 self.member_id,
                 self._member.epoch,
             )
-        if self._member.told is not None:
+        if self._member.new_assignment is not None:
             self._on_change()
 
     async def _create_missing_topics(self) -> None:

@@ -112,7 +112,7 @@ class Fetcher:
         self._fetched: deque[_Fetched] = deque()
         self._busy_nodes: dict[int, int] = {}  # by node, the time since which it owes a response
         self._wakeup = trio.Event()
-        self._untold: deque[tuple[PartitionState | None, KafkaError]] = deque()
+        self._pending_errors: deque[tuple[PartitionState | None, KafkaError]] = deque()
         self._buffered_bytes = 0
         self._is_refreshing = False
         self._refresh_attempt = 0
@@ -139,8 +139,8 @@ class Fetcher:
             KafkaError: TOPIC_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (with
                 auto_offset_reset none) and others.
         """
-        while self._untold:
-            state, error = self._untold.popleft()
+        while self._pending_errors:
+            state, error = self._pending_errors.popleft()
             if state is None:
                 raise error
             if self._is_current(state) and state.hold is Hold.TELLING:
@@ -455,8 +455,8 @@ class Fetcher:
         if error.code in STALE_VIEW or error.is_retriable:
             self._request_refresh()
         else:
-            self._untold.clear()
-            self._untold.append((None, error))
+            self._pending_errors.clear()
+            self._pending_errors.append((None, error))
             self._on_change()
 
     def _note_error(self, state: PartitionState, error: KafkaError) -> None:
@@ -481,7 +481,7 @@ class Fetcher:
 
     def _fail(self, state: PartitionState, error: KafkaError) -> None:
         state.hold = Hold.TELLING
-        self._untold.append((state, error))
+        self._pending_errors.append((state, error))
         self._on_change()
 
     def _note_truncation(self, state: PartitionState, end_offset: int) -> None:

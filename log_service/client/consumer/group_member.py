@@ -59,7 +59,7 @@ class GroupMember:
     epoch: int = JOIN_EPOCH
     interval_ms: int = FIRST_INTERVAL_MS
     owned: Owned = NOTHING
-    told: Owned | None = None
+    new_assignment: Owned | None = None
     """The assignment of a pass that is not complete, else None."""
     _is_everything_due: bool = True
     _is_report_due: bool = False
@@ -76,7 +76,7 @@ class GroupMember:
         return (
             not self.is_member
             or self._is_subscription_due
-            or (self._is_report_due and self.told is None)
+            or (self._is_report_due and self.new_assignment is None)
         )
 
     # Heartbeats
@@ -107,7 +107,7 @@ class GroupMember:
             )
         if is_joining:
             request.topic_partitions = []
-        elif self.told is None and (self._is_everything_due or self._is_report_due):
+        elif self.new_assignment is None and (self._is_everything_due or self._is_report_due):
             request.topic_partitions = _as_topics(self.owned)
         return request
 
@@ -125,7 +125,7 @@ class GroupMember:
 
     # Responses
 
-    def hear(
+    def take_response(
         self, request: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse
     ) -> None:
         """Apply the response to a heartbeat."""
@@ -142,16 +142,16 @@ class GroupMember:
             self._is_everything_due = self._is_everything_due and request.rebalance_timeout_ms < 0
             self._is_report_due = False
         if response.assignment is not None:
-            told = frozenset(
+            new_assignment = frozenset(
                 (topic.topic_id, index)
                 for topic in response.assignment.topic_partitions
                 for index in topic.partitions
             )
-            self.told = None if told == self.owned else told
+            self.new_assignment = None if new_assignment == self.owned else new_assignment
 
     def note_silence(self) -> None:
         """Note that a heartbeat or its response may be lost."""
-        self.told = None
+        self.new_assignment = None
         self._is_everything_due = True
 
     def lose(self) -> None:
@@ -160,7 +160,7 @@ class GroupMember:
         Its owned partitions belong to other members. The application does not know this yet.
         """
         self.epoch = JOIN_EPOCH
-        self.told = None
+        self.new_assignment = None
         self._is_everything_due = self._is_subscription_due = True
         self._is_report_due = False
 
@@ -176,9 +176,9 @@ class GroupMember:
         If they are not the whole assignment, the next heartbeat makes the coordinator send it
         again.
         """
-        self._is_everything_due = self._is_everything_due or owned != self.told
+        self._is_everything_due = self._is_everything_due or owned != self.new_assignment
         self.owned = owned
-        self.told = None
+        self.new_assignment = None
         self._is_report_due = True
 
 

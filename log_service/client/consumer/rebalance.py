@@ -85,7 +85,7 @@ class Rebalancer:
         membership = self._membership
         await self._lose()
         membership.raise_error()
-        await self._news.tell()
+        await self._news.run_callback()
         if membership.outcome is not None:
             await self._take_over(membership.outcome)
         if membership.is_join_needed and not membership.is_joining:
@@ -150,12 +150,12 @@ class Rebalancer:
         if revoked and self.is_cooperative:
             membership.request_join("gave up partitions that others wait for")
         self._news.note(sorted(assigned - owned))
-        await self._news.tell()
+        await self._news.run_callback()
 
     async def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
             logger.info("group %s: gives up %d partitions", self._config.group_id, len(partitions))
-            await tell(self._callbacks.on_revoked, partitions)
+            await run_callback(self._callbacks.on_revoked, partitions)
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
@@ -168,7 +168,7 @@ class Rebalancer:
             if lost:
                 logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
                 self._loss.note(lost)
-        await self._loss.tell()
+        await self._loss.run_callback()
 
     def _subscribing(self, assignor: str) -> bytes:
         owned = self._subscriptions.assigned if self.is_cooperative else self._previous
@@ -220,19 +220,21 @@ class News:
         """Drop the pending partitions."""
         self._partitions = None
 
-    async def tell(self) -> None:
+    async def run_callback(self) -> None:
         """Call the callback if partitions are pending."""
         if self._partitions is None:
             return
         try:
-            await tell(self._callback, self._partitions)
+            await run_callback(self._callback, self._partitions)
         except Exception:
             self.forget()
             raise
         self.forget()
 
 
-async def tell(callback: RebalanceCallback | None, partitions: Sequence[TopicPartition]) -> None:
+async def run_callback(
+    callback: RebalanceCallback | None, partitions: Sequence[TopicPartition]
+) -> None:
     """Call a callback, if there is one, and wait for its end."""
     if callback is not None:
         result = callback(partitions)

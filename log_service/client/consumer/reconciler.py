@@ -14,7 +14,7 @@ from log_service.client.connections.cluster_view import ClusterView
 from log_service.client.consumer.commits import Committer
 from log_service.client.consumer.consumer_membership import ConsumerMembership
 from log_service.client.consumer.group_member import Owned, Wanted
-from log_service.client.consumer.rebalance import News, RebalanceCallbacks, leaving, tell
+from log_service.client.consumer.rebalance import News, RebalanceCallbacks, leaving, run_callback
 from log_service.client.consumer.subscriptions import Start, Subscriptions
 from log_service.client.metrics import ConsumerMeter
 from log_service.common.types import TopicPartition
@@ -58,10 +58,10 @@ class Reconciler:
         await self._lose()
         membership.raise_error()
         membership.start()
-        await self._news.tell()
-        told = membership.told
-        if told is not None:
-            await self._reconcile(told)
+        await self._news.run_callback()
+        new_assignment = membership.new_assignment
+        if new_assignment is not None:
+            await self._reconcile(new_assignment)
 
     def subscribed(self, reason: str) -> None:  # noqa: ARG002 - heartbeats carry no reason
         """Report the current subscription to the group."""
@@ -80,27 +80,27 @@ class Reconciler:
                 await self._committer.commit_consumed()
             await self._revoke(self._subscriptions.assigned)
 
-    async def _reconcile(self, told: Owned) -> None:
+    async def _reconcile(self, new_assignment: Owned) -> None:
         started_ms = self._meter.now_ms()
-        lost = self._membership.owned - told
+        lost = self._membership.owned - new_assignment
         if lost:
             await self._committer.commit_consumed()
             await self._revoke(self._named(lost))
             self._membership.give_up(lost)
         self._membership.names.update(
             await self._membership.names_of(
-                {topic_id for topic_id, _ in told} - self._membership.names.keys()
+                {topic_id for topic_id, _ in new_assignment} - self._membership.names.keys()
             )
         )
-        if self._membership.told is not told:
+        if self._membership.new_assignment is not new_assignment:
             return  # a newer assignment arrived meanwhile, or the member is lost
-        known = frozenset(each for each in told if each[0] in self._membership.names)
+        known = frozenset(each for each in new_assignment if each[0] in self._membership.names)
         added = self._named(known - self._membership.owned)
-        if len(known) < len(told):
+        if len(known) < len(new_assignment):
             logger.info(
                 "group %s: %d assigned partitions are of topics that are not known yet",
                 self._config.group_id,
-                len(told - known),
+                len(new_assignment - known),
             )
         logger.info(
             "group %s: %d partitions, %d of them new", self._config.group_id, len(known), len(added)
@@ -113,7 +113,7 @@ class Reconciler:
         }
         self._meter.note_rebalance(started_ms, is_failed=False)
         self._news.note(added)
-        await self._news.tell()
+        await self._news.run_callback()
 
     def _named(self, partitions: Iterable[tuple[UUID, int]]) -> list[TopicPartition]:
         return sorted(
@@ -124,7 +124,7 @@ class Reconciler:
     async def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
             logger.info("group %s: gives up %d partitions", self._config.group_id, len(partitions))
-            await tell(self._callbacks.on_revoked, partitions)
+            await run_callback(self._callbacks.on_revoked, partitions)
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
@@ -141,5 +141,5 @@ class Reconciler:
         if lost:
             logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
             self._loss.note(lost)
-        await self._loss.tell()
+        await self._loss.run_callback()
         self._membership.begin_anew()

@@ -33,7 +33,7 @@ from log_service.client.producer.delivery import NO_OFFSET, ProducerBatch
 from log_service.client.producer.sequences import ProducerIdentity, Sequences
 from log_service.client.producer.transaction_errors import Step
 from log_service.client.producer.transaction_state import State, Transactions
-from log_service.client.producer.verdicts import MOVED, Verdict, judge
+from log_service.client.producer.verdicts import MOVED, Verdict, verdict_of
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
@@ -225,7 +225,7 @@ class Sender:
         """
         for batch in self._accumulator.take_all(is_in_flight_included=is_in_flight_included):
             self._give_up(batch, error)
-        self._tell_settled()
+        self._notify_settled()
 
     def _give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
         topic = batch.topic_partition.topic
@@ -238,7 +238,7 @@ class Sender:
             error,
         )
         if self._transactions is not None:
-            self._transactions.judge(Step.PRODUCE, error.code, str(error))
+            self._transactions.apply_error(Step.PRODUCE, error.code, str(error))
             self._wakeup.set()  # to drop other waiting batches of the transaction
         batch.fail(error)
 
@@ -259,7 +259,7 @@ class Sender:
                 transactions.note_dropped()
             self._meter.note_settled(batch.topic_partition.topic, batch.record_count, is_error=True)
             batch.fail(error)
-        self._tell_settled()
+        self._notify_settled()
 
     # Sending
 
@@ -300,7 +300,7 @@ class Sender:
                     batch, ErrorCode.of(response.error_code), _reason(response), response, turn
                 )
         turn.is_settled.set()
-        self._tell_settled()
+        self._notify_settled()
         self._wakeup.set()
 
     async def _exchange(
@@ -400,7 +400,7 @@ class Sender:
             return  # given up meanwhile
         accumulator = self._accumulator
         now_ms = self._now_ms()
-        verdict = judge(
+        verdict = verdict_of(
             code,
             batch,
             is_first_outstanding=accumulator.queue_of(batch).is_first_outstanding(batch),
@@ -469,9 +469,9 @@ class Sender:
                 text += f", the last: {batch.last_error}"
             self._give_up(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
         if expired:
-            self._tell_settled()
+            self._notify_settled()
 
-    def _tell_settled(self) -> None:
+    def _notify_settled(self) -> None:
         self._settled.set()
         self._settled = trio.Event()
 

@@ -90,14 +90,14 @@ class SharedAccumulator(Accumulator):
         """Call ``Accumulator.expired`` under the lock, then wake threads that wait for room."""
         with self.lock:
             taken = super().expired(now_ms)
-            self._tell_room()
+            self._notify_room()
             return taken
 
     def settle(self, batch: ProducerBatch) -> None:
         """Call ``Accumulator.settle`` under the lock, then wake threads that wait for room."""
         with self.lock:
             super().settle(batch)
-            self._tell_room()
+            self._notify_room()
 
     def retry(self, batch: ProducerBatch, not_before_ms: int) -> None:
         """Call ``Accumulator.retry`` under the lock."""
@@ -113,13 +113,13 @@ class SharedAccumulator(Accumulator):
         """Call ``Accumulator.take_all`` under the lock, then wake threads that wait for room."""
         with self.lock:
             taken = super().take_all(is_in_flight_included=is_in_flight_included)
-            self._tell_room()
+            self._notify_room()
             return taken
 
     def _add_urgency(self, count: int) -> None:
         with self.lock:
             super()._add_urgency(count)
 
-    def _tell_room(self) -> None:
+    def _notify_room(self) -> None:
         if self.waiting_thread_count:
             self._room.notify_all()

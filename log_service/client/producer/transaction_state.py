@@ -209,7 +209,7 @@ class Transactions:
             )
         return KafkaError(ErrorCode.TRANSACTION_ABORTABLE, reason)
 
-    def judge(self, step: Step, code: ErrorCode, text: str) -> KafkaError | None:
+    def apply_error(self, step: Step, code: ErrorCode, text: str) -> KafkaError | None:
         """Apply the error code of a response, and return the error to raise, or None.
 
         A retriable error is returned too, but does not change the state.

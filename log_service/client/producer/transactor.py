@@ -317,14 +317,14 @@ class Transactor:
     ) -> None:
         """Retry until the step is done, has failed for good, or is too late.
 
-        ``Transactions.judge`` has applied every error that is raised here.
+        ``Transactions.apply_error`` has applied every error that is raised here.
 
         Raises:
             TransactionAbortable, ProducerFailed, ProducerFenced: the meaning of the response.
             KafkaError: ``timeout_ms`` passed. The text ends with ``advice``.
         """
 
-        async def judged() -> None:
+        async def attempt_once() -> None:
             try:
                 if group_id is None:
                     await with_coordinator(
@@ -336,11 +336,11 @@ class Transactor:
                 raise
             except KafkaError as error:
                 if not error.is_retriable:
-                    self._raise_judged(step, error.code, str(error))
+                    self._raise_error_of(step, error.code, str(error))
                 raise
 
         try:
-            await self._cluster.retry(judged, timeout_ms)
+            await self._cluster.retry(attempt_once, timeout_ms)
         except KafkaError as error:
             if error.is_retriable:
                 raise KafkaError(
@@ -348,9 +348,9 @@ class Transactor:
                 ) from error
             raise
 
-    def _raise_judged(self, step: Step, code: ErrorCode, text: str) -> None:
+    def _raise_error_of(self, step: Step, code: ErrorCode, text: str) -> None:
         """Apply the error code of a response, and raise its error if there is one."""
-        error = self._transactions.judge(step, code, text)
+        error = self._transactions.apply_error(step, code, text)
         if error is not None:
             if self._transactions.is_doomed:
                 self._sender.wake()
@@ -372,7 +372,7 @@ class Transactor:
         for each in sorted(
             found, key=lambda each: found[each] is ErrorCode.OPERATION_NOT_ATTEMPTED
         ):
-            self._raise_judged(step, found[each], f"{what} for {each}")
+            self._raise_error_of(step, found[each], f"{what} for {each}")
 
     async def _coordinator(self) -> RpcConnection:
         connection = await self._cluster.coordinator(
@@ -394,7 +394,7 @@ class Transactor:
             transactional_id=self._id, transaction_timeout_ms=self._config.transaction_timeout_ms
         )
         response = await (await self._coordinator()).request(request, InitProducerIdResponse)
-        self._raise_judged(Step.INIT, ErrorCode.of(response.error_code), Step.INIT.value)
+        self._raise_error_of(Step.INIT, ErrorCode.of(response.error_code), Step.INIT.value)
         self._take_identity(response.producer_id, response.producer_epoch)
 
     async def _raise_epoch(self) -> None:
@@ -404,7 +404,7 @@ class Transactor:
         """
         connection = await self._coordinator()
         if connection.version_of(ApiKey.INIT_PRODUCER_ID) < FIRST_INIT_WITH_EPOCH:
-            self._raise_judged(
+            self._raise_error_of(
                 Step.INIT,
                 ErrorCode.UNSUPPORTED_VERSION,
                 "the coordinator cannot raise the epoch (KIP-360)",
@@ -417,7 +417,7 @@ class Transactor:
             producer_epoch=producer_epoch,
         )
         response = await connection.request(request, InitProducerIdResponse)
-        self._raise_judged(Step.INIT, ErrorCode.of(response.error_code), Step.INIT.value)
+        self._raise_error_of(Step.INIT, ErrorCode.of(response.error_code), Step.INIT.value)
         self._take_identity(response.producer_id, response.producer_epoch)
 
     async def _end_once(self, *, is_commit: bool) -> None:
@@ -431,7 +431,7 @@ class Transactor:
         )
         max_version = None if self._transactions.is_version_2 else LAST_END_WITHOUT_EPOCH
         response = await connection.request(request, EndTxnResponse, max_version=max_version)
-        self._raise_judged(
+        self._raise_error_of(
             Step.END, ErrorCode.of(response.error_code), "commit" if is_commit else "abort"
         )
         if response.producer_id >= 0:
@@ -457,7 +457,7 @@ class Transactor:
                 return
             except KafkaError as error:
                 if not error.is_retriable:
-                    self._transactions.judge(Step.ADD_PARTITIONS, error.code, str(error))
+                    self._transactions.apply_error(Step.ADD_PARTITIONS, error.code, str(error))
                     return
                 is_concurrent = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
                 pause_ms = (
@@ -504,7 +504,7 @@ class Transactor:
             group_id=group.group_id,
         )
         response = await connection.request(request, AddOffsetsToTxnResponse)
-        self._raise_judged(
+        self._raise_error_of(
             Step.ADD_OFFSETS, ErrorCode.of(response.error_code), f"group {group.group_id!r}"
         )
         self._transactions.note_offsets_added()

@@ -45,7 +45,7 @@ class Verdict(Enum):
     FAIL = auto()
 
 
-def judge(code: ErrorCode, batch: ProducerBatch, *, is_first_outstanding: bool) -> Verdict:
+def verdict_of(code: ErrorCode, batch: ProducerBatch, *, is_first_outstanding: bool) -> Verdict:
     """Return the verdict on a batch for an error code."""
     if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
         return Verdict.COMPLETE

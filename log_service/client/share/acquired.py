@@ -100,9 +100,11 @@ class AcquiredReader:
         """Return the remaining offsets, and read no more records."""
         left = [offset for offset, _ in self._due]
         self._due.clear()
-        untold, self._error = self._error, None
+        pending_error, self._error = self._error, None
         return (
-            [untold.record.offset, *left] if isinstance(untold, ShareDeserializationError) else left
+            [pending_error.record.offset, *left]
+            if isinstance(pending_error, ShareDeserializationError)
+            else left
         )
 
     def _read_one(self, taken: list[ShareRecord]) -> None:

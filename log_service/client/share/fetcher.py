@@ -126,7 +126,7 @@ class ShareFetcher:
         self._assigned: frozenset[tuple[TopicId, int]] = frozenset()
         self._lanes: dict[int, Lane] = {}
         self._arrived: deque[_Arrived] = deque()
-        self._untold: deque[tuple[KafkaError, _Arrived | None]] = deque()
+        self._pending_errors: deque[tuple[KafkaError, _Arrived | None]] = deque()
         self._limit: int | None = None
         self._deadline = -inf
         self._asked: dict[int, float] = {}  # by node, the time since which it owes a response
@@ -185,9 +185,9 @@ class ShareFetcher:
             KafkaError: TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION
                 and others.
         """
-        if not self._untold:
+        if not self._pending_errors:
             return
-        error, arrived = self._untold.popleft()
+        error, arrived = self._pending_errors.popleft()
         if arrived is not None and isinstance(error, ShareDeserializationError):
             self._in_hand.hand_out(
                 [error.record], arrived.source, arrived.deadline_ms, AcknowledgeType.RELEASE
@@ -215,7 +215,7 @@ class ShareFetcher:
             try:
                 self._take_of(arrived, taken, max_records)
             except KafkaError as error:
-                self._untold.append((error, arrived))
+                self._pending_errors.append((error, arrived))
                 break
         if not taken:
             self.raise_error()
@@ -380,8 +380,8 @@ class ShareFetcher:
                 self.wake()
             else:
                 self._request_refresh()
-        elif all(error.code is not untold.code for untold, _ in self._untold):
-            self._untold.append((error, None))
+        elif all(error.code is not pending_error.code for pending_error, _ in self._pending_errors):
+            self._pending_errors.append((error, None))
             self._on_change()
 
     def _is_one_asked(self) -> bool:

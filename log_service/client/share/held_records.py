@@ -52,7 +52,7 @@ class HeldOutcome:
         self._passed = passed
         self._unseen = unseen
 
-    def tell(self, consumer: ShareConsumer) -> None:
+    def settle_passed(self, consumer: ShareConsumer) -> None:
         """Accept the passed records if acknowledgement is implicit, and put the unseen back."""
         consumer.accept_implied(self._passed)
         consumer.put_back(self._unseen)

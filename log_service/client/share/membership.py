@@ -74,7 +74,7 @@ class ShareMembership:
         self._meter = meter
         self._quiet = QuietLogger(logger, self._now_ms)
         self._topics: frozenset[str] = frozenset()
-        self._told: frozenset[str] | None = None
+        self._sent_topics: frozenset[str] | None = None
         self._assigned: Assigned = frozenset()
         self._interval_ms = FIRST_INTERVAL_MS
         self._early_count = self._failed_count = 0
@@ -193,8 +193,8 @@ class ShareMembership:
         await self._give_up()
 
     async def _beat(self) -> None:
-        told = self._topics
-        if not told:
+        topics = self._topics
+        if not topics:
             return  # it left meanwhile
         is_joining = self.member_epoch == JOIN_EPOCH
         request = ShareGroupHeartbeatRequest(
@@ -202,14 +202,16 @@ class ShareMembership:
             member_id=self.member_id,
             member_epoch=self.member_epoch,
             rack_id=(self._config.client_rack or None) if is_joining else None,
-            subscribed_topic_names=sorted(told) if is_joining or told != self._told else None,
+            subscribed_topic_names=sorted(topics)
+            if is_joining or topics != self._sent_topics
+            else None,
         )
         try:
             response = await self._ask(request)
         except KafkaError as error:
             self._note_error(error)
             return
-        self._told, self._failed_count = told, 0
+        self._sent_topics, self._failed_count = topics, 0
         self.member_epoch = response.member_epoch
         self._interval_ms = max(response.heartbeat_interval_ms, 1)
         if response.assignment is not None:
@@ -261,7 +263,7 @@ class ShareMembership:
             self._on_change()
 
     def _forget_membership(self) -> None:
-        self.member_epoch, self._told = JOIN_EPOCH, None
+        self.member_epoch, self._sent_topics = JOIN_EPOCH, None
         self._early_count = 0
         self._take(frozenset())
 

@@ -194,7 +194,7 @@ def delete_acls(
             result.error_code, result.error_message = error.code, str(error)
         else:
             found.update((entry.acl_id, entry) for entry in matching)
-            result.matching_acls = [_told(entry) for entry in matching]
+            result.matching_acls = [_deleted(entry) for entry in matching]
         results.append(result)
         if len(found) > MAX_RECORDS:
             raise _invalid(
@@ -231,7 +231,7 @@ def acl_filter(wanted: DeleteAclsFilter) -> AclFilter:
     )
 
 
-def _told(entry: AclEntry) -> DeleteAclsMatchingAcl:
+def _deleted(entry: AclEntry) -> DeleteAclsMatchingAcl:
     return DeleteAclsMatchingAcl(
         error_message=None,
         resource_type=entry.resource_type,

@@ -109,11 +109,11 @@ class _Asked:
     replaces: bool = False
 
 
-class _Judged(NamedTuple):
+class _Validation(NamedTuple):
     """The controller's properties file, and whether a broker has already checked the request."""
 
     static_texts: Mapping[str, str]
-    is_judged: bool
+    is_validated: bool
 
 
 def incremental_alter_configs(
@@ -138,7 +138,7 @@ def incremental_alter_configs(
     records, responses = _decide(
         image,
         asked,
-        _Judged(static_texts, caller is None or caller.is_at_broker),
+        _Validation(static_texts, caller is None or caller.is_at_broker),
         AlterConfigsResourceResponse,
     )
     return [] if request.validate_only else records, IncrementalAlterConfigsResponse(
@@ -167,7 +167,7 @@ def alter_configs(
     records, responses = _decide(
         image,
         asked,
-        _Judged(static_texts, caller is None or caller.is_at_broker),
+        _Validation(static_texts, caller is None or caller.is_at_broker),
         AlterResourceResponse,
     )
     return [] if request.validate_only else records, AlterConfigsResponse(responses=responses)
@@ -176,7 +176,7 @@ def alter_configs(
 def _decide(
     image: MetadataImage,
     asked: Sequence[_Asked],
-    judged: _Judged,
+    validation: _Validation,
     respond: Callable[..., ResourceResponse],
 ) -> tuple[list[MetadataRecord], list[ResourceResponse]]:
     """Return the records of the resources that may change, and a response for each resource."""
@@ -190,7 +190,7 @@ def _decide(
                 raise _invalid_request(
                     f"resource {each.resource.name!r} stands more than once in the request"
                 )
-            records += _alter(image, each, judged)
+            records += _alter(image, each, validation)
         except KafkaError as error:
             code, text = error.code, str(error)
         responses.append(
@@ -220,8 +220,8 @@ def _topics_with_another_min_isr(records: Sequence[MetadataRecord]) -> list[str]
     ]
 
 
-def _alter(image: MetadataImage, asked: _Asked, judged: _Judged) -> list[MetadataRecord]:
-    resource, static_texts = asked.resource, judged.static_texts
+def _alter(image: MetadataImage, asked: _Asked, validation: _Validation) -> list[MetadataRecord]:
+    resource, static_texts = asked.resource, validation.static_texts
     _check_changes(asked.changes)
     if resource.type not in CONFIGURED:
         raise _invalid_request(
@@ -249,7 +249,7 @@ def _alter(image: MetadataImage, asked: _Asked, judged: _Judged) -> list[Metadat
             image,
             present.get(CORDONED_LOG_DIRS),
             changed[CORDONED_LOG_DIRS],
-            is_judged=judged.is_judged,
+            is_validated=validation.is_validated,
         )
     if resource.type == ResourceType.TOPIC and resource.name not in image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}")
@@ -322,11 +322,11 @@ def _check_min_isr(resource: Resource, text: str | None) -> None:
 
 
 def _check_cordon(
-    image: MetadataImage, before: str | None, text: str | None, *, is_judged: bool
+    image: MetadataImage, before: str | None, text: str | None, *, is_validated: bool
 ) -> None:
     """Check a change of ``cordoned.log.dirs``.
 
-    ``before`` and ``text`` are the present and the new list. ``is_judged``: a broker has checked
+    ``before`` and ``text`` are the present and the new list. ``is_validated``: a broker has checked
     that the directories are its own.
 
     Raises:
@@ -341,7 +341,7 @@ def _check_cordon(
             " (4.3-IV0) on",
         )
     joining = set(split_list(text or "")) - set(split_list(before or ""))
-    if joining and not is_judged:
+    if joining and not is_validated:
         named = ", ".join(sorted(joining))
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,

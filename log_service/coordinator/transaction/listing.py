@@ -30,7 +30,7 @@ The size is bounded, because an id may have 32,767 characters and one match is n
 WORK_PER_STEP = 40_000
 """The bound of one step's work: instructions of the pattern, for each id of usual length."""
 USUAL_LENGTH = 32
-_STATES = {state.told: state for state in TransactionState}
+_STATES = {state.label: state for state in TransactionState}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def listed(
             yield ListedTransaction(
                 transactional_id=each.transactional_id,
                 producer_id=each.producer_id,
-                transaction_state=each.state.told,
+                transaction_state=each.state.label,
             )
 
 
@@ -132,7 +132,7 @@ def described(transactional_id: str, transaction: Transaction | None) -> Describ
     topics = groupby(sorted(transaction.partitions), attrgetter("topic"))
     return DescribedTransaction(
         transactional_id=transactional_id,
-        transaction_state=transaction.state.told,
+        transaction_state=transaction.state.label,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,

@@ -269,7 +269,7 @@ def abort_as_coordinator(
     The epoch is raised to fence the producer.
     """
     assert known.state is TransactionState.ONGOING, (
-        f"{known.transactional_id} is {known.state.told}"
+        f"{known.transactional_id} is {known.state.label}"
     )
     if server_version >= EPOCH_BUMP_VERSION:
         return _prepare_raising_epoch(known, new_producer_id, is_commit=False, now_ms=now_ms)
@@ -352,7 +352,7 @@ def wrong_state(known: Transaction, *, is_commit: bool) -> KafkaError:
     wish = "commit" if is_commit else "abort"
     return KafkaError(
         ErrorCode.INVALID_TXN_STATE,
-        f"transactional id {known.transactional_id!r} is {known.state.told}: it cannot {wish}",
+        f"transactional id {known.transactional_id!r} is {known.state.label}: it cannot {wish}",
     )
 
 

@@ -44,7 +44,7 @@ class TransactionState(IntEnum):
     PREPARE_EPOCH_FENCE = 7
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The state's name for admin clients."""
         return _NAMES[self]
 
@@ -135,7 +135,7 @@ class Transaction:
         The current producer id becomes the previous one.
         """
         assert self.state in SOURCES[state], (
-            f"{self.transactional_id} cannot move from {self.state.told} to {state.told}"
+            f"{self.transactional_id} cannot move from {self.state.label} to {state.label}"
         )
         return replace(
             self,

@@ -1,4 +1,4 @@
-"""Checks the rules of a schema. Clients run them, so only their form is judged."""
+"""Checks the rules of a schema. Clients run them, so only their form is checked."""
 
 from collections import Counter
 

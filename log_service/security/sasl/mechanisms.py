@@ -56,12 +56,12 @@ class Accepted:
 class Refused:
     """The login failed.
 
-    ``reason`` is for the broker's log. ``told`` is the text for the client. With None the client
-    gets only a general text.
+    ``reason`` is for the broker's log, ``client_text`` for the client. With None the client gets
+    only a general text.
     """
 
     reason: str
-    told: str | None = None
+    client_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

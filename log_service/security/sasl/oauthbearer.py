@@ -64,7 +64,7 @@ class OAuthServer:
         return f"<OAuthServer waits for {self._stage.value}>"
 
     @property
-    def untold_refusal(self) -> str | None:
+    def pending_refusal(self) -> str | None:
         """The reason of a refusal, until the client has ended the login; otherwise None."""
         return (
             f"the token was refused: {self._complaint}" if self._stage is _Stage.REFUSED else None
@@ -78,7 +78,8 @@ class OAuthServer:
         stage, self._stage = self._stage, _Stage.DONE
         if stage is _Stage.REFUSED:
             return Refused(
-                reason=f"the token was refused: {self._complaint}", told=INVALID_TOKEN.decode()
+                reason=f"the token was refused: {self._complaint}",
+                client_text=INVALID_TOKEN.decode(),
             )
         if stage is not _Stage.FIRST:
             return Refused(reason="a message came after the login")
@@ -100,7 +101,7 @@ class OAuthServer:
                 "Authentication failed: Client requested an authorization id that is different from"
                 " the token's principal name"
             )
-            return Refused(reason=text, told=text)
+            return Refused(reason=text, client_text=text)
         return Accepted(
             principal=Principal("User", valid.subject), expires_at_ms=valid.expires_at_ms
         )

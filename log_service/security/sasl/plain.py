@@ -36,13 +36,13 @@ class PlainServer:
         if parts is None:
             return Refused(reason="the PLAIN token is not UTF-8")
         if len(parts) != 3:
-            return _told(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            return _refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, name, password = parts
         complaint = self._complaint(authorization_id, name, password)
         return (
             Accepted(principal=Principal("User", name))
             if complaint is None
-            else _told(f"Authentication failed: {complaint}")
+            else _refused(f"Authentication failed: {complaint}")
         )
 
     def _complaint(self, authorization_id: str, name: str, password: str) -> str | None:
@@ -70,8 +70,8 @@ def _is_password_of(expected: SecretText | None, password: str) -> bool:
     return hmac.compare_digest(wanted, given) and expected is not None
 
 
-def _told(text: str) -> Refused:
-    return Refused(reason=text, told=text)
+def _refused(text: str) -> Refused:
+    return Refused(reason=text, client_text=text)
 
 
 class PlainClient:

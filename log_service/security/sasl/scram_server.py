@@ -112,7 +112,7 @@ class ScramServer:
                 "Authentication failed: Client requested an authorization id that is different from"
                 " username"
             )
-            return Refused(reason=text, told=text)
+            return Refused(reason=text, client_text=text)
         self._first = first
         if first.extensions.get(TOKEN_AUTHENTICATION, "").lower() == "true":
             self._stage, self._is_by_token = _Stage.LOOKUP, True

@@ -195,12 +195,12 @@ class LoginSession:
         return self._mechanism
 
     @property
-    def untold_refusal(self) -> str | None:
+    def pending_refusal(self) -> str | None:
         """The reason of a refusal, until the client has fetched the refusal; otherwise None.
 
         A client that leaves before it fetches the refusal was refused, too.
         """
-        return self._exchange.untold_refusal if isinstance(self._exchange, OAuthServer) else None
+        return self._exchange.pending_refusal if isinstance(self._exchange, OAuthServer) else None
 
     def receive(self, frame: Buffer, now: Now) -> Step:
         """Decide on the next frame, given without its size."""
@@ -216,7 +216,7 @@ class LoginSession:
             return self._close("a frame came after the login was refused")
         return self._open(frame)
 
-    def versions_told(self, *, is_good: bool) -> None:
+    def note_versions_response(self, *, is_good: bool) -> None:
         """Record the response to ApiVersions. After a good one only a handshake may follow."""
         if is_good and self.phase is Phase.OPENING:
             self.phase = Phase.HANDSHAKE
@@ -328,7 +328,7 @@ class LoginSession:
                 f"Cannot change principals during re-authentication from {one.type}.{one.name}:"
                 f" {other.type}.{other.name}"
             )
-            return self._fail(Refused(reason=text, told=text))
+            return self._fail(Refused(reason=text, client_text=text))
         if accepted.expires_at_ms is not None and accepted.expires_at_ms <= now.wall_ms:
             return self._fail(Refused(reason="the credential has expired"))
         lifetime_ms = _lifetime_ms(
@@ -347,7 +347,7 @@ class LoginSession:
     def _fail(self, refused: Refused) -> Step:
         kind = "authentication" if self.login is None else "re-authentication"
         text = (
-            refused.told
+            refused.client_text
             or f"Authentication failed during {kind} due to invalid credentials with SASL mechanism"
             f" {self._mechanism}"
         )

@@ -132,7 +132,7 @@ class Compaction:
             delete_retention_ms=log.config.delete_retention_ms,
             end_offset=cleanable.first_uncleanable_offset,
             last_writes=last_writes(log),
-            on_unreadable=unreadable.tell,
+            on_unreadable=unreadable.log_skipped,
             transactions=self._transactions,
         )
         self._bytes_before = self._bytes_after = 0
@@ -225,7 +225,7 @@ class Compaction:
             _, plain = plain_records(batch)
             outline = outline_records(header, plain)
         except KafkaError as error:
-            self._unreadable.tell(header, error)
+            self._unreadable.log_skipped(header, error)
             return True
         if header.base_offset >= start_offset and None not in outline.keys:
             return self._offsets.add(outline.keys, outline.offsets)  # type: ignore[arg-type]  # there is no None among them

@@ -26,7 +26,7 @@ class UnreadableBatches:
     topic_partition: TopicPartition
     _logged: set[int] = field(default_factory=set)
 
-    def tell(self, header: BatchHeader, error: KafkaError) -> None:
+    def log_skipped(self, header: BatchHeader, error: KafkaError) -> None:
         """Log that a batch is skipped, unless this was logged before."""
         if header.base_offset in self._logged or len(self._logged) == MAX_NAMED_BATCHES:
             return

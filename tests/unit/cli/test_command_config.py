@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from log_service.cli.command_config import read_file, read_whole_file, told_settings
+from log_service.cli.command_config import configured_settings, read_file, read_whole_file
 from log_service.common.errors import ConfigError
 
 
@@ -32,7 +32,7 @@ def test_a_file_that_the_environment_names_is_told_of_as_well(
     file.write_text("security.protocol=SASL_SSL\nsasl.mecanism=PLAIN\nsasl.username=ann\n")
     monkeypatch.setenv("TIDELOG_CLIENT_CONFIG", str(file))
     monkeypatch.setenv("TIDELOG_SASL_USERNAME", "bob")
-    assert told_settings("localhost:9092") == {
+    assert configured_settings("localhost:9092") == {
         "security_protocol": "SASL_SSL",
         "sasl_username": "bob",
     }

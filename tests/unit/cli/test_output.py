@@ -12,9 +12,9 @@ from log_service.cli.output import (
     aligned,
     counted,
     json_text,
+    print_result,
     print_rows,
     readable,
-    tell,
     write_records,
 )
 from log_service.cli.running import on_trio
@@ -93,7 +93,7 @@ def test_names_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -
     rows = [{"name": HOSTILE, "tags": [HOSTILE]}]
     for as_json in (False, True):
         print_rows(rows, ["name", "tags"], as_json=as_json)
-        tell(f"deleted {HOSTILE}", rows, as_json=as_json)
+        print_result(f"deleted {HOSTILE}", rows, as_json=as_json)
         printed = capsys.readouterr().out
         assert all(line.isprintable() for line in printed.split("\n"))
         assert "\\x1b[2J" in printed or "\\u001b[2J" in printed

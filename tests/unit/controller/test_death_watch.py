@@ -27,7 +27,7 @@ NODE, EPOCH = NodeId(2), BrokerEpoch(70)
 
 def ended(watch: DeathWatch, connection_id: int = 1) -> object:
     """One heartbeat on a connection, and its end."""
-    watch.heard_of(NODE, EPOCH, connection_id)
+    watch.note_heartbeat(NODE, EPOCH, connection_id)
     return watch.connection_ended(NODE, EPOCH, connection_id)
 
 
@@ -53,15 +53,15 @@ def test_a_heartbeat_in_the_grace_ends_the_suspicion() -> None:
     watch = DeathWatch(GRACE_MS)
     ended(watch)
     watch.probed(NODE, EPOCH, Finding.REFUSED, 1_000)
-    watch.heard_of(NODE, EPOCH, 2)
+    watch.note_heartbeat(NODE, EPOCH, 2)
     assert not watch.is_suspected(NODE, EPOCH)
     assert watch.probed(NODE, EPOCH, Finding.REFUSED, 1_200) is None
 
 
 def test_the_end_of_an_older_connection_means_nothing() -> None:
     watch = DeathWatch(GRACE_MS)
-    watch.heard_of(NODE, EPOCH, 1)
-    watch.heard_of(NODE, EPOCH, 2)
+    watch.note_heartbeat(NODE, EPOCH, 1)
+    watch.note_heartbeat(NODE, EPOCH, 2)
     assert watch.connection_ended(NODE, EPOCH, 1) is None
     assert watch.connection_ended(NODE, EPOCH, 2) == Probe(0)
 
@@ -73,7 +73,7 @@ def test_a_live_broker_is_fenced_once_in_its_epoch() -> None:
     assert watch.probed(NODE, EPOCH, Finding.REFUSED, 1_200) == Fence()
     assert ended(watch, 2) is None
     later = BrokerEpoch(EPOCH + 1)
-    watch.heard_of(NODE, later, 3)
+    watch.note_heartbeat(NODE, later, 3)
     assert watch.connection_ended(NODE, later, 3) == Probe(0)
 
 
@@ -103,7 +103,7 @@ def test_a_new_controller_suspects_brokers_that_it_has_not_heard_of() -> None:
     assert watch.suspect(NODE, EPOCH) == Probe(0)
     assert watch.suspect(NODE, EPOCH) is None
     other = NodeId(3)
-    watch.heard_of(other, EPOCH, 1)
+    watch.note_heartbeat(other, EPOCH, 1)
     assert watch.suspect(other, EPOCH) is None
 
 

@@ -18,7 +18,7 @@ NODE, OTHER, EPOCH = NodeId(2), NodeId(3), BrokerEpoch(70)
 def sessions() -> BrokerSessions:
     """The broker was heard of at 1,000 ms."""
     made = BrokerSessions(TIMEOUT_MS)
-    hear_of(made, at(1_000), metadata_offset=40)
+    note_heartbeat(made, at(1_000), metadata_offset=40)
     return made
 
 
@@ -26,14 +26,14 @@ def at(now_ms: int) -> Decision[Any]:
     return Decision(now_ms, now_ms)
 
 
-def hear_of(
+def note_heartbeat(
     sessions: BrokerSessions,
     decision: Decision[Any],
     *,
     node_id: NodeId = NODE,
     metadata_offset: int,
 ) -> None:
-    sessions.hear_of(
+    sessions.note_heartbeat(
         node_id, EPOCH, decision, metadata_offset=metadata_offset, leaves_at=UNKNOWN_OFFSET
     )
 
@@ -49,8 +49,8 @@ def test_a_heartbeat_that_was_not_taken_renews_and_begins_nothing(sessions: Brok
     its duplicate.
     """
     refused = at(5_000)
-    hear_of(sessions, refused, metadata_offset=50)
-    hear_of(sessions, refused, node_id=OTHER, metadata_offset=50)
+    note_heartbeat(sessions, refused, metadata_offset=50)
+    note_heartbeat(sessions, refused, node_id=OTHER, metadata_offset=50)
     refused.take_back()
     assert not sessions.is_live(NODE, EPOCH, 1_000 + TIMEOUT_MS)
     assert sessions.get(NODE, EPOCH).metadata_offset == 40

@@ -191,7 +191,7 @@ class Stage:
         self.runtime: Runtime[GroupRecord] = Runtime(
             self.shard, self.log, clock=self.clock, timers=self.timers, appended_end=0
         )
-        self.runtime.tell(self.shard.on_loaded)
+        self.runtime.decide_alone(self.shard.on_loaded)
         self.replies: dict[int, Any] = {}
         self.numbers: dict[Any, int] = {}
 

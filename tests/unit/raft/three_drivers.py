@@ -98,7 +98,7 @@ class Line:
         self.network, self.name = network, name
         self.refusing_ids: tuple[NodeId, ...] = ()
 
-    def heard_of(self, node_id: NodeId) -> None:
+    def note_request(self, node_id: NodeId) -> None:
         """Every node that is there is asked again."""
 
     async def send(self, peer: Peer, request: WireMessage) -> WireMessage:

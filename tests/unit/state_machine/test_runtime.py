@@ -94,7 +94,7 @@ class Stage:
         )
 
     def set_timer(self, key: str, deadline_ms: int) -> None:
-        self.runtime.tell(lambda decision: decision.set_timer(key, deadline_ms))
+        self.runtime.decide_alone(lambda decision: decision.set_timer(key, deadline_ms))
 
     def fire(self, now_ms: int) -> None:
         self.clock.now_ms = now_ms
@@ -169,7 +169,7 @@ def test_a_reply_that_its_receiver_cannot_take_ends_the_node_and_not_the_request
 
     stage = Stage(on_announcement=fail)
     if is_announced:
-        stage.runtime.tell(announce)
+        stage.runtime.decide_alone(announce)
     else:
         stage.runtime.ask(partial(stage.machine.write, ["a"]), fail, lambda error: error.code)
     stage.log.high_watermark = 1
@@ -210,7 +210,7 @@ def test_what_no_request_waits_for_raises_when_it_is_refused() -> None:
     stage = Stage()
     stage.log.failures = [REFUSED]
     with pytest.raises(KafkaError):
-        stage.runtime.tell(lambda decision: decision.append("a"))
+        stage.runtime.decide_alone(lambda decision: decision.append("a"))
     assert stage.machine.replayed == []
 
 
@@ -235,7 +235,7 @@ def test_refused_timers_are_told_of_when_it_begins_then_seldom_and_when_it_is_ov
     stage.log.failures = [REFUSED for _ in range(3 * tries)]
     for turn in range(tries):
         stage.fire(turn * RETRY_MS)
-    stage.runtime.tell(lambda decision: decision.cancel_timer("v"))
+    stage.runtime.decide_alone(lambda decision: decision.cancel_timer("v"))
     first, second = caplog.messages
     assert "the state machine could not act on t" in first
     assert "could not act on t" in second
@@ -256,7 +256,7 @@ def test_timers_of_a_refused_decision_are_not_set() -> None:
         decision.set_timer("u", 50)
 
     with pytest.raises(KafkaError):
-        stage.runtime.tell(decide)
+        stage.runtime.decide_alone(decide)
     stage.fire(100)
     assert [key for key, _ in stage.machine.fired] == ["t"]
 
@@ -362,12 +362,12 @@ def test_an_announcement_waits_for_the_high_watermark_without_a_bound_and_is_los
         decision.append("a")
         decision.announce("a is safe")
 
-    stage.runtime.tell(decide)
+    stage.runtime.decide_alone(decide)
     stage.fire(1_000)
     assert announced == []
     stage.commit_below(1)
     assert announced == ["a is safe"]
-    stage.runtime.tell(decide)
+    stage.runtime.decide_alone(decide)
     stage.runtime.close(CLOSED)
     stage.commit_below(2)
     assert announced == ["a is safe"]
@@ -383,6 +383,6 @@ def test_a_refused_decision_announces_nothing() -> None:
 
     stage.log.failures = [REFUSED]
     with pytest.raises(KafkaError):
-        stage.runtime.tell(decide)
+        stage.runtime.decide_alone(decide)
     stage.commit_below(1)
     assert announced == []

@@ -10,7 +10,7 @@ from log_service.state_machine.stalls import MAX_GRACES_IN_A_ROW, STALL_GRACE_MS
 )
 def test_a_timer_may_be_a_little_late(late_ms: int, judged_after_ms: int) -> None:
     assert (
-        Stalls(lambda _late_ms: None).judged_at_ms(10_000, 10_000 + late_ms)
+        Stalls(lambda _late_ms: None).acted_on_at_ms(10_000, 10_000 + late_ms)
         == 10_000 + late_ms + judged_after_ms
     )
 
@@ -19,7 +19,7 @@ def test_one_stall_is_told_once_and_ends_for_all_at_once() -> None:
     told: list[int] = []
     stalls = Stalls(told.append)
     found = {
-        stalls.judged_at_ms(due_ms, now_ms)
+        stalls.acted_on_at_ms(due_ms, now_ms)
         for due_ms, now_ms in ((1_000, 5_000), (4_999, 5_001), (6_000, 6_000))
     }
     assert (found, told) == ({5_000 + STALL_GRACE_MS}, [4_000])
@@ -27,17 +27,17 @@ def test_one_stall_is_told_once_and_ends_for_all_at_once() -> None:
 
 def test_a_stall_in_the_grace_is_one_more() -> None:
     stalls = Stalls(lambda _late_ms: None)
-    again_ms = stalls.judged_at_ms(0, 1_000)
-    assert stalls.judged_at_ms(again_ms, again_ms + 5_000) == again_ms + 5_000 + STALL_GRACE_MS
+    again_ms = stalls.acted_on_at_ms(0, 1_000)
+    assert stalls.acted_on_at_ms(again_ms, again_ms + 5_000) == again_ms + 5_000 + STALL_GRACE_MS
 
 
 def test_a_process_that_is_always_late_judges_in_the_end() -> None:
-    stalls, now_ms, judged_at_ms = Stalls(lambda _late_ms: None), 1_000, 0
+    stalls, now_ms, acted_on_at_ms = Stalls(lambda _late_ms: None), 1_000, 0
     for count in range(MAX_GRACES_IN_A_ROW + 2):
-        judged_at_ms = stalls.judged_at_ms(judged_at_ms, now_ms)
-        assert (judged_at_ms > now_ms) is (count < MAX_GRACES_IN_A_ROW), count
-        now_ms = judged_at_ms + STALL_MS + 1
-    assert stalls.judged_at_ms(now_ms, now_ms) == now_ms
-    assert stalls.judged_at_ms(now_ms, now_ms + STALL_MS + 1) > now_ms + STALL_MS + 1, (
+        acted_on_at_ms = stalls.acted_on_at_ms(acted_on_at_ms, now_ms)
+        assert (acted_on_at_ms > now_ms) is (count < MAX_GRACES_IN_A_ROW), count
+        now_ms = acted_on_at_ms + STALL_MS + 1
+    assert stalls.acted_on_at_ms(now_ms, now_ms) == now_ms
+    assert stalls.acted_on_at_ms(now_ms, now_ms + STALL_MS + 1) > now_ms + STALL_MS + 1, (
         "one that was in time meanwhile is patient again"
     )

@@ -75,7 +75,7 @@ async def _fetch_many(
     deferred.on_discard(scope.cancel)
     with scope:
         try:
-            context = await call.counting(node.turns.take(opening))
+            context = await call.counting(node.step_scheduler.take(opening))
             with call.counted():
                 reply = _fetch(node, call, request, context)
         except KafkaError as error:

@@ -17,7 +17,7 @@ import trio
 
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, Refusable
-from log_service.broker.requests.turns import ITEMS_PER_TURN
+from log_service.broker.requests.step_scheduler import ITEMS_PER_STEP
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps, finish
 from log_service.common.types import TopicId
@@ -58,7 +58,7 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
         return _many_groups_response(image if is_by_id else None, request.groups, told)
 
     if any(group.topics is None for group in groups):
-        return node.turns.run(call, _fetch_in_turns(node, call, request, groups, respond))
+        return node.step_scheduler.run(call, _fetch_in_turns(node, call, request, groups, respond))
     deferred = call.defer()
     node.groups.offset_fetch(
         groups,
@@ -79,14 +79,14 @@ async def _fetch_in_turns(
     """Ask for one group after the other."""
     told = []
     for group in groups:
-        answer = await _told_of(node, call, group, is_stable_required=request.require_stable)
+        answer = await _fetched_of(node, call, group, is_stable_required=request.require_stable)
         if isinstance(answer, AllOffsets):
-            answer = await node.turns.take(answer.response())
+            answer = await node.step_scheduler.take(answer.response())
         told.append(answer)
-    return await node.turns.take(respond(told))
+    return await node.step_scheduler.take(respond(told))
 
 
-async def _told_of(
+async def _fetched_of(
     node: Node, call: Call, group: OffsetFetchRequestGroup, *, is_stable_required: bool
 ) -> OffsetFetchResponseGroup | AllOffsets:
     """Return the coordinator's response for one group."""
@@ -149,13 +149,13 @@ def _one_group_response(
             topics=[_failed_topic(topic, response.error_code) for topic in group.topics or ()]
         )
     topics = []
-    left = ITEMS_PER_TURN
+    left = ITEMS_PER_STEP
     for topic in response.topics:
         topics.append(OffsetFetchResponseTopic(name=topic.name))
         for partition in topic.partitions:
             if left <= 0:
                 yield
-                left = ITEMS_PER_TURN
+                left = ITEMS_PER_STEP
             left -= 1
             topics[-1].partitions.append(_old_shape(partition))
     return OffsetFetchResponse(error_code=response.error_code, topics=topics)
@@ -227,7 +227,7 @@ def _add_ids(
         if found is not None:
             topic.topic_id = found.topic_id
             known.append(topic)
-        if number % ITEMS_PER_TURN == 0:
+        if number % ITEMS_PER_STEP == 0:
             yield
     response.topics = known
     if response.error_code:

@@ -90,12 +90,12 @@ def _create(node: Node, call: Call, reply: StreamsHeartbeatReply) -> None:
     names = [topic.name for topic in reply.missing_topics]
     denied = _not_to_be_created(call, names)
     if denied:
-        _tell(reply.response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
+        _add_detail(reply.response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
         return
     node.streams_topics.create(reply.missing_topics, call.caller(), reply.retry_ms)
     refusals = node.streams_topics.refusals(names)
     if refusals:
-        _tell(reply.response, _creation_failed(refusals))
+        _add_detail(reply.response, _creation_failed(refusals))
 
 
 def _not_to_be_created(call: Call, names: list[str]) -> list[str]:
@@ -118,7 +118,7 @@ def _creation_failed(refusals: dict[str, str]) -> str:
     return f"Creation failed: {told}{f' and {rest} more' if rest > 0 else ''}."
 
 
-def _tell(response: StreamsGroupHeartbeatResponse, text: str) -> None:
+def _add_detail(response: StreamsGroupHeartbeatResponse, text: str) -> None:
     """Add a text to the status of missing topics."""
     for status in response.status or ():
         if status.status_code == StreamsStatus.MISSING_INTERNAL_TOPICS:

@@ -117,7 +117,7 @@ class _Waiting:
             self.leader_epoch, self.required_offset, needs_all=self.needs_all
         )
         if code:
-            _tell(self.result, code)
+            _refuse(self.result, code)
         return code is not None
 
 
@@ -171,7 +171,7 @@ class DelayedProduce:
     def on_expired(self) -> None:
         """Respond that the rest was not acknowledged in time."""
         for item in self._waiting.values():
-            _tell(item.result, ErrorCode.REQUEST_TIMED_OUT)
+            _refuse(item.result, ErrorCode.REQUEST_TIMED_OUT)
         self._deferred.complete_with(self._completed)
 
 
@@ -242,8 +242,10 @@ def respond(
 
 
 _echo = echoing(
-    Items(asked="topic_data", told="responses", named_by=("name", "topic_id")),
-    Items(asked="partition_data", told="partition_responses", named_by=("index",)),
+    Items(request_field="topic_data", response_field="responses", named_by=("name", "topic_id")),
+    Items(
+        request_field="partition_data", response_field="partition_responses", named_by=("index",)
+    ),
     base_offset=-1,
 )
 
@@ -472,7 +474,7 @@ def _failed(index: int, code: ErrorCode, text: str | None) -> PartitionProduceRe
     )
 
 
-def _tell(result: PartitionProduceResponse, code: ErrorCode) -> None:
+def _refuse(result: PartitionProduceResponse, code: ErrorCode) -> None:
     result.error_code, result.base_offset, result.log_append_time_ms, result.log_start_offset = (
         code,
         -1,

@@ -33,7 +33,7 @@ from log_service.broker.handlers.produce.produce import (
 from log_service.broker.node import Node
 from log_service.broker.requests.call import NOTHING, Call, Deferred, Nothing
 from log_service.broker.requests.produce_lines import Standing
-from log_service.broker.transactions.verdicts import Asker, told_to_producer
+from log_service.broker.transactions.verdicts import Asker, produce_error
 from log_service.broker.transactions.verifier import Question, Verdict
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps, finish
@@ -346,7 +346,7 @@ class _Appends:
         where = partition.topic_partition
         code = self._verdict.errors.get(where)
         if code is not None:
-            told = told_to_producer(code, self._asker)
+            told = produce_error(code, self._asker)
             raise UnverifiedError(
                 told, f"{where} is not known to be part of the transaction: {code.name}"
             )

@@ -349,7 +349,7 @@ def _response(fetch: _Fetch, fetched: list[Fetched], outcomes: Outcomes) -> Shar
     response.acquisition_lock_timeout_ms = node.shares.settings(
         context.key.group_id
     ).records.record_lock_duration_ms
-    told = {} if fetch.is_paused else _told(fetch, fetched)
+    told = {} if fetch.is_paused else _results(fetch, fetched)
     _add_outcomes(told, outcomes)
     add_partitions(fetch.call, node.image(), response, told, PARTS)
     return response
@@ -369,7 +369,7 @@ def _response_bytes(fetch: _Fetch, fetched: list[Fetched]) -> int:
     )
 
 
-def _told(fetch: _Fetch, fetched: list[Fetched]) -> dict[SharedPartition, PartitionData]:
+def _results(fetch: _Fetch, fetched: list[Fetched]) -> dict[SharedPartition, PartitionData]:
     """Return the results of a response.
 
     The first response of a session has all partitions. Later ones have only partitions with

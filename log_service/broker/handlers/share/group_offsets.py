@@ -180,11 +180,11 @@ async def _initialized_partitions(node: Node, group_id: str) -> Partitions | Kaf
     told: list[Partitions | KafkaError] = []
     done = trio.Event()
 
-    def on_told(partitions: Partitions | KafkaError) -> None:
+    def on_result(partitions: Partitions | KafkaError) -> None:
         told.append(partitions)
         done.set()
 
-    node.groups.share.initialized_partitions(group_id, on_told)
+    node.groups.share.initialized_partitions(group_id, on_result)
     await done.wait()
     return told[0]
 

@@ -166,7 +166,9 @@ class Elector:
             member_id=self._member_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=[
-                JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=encode_instance(self._told()))
+                JoinGroupRequestProtocol(
+                    name=PROTOCOL_NAME, metadata=encode_instance(self._own_instance())
+                )
             ],
         )
         waits_ms = settings.rebalance_timeout_ms + settings.session_timeout_ms
@@ -178,7 +180,7 @@ class Elector:
         is_choosing = response.leader == response.member_id and not response.skip_assignment
         await self._sync(self._chosen(response) if is_choosing else [])
 
-    def _told(self) -> RegistryInstance:
+    def _own_instance(self) -> RegistryInstance:
         """Return what this member tells of itself."""
         is_leader = self._settings.is_sticky and self.leadership.is_self
         return replace(self._settings.instance, is_leader=is_leader)

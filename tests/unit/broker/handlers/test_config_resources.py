@@ -254,7 +254,7 @@ def test_values_that_another_version_left_in_the_metadata_are_passed_over() -> N
                 )
             ]
             assert node.broker.rooms.controller._runtime is not None
-            node.broker.rooms.controller._runtime.tell(
+            node.broker.rooms.controller._runtime.decide_alone(
                 lambda decision: decision.records.extend(left)
             )
             await set_dynamically(node, BROKER, "1", "num.io.threads", "5")

@@ -13,7 +13,7 @@ import trio
 
 from log_service.broker.authorization.gate_shapes import Question
 from log_service.broker.requests.call import Call, Side
-from log_service.broker.requests.turns import Turns
+from log_service.broker.requests.step_scheduler import StepScheduler
 from log_service.common.access import AclOperation, AclResource, Admission
 from log_service.common.types import TopicPartition
 from log_service.config.views import GroupConfig
@@ -52,7 +52,7 @@ async def longest_turn(node: HandlerNode, request: Any, version: int) -> tuple[i
             watchdog.is_off = False
 
     node.node.run_in_pool = node.pipeline._large_requests._run_in_pool = cast("Any", run_uncounted)
-    node.node.turns = Turns(node.node.run_in_pool)
+    node.node.step_scheduler = StepScheduler(node.node.run_in_pool)
     key = ApiKey(request.SCHEMA.key)
     chunks = encode_request(RequestHeader(key, version, 1, "story"), request)
     frame = memoryview(bytearray(b"".join(map(bytes, chunks))[4:]))  # type: ignore[arg-type]  # no slice

@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from log_service.broker.schema_validation.subjects import SubjectRule
-from log_service.broker.schema_validation.topic_schemas import TopicSchemas
+from log_service.broker.schema_validation.topic_verdicts import TopicVerdicts
 from log_service.broker.schema_validation.validation import (
     MAX_ASKED_AT_ONCE,
     MAX_ASKED_PER_SECOND,
@@ -43,9 +43,9 @@ class Asking:
         self.registry = registry
         self.validation = SchemaValidation(registry, TrioClock())
 
-    def schemas(self) -> TopicSchemas:
+    def schemas(self) -> TopicVerdicts:
         now_ms = int(trio.current_time() * 1_000)
-        return TopicSchemas(rules={False: RULE}, verdicts=self.validation.verdicts, now_ms=now_ms)
+        return TopicVerdicts(rules={False: RULE}, verdicts=self.validation.verdicts, now_ms=now_ms)
 
     async def learn(self, *names: SchemaName, timeout_ms: int = 30_000) -> KafkaError | None:
         wanted = [NamedSchema(is_key=False, name=name) for name in names]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from log_service.broker.share.state_protocol import told_error
+from log_service.broker.share.state_protocol import member_error
 from log_service.common.errors import ErrorCode, KafkaError
 
 TOLD = {
@@ -20,4 +20,4 @@ TOLD = {
 def test_a_member_hears_whether_to_ask_again_or_to_look_for_the_leader(
     code: ErrorCode, told: ErrorCode
 ) -> None:
-    assert told_error(KafkaError(code, "the coordinator's text")) is told
+    assert member_error(KafkaError(code, "the coordinator's text")) is told

@@ -137,19 +137,19 @@ def test_each_request_waits_once_in_all_for_the_end_of_the_transaction_before() 
 
         def ask_locally(
             asked: PartitionsOfTransaction,
-            tell: Callable[[Any], None],
+            on_codes: Callable[[Any], None],
             *,
             verify_only: bool,
             patience_ms: int,
         ) -> None:
             assert not verify_only
-            node.context.nursery.start_soon(refuse_after, patience_ms, asked, tell)
+            node.context.nursery.start_soon(refuse_after, patience_ms, asked, on_codes)
 
         async def refuse_after(
-            patience_ms: int, asked: PartitionsOfTransaction, tell: Callable[[Any], None]
+            patience_ms: int, asked: PartitionsOfTransaction, on_codes: Callable[[Any], None]
         ) -> None:
             await trio.sleep(patience_ms / 1_000)
-            tell(dict.fromkeys(asked.partitions, ErrorCode.CONCURRENT_TRANSACTIONS))
+            on_codes(dict.fromkeys(asked.partitions, ErrorCode.CONCURRENT_TRANSACTIONS))
 
         node.node.transaction_verifier._ask_locally = ask_locally
         for _ in range(3):

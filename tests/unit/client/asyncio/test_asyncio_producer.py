@@ -85,7 +85,7 @@ def test_a_full_buffer_is_told_after_max_block_ms_and_the_next_in_turn_is_served
             waiting[0].cancel()
             with accumulator.lock:
                 accumulator.buffered_bytes -= 1_000
-            await producer._bridge.call_sync(producer._producer._sender._tell_settled)
+            await producer._bridge.call_sync(producer._producer._sender._notify_settled)
             receipts = await asyncio.gather(*waiting[1:])
             await producer.flush()
             assert [(await receipt.wait()).offset for receipt in receipts] == [0, 1]

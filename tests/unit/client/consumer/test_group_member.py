@@ -54,18 +54,18 @@ def beat(
         client.lose()
         client.give_up(client.owned)
     else:
-        client.hear(request, response)
+        client.take_response(request, response)
     return request
 
 
 def give_up(client: GroupMember) -> None:
-    if client.told is not None:
-        client.give_up(client.owned - client.told)
+    if client.new_assignment is not None:
+        client.give_up(client.owned - client.new_assignment)
 
 
 def take_on(client: GroupMember) -> None:
-    if client.told is not None:
-        client.finish(client.told)
+    if client.new_assignment is not None:
+        client.finish(client.new_assignment)
 
 
 def owned(*indexes: int) -> Owned:
@@ -85,7 +85,7 @@ def test_first_heartbeat_says_everything_and_a_steady_one_nothing() -> None:
         "range",
         ["orders"],
     )
-    assert client.told == owned(0, 1, 2, 3)
+    assert client.new_assignment == owned(0, 1, 2, 3)
     take_on(client)
     urgencies = [client.is_urgent]
     assert [each.partitions for each in beat(story, client).topic_partitions or []] == [
@@ -115,10 +115,10 @@ def test_after_a_lost_response_everything_is_said_again_and_the_whole_assignment
     beat(story, client)
     beat(story, member("b"))
     beat(story, client, is_heard=False)
-    assert client.told is None
+    assert client.new_assignment is None
     request = beat(story, client)
     assert request.topic_partitions is not None
-    assert client.told == owned(0, 1)
+    assert client.new_assignment == owned(0, 1)
 
 
 def test_partitions_are_reported_between_two_passes_only() -> None:
@@ -128,7 +128,7 @@ def test_partitions_are_reported_between_two_passes_only() -> None:
     beat(story, client)
     beat(story, member("b"))
     beat(story, client)
-    assert client.told == owned(0, 1)
+    assert client.new_assignment == owned(0, 1)
     assert client.heartbeat().topic_partitions is None, (
         "the callback may still be working on what is lost"
     )
@@ -143,7 +143,7 @@ def test_pass_that_is_not_complete_has_the_assignment_told_again() -> None:
     beat(story, client)
     client.finish(owned(0, 1))
     beat(story, client)
-    assert client.told == owned(0, 1, 2, 3)
+    assert client.new_assignment == owned(0, 1, 2, 3)
 
 
 def test_static_member_leaves_for_a_while() -> None:

@@ -189,14 +189,14 @@ def test_codes_mean_what_kafkas_producer_takes_them_for(
 )
 def test_what_cannot_be_aborted_any_more_is_the_end(state: State, step: Step, after: State) -> None:
     transactions = producer_in(state)
-    transactions.judge(step, ErrorCode.TRANSACTION_ABORTABLE, "somewhere")
+    transactions.apply_error(step, ErrorCode.TRANSACTION_ABORTABLE, "somewhere")
     assert transactions.state is after
 
 
 @pytest.mark.parametrize("step", COORDINATOR_STEPS)
 def test_what_passes_changes_nothing(step: Step) -> None:
     transactions = producer_in(State.COMMITTING)
-    error = transactions.judge(step, ErrorCode.CONCURRENT_TRANSACTIONS, "somewhere")
+    error = transactions.apply_error(step, ErrorCode.CONCURRENT_TRANSACTIONS, "somewhere")
     assert error is not None
     assert error.is_retriable
     assert (transactions.state, transactions.error) == (State.COMMITTING, None)
@@ -243,7 +243,7 @@ def test_an_abort_of_what_was_never_added_is_done(is_version_2: bool, is_confirm
     if is_confirmed:
         transactions.note_announced(transactions.start_announcing())
     transactions.start_abort()
-    error = transactions.judge(Step.END, ErrorCode.INVALID_TXN_STATE, "abort")
+    error = transactions.apply_error(Step.END, ErrorCode.INVALID_TXN_STATE, "abort")
     assert (error is None) == (not is_version_2 and not is_confirmed)
 
 
@@ -286,7 +286,7 @@ def test_lost_records_need_another_epoch_until_the_transaction_has_ended() -> No
     ],
 )
 def test_errors_say_what_happened_and_what_to_do(step: Step, code: ErrorCode, told: str) -> None:
-    error = producer_in(State.IN_TRANSACTION).judge(step, code, "somewhere")
+    error = producer_in(State.IN_TRANSACTION).apply_error(step, code, "somewhere")
     assert error is not None
     assert told in str(error)
     assert code.name in str(error)

@@ -85,7 +85,7 @@ def test_a_state_follows_only_those_that_the_table_names(
 
 
 def test_states_are_called_as_kafka_calls_them() -> None:
-    assert [state.told for state in TransactionState] == [
+    assert [state.label for state in TransactionState] == [
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
     ]  # fmt: skip
 
@@ -110,7 +110,7 @@ RAISING = {  # abort of the epoch before, abort of the current one, commit of th
 }
 
 
-@pytest.mark.parametrize("state", STORED, ids=lambda state: state.told)
+@pytest.mark.parametrize("state", STORED, ids=lambda state: state.label)
 def test_end_txn_from_version_5_on_goes_by_state_outcome_and_epoch(state: TransactionState) -> None:
     known = standing(state)
     cells = [(is_commit, epoch) for is_commit in (False, True) for epoch in (EPOCH - 1, EPOCH)]
@@ -127,7 +127,7 @@ def test_end_txn_from_version_5_on_goes_by_state_outcome_and_epoch(state: Transa
 
 
 @pytest.mark.parametrize(
-    "state", [EMPTY, ONGOING, COMPLETE_ABORT, COMPLETE_COMMIT], ids=lambda state: state.told
+    "state", [EMPTY, ONGOING, COMPLETE_ABORT, COMPLETE_COMMIT], ids=lambda state: state.label
 )
 @pytest.mark.parametrize("epoch", [EPOCH - 2, EPOCH + 1])
 @pytest.mark.parametrize("is_commit", [True, False])
@@ -168,7 +168,7 @@ CLASSIC = {  # abort, commit
 }
 
 
-@pytest.mark.parametrize("state", STORED, ids=lambda state: state.told)
+@pytest.mark.parametrize("state", STORED, ids=lambda state: state.label)
 def test_end_txn_up_to_version_4_keeps_the_epoch(state: TransactionState) -> None:
     known = standing(state)
     outcomes = tuple(
@@ -181,7 +181,7 @@ def test_end_txn_up_to_version_4_keeps_the_epoch(state: TransactionState) -> Non
     assert outcomes == CLASSIC[state]
 
 
-@pytest.mark.parametrize("state", STORED, ids=lambda state: state.told)
+@pytest.mark.parametrize("state", STORED, ids=lambda state: state.label)
 @pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1])
 def test_end_txn_up_to_version_4_takes_the_current_epoch_only(
     state: TransactionState, epoch: int
@@ -196,7 +196,7 @@ def test_end_txn_up_to_version_4_takes_the_current_epoch_only(
 
 
 @pytest.mark.parametrize(
-    "state", [EMPTY, ONGOING, COMPLETE_ABORT, COMPLETE_COMMIT], ids=lambda state: state.told
+    "state", [EMPTY, ONGOING, COMPLETE_ABORT, COMPLETE_COMMIT], ids=lambda state: state.label
 )
 def test_another_producer_id_is_told_so_before_its_epoch(state: TransactionState) -> None:
     known, other = standing(state), producer(EPOCH + 9, PID + 1)
@@ -274,7 +274,7 @@ def test_an_unknown_id_gets_a_producer_id_with_epoch_0_whatever_the_producer_was
 
 
 @pytest.mark.parametrize(
-    "state", [EMPTY, COMPLETE_ABORT, COMPLETE_COMMIT], ids=lambda state: state.told
+    "state", [EMPTY, COMPLETE_ABORT, COMPLETE_COMMIT], ids=lambda state: state.label
 )
 def test_an_id_at_rest_gets_the_next_epoch(state: TransactionState) -> None:
     assert init(standing(state)) == (PID, EPOCH + 1, -1)
@@ -372,7 +372,7 @@ def test_a_classic_abort_of_the_coordinator_has_no_epoch_behind_that_of_markers(
 
 
 @pytest.mark.parametrize(
-    "state", [EMPTY, COMPLETE_ABORT, COMPLETE_COMMIT], ids=lambda state: state.told
+    "state", [EMPTY, COMPLETE_ABORT, COMPLETE_COMMIT], ids=lambda state: state.label
 )
 def test_the_first_partition_begins_a_transaction(state: TransactionState) -> None:
     known = standing(state)

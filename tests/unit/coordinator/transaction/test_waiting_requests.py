@@ -70,7 +70,7 @@ def test_a_request_waits_for_the_end_of_the_transaction_before(
         stage.pass_time(BROKER_PATIENCE_MS - 1)
         assert replies == []
         stage.write_all()
-        assert [told(reply) for reply in replies] == [ErrorCode.NONE]
+        assert [label(reply) for reply in replies] == [ErrorCode.NONE]
         assert stage.state() == state_behind
         stage.pass_time(PATIENCE_MS)
         assert len(replies) == 1
@@ -78,7 +78,7 @@ def test_a_request_waits_for_the_end_of_the_transaction_before(
     play(story)
 
 
-def told(reply: Any) -> int:
+def label(reply: Any) -> int:
     return (
         int(reply.error_code)
         if hasattr(reply, "error_code") and not hasattr(reply, "results_by_topic_v3_and_below")
@@ -177,11 +177,11 @@ def test_requests_are_asked_again_in_the_order_in_which_they_came() -> None:
         ((owner, due),) = stage.due
         stage.due.clear()
         stage.service.markers_written(SentMarkers(owner, due, due.partitions))
-        assert ([told(reply) for reply in added], begun) == ([ErrorCode.NONE], []), (
+        assert ([label(reply) for reply in added], begun) == ([ErrorCode.NONE], []), (
             "the later one aborts what the first one has begun"
         )
         stage.write_all()
-        assert [told(reply) for reply in begun] == [ErrorCode.NONE]
+        assert [label(reply) for reply in begun] == [ErrorCode.NONE]
 
     play(story)
 

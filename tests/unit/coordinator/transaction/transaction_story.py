@@ -201,7 +201,7 @@ class TransactionStory:
     def stands(self, txn: str = TXN) -> tuple[str, int, int]:
         """Return state, producer id and epoch."""
         found = self.transaction(txn)
-        return found.state.told, found.producer_id, found.producer_epoch
+        return found.state.label, found.producer_id, found.producer_epoch
 
 
 def _partitions(

@@ -36,7 +36,7 @@ def test_good_token(first: bytes) -> None:
 def test_other_authorization_id_is_told() -> None:
     refused = OAuthServer(validate).evaluate(message(authorization="a=bob"))
     assert isinstance(refused, Refused)
-    assert refused.told is not None
+    assert refused.client_text is not None
 
 
 @pytest.mark.parametrize("answer", [b"\x01", message(), b""])
@@ -46,7 +46,7 @@ def test_refused_token_costs_the_login_whatever_follows(answer: bytes) -> None:
     assert server.evaluate(message("bad")) == Challenge(token=INVALID_TOKEN)
     refused = server.evaluate(answer)
     assert isinstance(refused, Refused)
-    assert refused.told == INVALID_TOKEN.decode()
+    assert refused.client_text == INVALID_TOKEN.decode()
     assert refused.reason == "the token was refused: why", "for the broker's log alone"
     assert isinstance(server.evaluate(message()), Refused)
 

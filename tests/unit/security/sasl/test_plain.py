@@ -22,7 +22,7 @@ USERS = {
 def refusal_of(token: bytes) -> str | None:
     outcome = PlainServer(USERS).evaluate(token)
     assert isinstance(outcome, Refused)
-    return outcome.told
+    return outcome.client_text
 
 
 @pytest.mark.parametrize("token", [b"\0alice\0alice-secret", b"alice\0alice\0alice-secret"])

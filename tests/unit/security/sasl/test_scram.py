@@ -246,8 +246,8 @@ def test_extensions_are_passed_over_and_stay_in_the_auth_message() -> None:
 def test_other_authorization_id_is_told() -> None:
     outcome = new_server(SHA_256, USERS[SHA_256]).evaluate(b"n,a=bob,n=alice,r=abc")
     assert isinstance(outcome, Refused)
-    assert outcome.told is not None
-    assert "authorization id" in outcome.told
+    assert outcome.client_text is not None
+    assert "authorization id" in outcome.client_text
 
 
 @pytest.mark.parametrize(
@@ -299,9 +299,12 @@ def test_last_message_is_refused_for_what_it_says_though_its_proof_is_right(
     server = new_server(SHA_256, USERS[SHA_256])
     challenge = server.evaluate(b"n,,n=alice,r=abc")
     assert isinstance(challenge, Challenge)
-    told = parse_server_first(challenge.token)
+    client_text = parse_server_first(challenge.token)
     key = client_key(
-        SHA_256, salted_password(SHA_256, SecretText("alice-secret"), told.salt, told.iterations)
+        SHA_256,
+        salted_password(
+            SHA_256, SecretText("alice-secret"), client_text.salt, client_text.iterations
+        ),
     )
     proof = client_proof(
         SHA_256, key, f"n=alice,r=abc,{challenge.token.decode()},{without_proof}".encode()

@@ -65,7 +65,7 @@ class Scripted:
             "has ended": lambda: Accepted(principal=ALICE, expires_at_ms=EARLY.wall_ms),
             "more": lambda: Challenge(token=b"challenge"),
             "look up": lambda: Lookup(wanted="a token", resume=self.evaluate),
-            "told": lambda: Refused(reason="why", told="you are told"),
+            "told": lambda: Refused(reason="why", client_text="you are told"),
         }
         return outcomes.get(text, lambda: Refused(reason="why"))()
 
@@ -142,7 +142,7 @@ def logged_in(
 def test_good_versions_are_passed_on_and_only_a_handshake_may_follow() -> None:
     session = new_session()
     assert session.receive(any_frame(ApiKey.API_VERSIONS), EARLY) == Pass(is_versions=True)
-    session.versions_told(is_good=True)
+    session.note_versions_response(is_good=True)
     assert session.phase is Phase.HANDSHAKE
     assert isinstance(session.receive(handshake(), EARLY), Respond)
 
@@ -150,7 +150,7 @@ def test_good_versions_are_passed_on_and_only_a_handshake_may_follow() -> None:
 def test_versions_twice_after_good_ones_close_at_once() -> None:
     session = new_session()
     session.receive(any_frame(ApiKey.API_VERSIONS), EARLY)
-    session.versions_told(is_good=True)
+    session.note_versions_response(is_good=True)
     assert isinstance(session.receive(any_frame(ApiKey.API_VERSIONS), EARLY), Close)
 
 
@@ -160,7 +160,7 @@ def test_versions_that_were_refused_may_be_asked_again(version: int) -> None:
     for _ in range(3):
         request = with_version(any_frame(ApiKey.API_VERSIONS), version)
         assert session.receive(request, EARLY) == Pass(is_versions=True)
-        session.versions_told(is_good=False)
+        session.note_versions_response(is_good=False)
     assert isinstance(session.receive(handshake(), EARLY), Respond)
 
 
@@ -500,7 +500,7 @@ def test_any_frames_in_any_order(frames: list[bytes], max_reauth_ms: int) -> Non
         has_ended = session.phase is Phase.ENDED
         step = session.receive(content, after(index * 700))
         if isinstance(step, Pass) and step.is_versions:
-            session.versions_told(is_good=index % 2 == 0)
+            session.note_versions_response(is_good=index % 2 == 0)
         elif isinstance(step, Wait):
             step = session.found(b"alice", after(index * 700))
         assert not has_ended or isinstance(step, Close)

@@ -32,7 +32,7 @@ def filter_at(
         delete_retention_ms=RETENTION_MS,
         end_offset=end_offset,
         last_writes=last_writes or {},
-        on_unreadable=UnreadableBatches(topic_partition=PARTITION).tell,
+        on_unreadable=UnreadableBatches(topic_partition=PARTITION).log_skipped,
     )
 
 

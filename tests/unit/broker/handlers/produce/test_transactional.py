@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from log_service.broker.transactions import verifier
-from log_service.broker.transactions.verdicts import Asker, heard, told_to_producer
+from log_service.broker.transactions.verdicts import Asker, produce_error, request_error
 from log_service.broker.transactions.verifier import Question, Verdict
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
@@ -42,17 +42,17 @@ class Coordinator:
         self.verdicts: list[ErrorCode] | None = None
 
     def ask(
-        self, asked: PartitionsOfTransaction, tell: Tell, *, verify_only: bool, patience_ms: int
+        self, asked: PartitionsOfTransaction, on_codes: Tell, *, verify_only: bool, patience_ms: int
     ) -> None:
         self.asked.append((asked, verify_only))
-        self._waiting.append((asked, tell))
+        self._waiting.append((asked, on_codes))
         if self.verdicts is not None:
-            self.tell(self.verdicts.pop(0))
+            self.on_codes(self.verdicts.pop(0))
 
-    def tell(self, code: ErrorCode = ErrorCode.NONE) -> None:
+    def on_codes(self, code: ErrorCode = ErrorCode.NONE) -> None:
         """Give the same verdict on all partitions of the oldest question."""
-        asked, tell = self._waiting.pop(0)
-        tell(dict.fromkeys(asked.partitions, code))
+        asked, on_codes = self._waiting.pop(0)
+        on_codes(dict.fromkeys(asked.partitions, code))
 
 
 async def coordinated(node: HandlerNode) -> Coordinator:
@@ -121,7 +121,7 @@ def test_a_producer_that_asks_for_no_response_is_told_of_a_refusal_by_the_end_of
 
         async def refuse() -> None:
             await trio.testing.wait_all_tasks_blocked()
-            coordinator.tell(ErrorCode.INVALID_TXN_STATE)
+            coordinator.on_codes(ErrorCode.INVALID_TXN_STATE)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(refuse)
@@ -152,7 +152,7 @@ def test_a_client_that_leaves_while_the_coordinator_is_asked_leaves_no_wait_for_
         assert isinstance(pending, PendingResponse)
         await trio.testing.wait_all_tasks_blocked()
         pending.discard()
-        coordinator.tell()
+        coordinator.on_codes()
         await trio.testing.wait_all_tasks_blocked()
         assert node.replicas.partitions["b", 0].state.log_end_offset == 1
         assert node.replicas.delayed_produces.waiting_count == 0
@@ -200,7 +200,7 @@ def test_batches_behind_the_first_one_wait_and_follow_in_their_order() -> None:
                 nursery.start_soon(send, sequence)
                 await trio.testing.wait_all_tasks_blocked()
             assert not told
-            coordinator.tell()
+            coordinator.on_codes()
         assert {sequence: each.base_offset for sequence, each in told.items()} == {
             number: number for number in range(5)
         }
@@ -231,7 +231,7 @@ def test_no_more_waits_for_a_coordinator_than_there_is_room_for(
                 nursery.start_soon(send, sequence)
                 await trio.testing.wait_all_tasks_blocked()
             assert told == dict.fromkeys(range(2, 5), ErrorCode.NOT_ENOUGH_REPLICAS)
-            coordinator.tell()
+            coordinator.on_codes()
         assert told[0] is told[1] is ErrorCode.NONE
         assert (await write(node, 2)).error_code == ErrorCode.NONE
 
@@ -277,7 +277,7 @@ def test_a_marker_that_comes_first_makes_the_verdict_worthless() -> None:
             nursery.start_soon(send)
             await trio.testing.wait_all_tasks_blocked()
             await end(node, epoch=0, version=0)
-            coordinator.tell()
+            coordinator.on_codes()
         assert told[0].error_code == ErrorCode.INVALID_TXN_STATE
         assert node.replicas.get_partition("a", 0).state.log_end_offset == 1, "the marker alone"
 
@@ -340,7 +340,7 @@ def test_a_partition_that_comes_to_this_node_meanwhile_is_tried_again() -> None:
             nursery.start_soon(send)
             await trio.testing.wait_all_tasks_blocked()
             await node.create_topic("b")
-            coordinator.tell()
+            coordinator.on_codes()
         codes = {
             topic.name: ErrorCode.of(topic.partition_responses[0].error_code) for topic in told
         }
@@ -382,7 +382,7 @@ def test_without_verification_nothing_is_asked() -> None:
     ],
 )
 def test_what_a_producer_is_told(code: ErrorCode, asker: Asker, told: ErrorCode) -> None:
-    assert told_to_producer(heard(code, asker), asker) is told
+    assert produce_error(request_error(code, asker), asker) is told
 
 
 def test_a_request_without_a_response_is_appended_all_the_same() -> None:
