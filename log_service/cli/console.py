@@ -42,12 +42,9 @@ def console(
         )
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error.name})") from error
-    named = {
-        "bootstrap.servers": bootstrap_servers,
-        "listeners": listen,
-        "schema.registry.url": registry,
-    }
-    given = given_properties(file, overrides, named, "bootstrap.servers", "schema.registry.url")
+    given = given_properties(
+        file, overrides, listen=listen, bootstrap_servers=bootstrap_servers, registry=registry
+    )
     settings = read_console_settings(
         given.text, given.name, given.over, settings_from_environment()
     )

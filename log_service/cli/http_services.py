@@ -59,26 +59,31 @@ def service_options(port: int) -> Callable[[click.decorators.FC], click.decorato
 def given_properties(
     file: Path | None,
     overrides: Sequence[str],
-    named: Mapping[str, str | None],
-    servers_key: str,
-    registry_key: str | None = None,
+    *,
+    listen: str | None,
+    bootstrap_servers: str | None,
+    registry: str | None = None,
+    servers_key: str = "bootstrap.servers",
+    registry_key: str | None = "schema.registry.url",
 ) -> GivenProperties:
     """Return the properties that a call of a command gives its service.
 
-    ``named`` are the options by their keys. ``servers_key`` and ``registry_key`` are the keys that
-    the environment may give.
+    ``servers_key`` and ``registry_key`` are the keys of the cluster and the registry, which the
+    environment may give, too. ``registry_key`` is None for a service without a registry.
 
     Raises:
         ConfigError: the environment's settings of clients cannot be read.
     """
     text = "" if file is None else file.read_text()
-    over = key_values(overrides, "--set") | {key: value for key, value in named.items() if value}
+    named = {servers_key: bootstrap_servers, "listeners": listen, registry_key: registry}
+    chosen = {key: value for key, value in named.items() if key is not None and value}
+    over = {**key_values(overrides, "--set"), **chosen}
     known = {**parse_properties(text), **over}
     if servers_key not in known:
         over[servers_key] = os.environ.get(SERVERS_SETTING, "").strip() or default_servers()
-    registry = os.environ.get(REGISTRY_SETTING, "").strip()
-    if registry and registry_key is not None and registry_key not in known:
-        over[registry_key] = registry
+    known_registry = os.environ.get(REGISTRY_SETTING, "").strip()
+    if known_registry and registry_key is not None and registry_key not in known:
+        over[registry_key] = known_registry
     return GivenProperties(text=text, name=str(file or "the command line"), over=over)
 
 

@@ -49,8 +49,14 @@ def serve(
         )
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error.name})") from error
-    named = {SERVERS: bootstrap_servers, "listeners": listen}
-    given = given_properties(file, overrides, named, SERVERS)
+    given = given_properties(
+        file,
+        overrides,
+        listen=listen,
+        bootstrap_servers=bootstrap_servers,
+        servers_key=SERVERS,
+        registry_key=None,
+    )
     settings = read_registry_settings(
         given.text, given.name, given.over, settings_from_environment()
     )

@@ -50,12 +50,9 @@ def serve(
         from log_service.http.rest_proxy.settings import read_rest_settings  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error.name})") from error
-    named = {
-        "bootstrap.servers": bootstrap_servers,
-        "listeners": listen,
-        "schema.registry.url": registry,
-    }
-    given = given_properties(file, overrides, named, "bootstrap.servers", "schema.registry.url")
+    given = given_properties(
+        file, overrides, listen=listen, bootstrap_servers=bootstrap_servers, registry=registry
+    )
     settings = read_rest_settings(given.text, given.name, given.over, settings_from_environment())
     if settings.registry_url and find_spec("fastavro") is None:
         raise ConfigError(MISSING_SCHEMAS)

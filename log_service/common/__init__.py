@@ -20,5 +20,6 @@
 - ``steps``: work that others may interrupt.
 - ``installation_names``: names that the command line and the platform share.
 - ``stop_signals``: whether a signal to stop is a second request.
+- ``registry_errors``: codes of a schema registry.
 - ``disk_reserve``: the room that a broker keeps free on a disk.
 """

@@ -14,3 +14,4 @@ TABLE_GROUP_PREFIX = "tidelog."
 """The prefix of groups that mirror the offsets of the platform's tables."""
 TRANSFORM_GROUP_PREFIX = "tidelog-topic."
 """The prefix of groups that hold the offsets of transforms to topics."""
+PLATFORM_GROUP_PREFIXES = (TABLE_GROUP_PREFIX, TRANSFORM_GROUP_PREFIX)

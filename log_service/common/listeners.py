@@ -14,6 +14,8 @@ from log_service.common.addresses import Address, unmapped
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTENING = "0A"
+LOOPBACK = "127.0.0.1"
+"""The address that only programs of this machine reach."""
 DEFAULT_BROKER_PORT = 9092
 """Kafka's port: where a broker listens, and where clients look for it, if no other is named."""
 DEFAULT_REGISTRY_PORT = 8081

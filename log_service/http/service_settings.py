@@ -2,7 +2,8 @@
 
 This module decides the meaning of these keys and refuses invalid values. Keys of the service's own
 Kafka client stand behind a prefix of the service. Those of the listener that checks passwords stand
-behind ``login.``. The caller passes in the properties.
+behind ``login.``, and those of a schema registry's client behind ``schema.registry.``. The caller
+passes in the properties.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.common.urls import is_readable_by_others, shown_url
 from log_service.config.client_properties import settings_of_properties
+from log_service.config.client_security import SSL_SETTINGS
 from log_service.config.definition import split_list
 from log_service.config.oauth import oauth_config
 from log_service.config.properties import parse_properties
@@ -23,6 +25,9 @@ from log_service.config.security import OAuthConfig, TlsConfig
 from log_service.config.tls import tls_config
 
 LOGIN: Final = "login."
+REGISTRY: Final = "schema.registry."
+REGISTRY_URL: Final = f"{REGISTRY}url"
+REGISTRY_SETTINGS: Final = frozenset({"basic_auth_user_info", "bearer_auth_token", *SSL_SETTINGS})
 OAUTH: Final = "sasl.oauthbearer."
 JAAS: Final = "sasl.jaas.config"
 """Its options ``ssl.*`` say which authorities of a token issuer are trusted, as for a broker."""
@@ -157,6 +162,20 @@ class SettingsFile:
             raise ConfigError(f"{self.name}: {text}")
         return chosen
 
+    def registry_settings(self) -> dict[str, str]:
+        """Return the settings of the service's client of a schema registry.
+
+        Raises:
+            ConfigError: a key is none of such a client.
+        """
+        own = {key.replace(".", "_"): value for key, value in self.behind(REGISTRY).items()}
+        own.pop("url", None)
+        unknown = sorted(own.keys() - REGISTRY_SETTINGS)
+        if unknown:
+            key = REGISTRY + unknown[0].replace("_", ".")
+            raise ConfigError(f"{self.name}: {key} is no key of the schema registry's client")
+        return {setting: value for setting, value in own.items() if value}
+
     def fields_of_service(
         self,
         client: Mapping[str, Any] | None,
@@ -212,7 +231,8 @@ class SettingsFile:
 
     def _is_unused(self, key: str) -> bool:
         is_own = key in self.found or key == JAAS
-        return not is_own and not key.startswith((self.prefix, LOGIN, OAUTH, "ssl."))
+        of_registry = (REGISTRY,) if REGISTRY_URL in self.found else ()
+        return not is_own and not key.startswith((self.prefix, LOGIN, OAUTH, "ssl.", *of_registry))
 
 
 def refuse_open_registry(urls: str, name: str) -> None:
@@ -225,7 +245,7 @@ def refuse_open_registry(urls: str, name: str) -> None:
         if is_readable_by_others(url):
             reason = "the registry gets the passwords and tokens of requests in clear text"
             advice = "use https, or an address of this machine alone"
-            text = f"schema.registry.url={shown_url(url)} has no TLS, and {reason}: {advice}"
+            text = f"{REGISTRY_URL}={shown_url(url)} has no TLS, and {reason}: {advice}"
             raise ConfigError(f"{name}: {text}")
 
 

@@ -20,7 +20,7 @@ from random import Random
 from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
 from log_service.common.installation_names import MIRROR_FILE, SERVERS_SETTING
-from log_service.common.listeners import DEFAULT_REGISTRY_PORT, DEFAULT_REST_PORT
+from log_service.common.listeners import DEFAULT_REGISTRY_PORT, DEFAULT_REST_PORT, LOOPBACK
 from log_service.common.urls import host_port
 from log_service.config.client import ClientConfig
 from log_service.config.schema_registry_keys import URL as REGISTRY_URL_KEY
@@ -55,7 +55,6 @@ client asks for it.
 DAY_MS = 24 * 3_600_000
 METRICS_PORT = 9404
 METRICS_KEY = "metrics.listener"
-LOOPBACK = "127.0.0.1"
 
 
 def external_broker(context: ServiceContext) -> Component:

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from log_service.common.listeners import DEFAULT_CONSOLE_PORT
+from log_service.common.listeners import DEFAULT_CONSOLE_PORT, LOOPBACK
 from log_service.common.urls import host_port
 from log_service.config.properties import parse_properties
 from log_service.supervisor.authority import CERTIFICATE_FILE, write_private
-from log_service.supervisor.components import LOOPBACK, port_of
+from log_service.supervisor.components import port_of
 from log_service.supervisor.protection import ANY_ADDRESS, CONSOLE, InstallationProtection
 from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext
 

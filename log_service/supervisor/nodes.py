@@ -25,6 +25,7 @@ from pathlib import Path
 
 from log_service.common.counts import agreed, counted
 from log_service.common.errors import ConfigError, StorageError
+from log_service.common.listeners import LOOPBACK
 from log_service.common.urls import host_port
 from log_service.config.properties import parse_properties
 from log_service.supervisor.authority import write_private
@@ -32,7 +33,6 @@ from log_service.supervisor.components import (
     BROKER,
     DAY_MS,
     DECLARED_TOPICS_FILE,
-    LOOPBACK,
     METRICS_KEY,
     check_ports_are_free,
     metrics_port_of,

@@ -3,9 +3,8 @@
 Shows the owner, and ``--execute`` does it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,8 @@ from log_service.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     import dagster as dg
+
+    from orchestration.transforms.kinds import Ownership
 
 PLACES = ("lake", "sql", "warehouse", "database")
 """The resources that a takeover opens. The first two are the first parts of assets' keys, too."""
@@ -48,39 +49,28 @@ def take_over(*, table: str, execute: bool, as_json: bool) -> None:
     project_folder()
     definitions = loaded_project()
     try:
-        with explained(), opened_place(definitions, table) as place:
-            held = place.holder()
+        with explained(), opened_table(definitions, table) as (asset, owner):
+            held = owner.holder()
             if held is not None and execute:
-                place.take()
+                owner.take()
     except StoreError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
-        print_json(
-            {"table": place.asset, "held_by": held, "executed": held is not None and execute}
-        )
+        print_json({"table": asset, "held_by": held, "executed": held is not None and execute})
     elif held is None:
-        click.echo(f"{place.asset}: the table is no one else's; there is nothing to take over")
+        click.echo(f"{asset}: the table is no one else's; there is nothing to take over")
     elif execute:
-        click.echo(f"{place.asset}: the table belonged to {held}. It is this project's own now")
+        click.echo(f"{asset}: the table belonged to {held}. It is this project's own now")
     else:
-        click.echo(f"{place.asset}: the table belongs to {held}")
+        click.echo(f"{asset}: the table belongs to {held}")
         click.echo(
             "nothing was done; --execute takes it over, and its owner then commits nothing any more"
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The table of ``asset``, with functions that return its other holder and take it over."""
-
-    asset: str
-    holder: Callable[[], str | None]
-    take: Callable[[], None]
-
-
 @contextmanager
-def opened_place(definitions: "dg.Definitions", table: str) -> Iterator[Place]:
-    """Yield the table that an asset of the project keeps in a database.
+def opened_table(definitions: "dg.Definitions", table: str) -> Iterator[tuple[str, "Ownership"]]:
+    """Yield the asset that keeps ``table`` in a database, and the table's owner.
 
     :raises ClickException: the project has no such asset, or two.
     """
@@ -89,8 +79,7 @@ def opened_place(definitions: "dg.Definitions", table: str) -> Iterator[Place]:
     from orchestration.databases.owners import owner_of  # noqa: PLC0415
     from orchestration.databases.urls import shown_url  # noqa: PLC0415
     from orchestration.marts import database_copy  # noqa: PLC0415
-    from orchestration.transforms.to_database.kind import declared_tables  # noqa: PLC0415
-    from orchestration.transforms.to_database.opening import opened  # noqa: PLC0415
+    from orchestration.transforms.kinds import Ownership, all_declared  # noqa: PLC0415
     from orchestration.transforms.to_database.sql_store import refusals_translated  # noqa: PLC0415
 
     assets = definitions.get_repository_def().assets_defs_by_key
@@ -99,34 +88,32 @@ def opened_place(definitions: "dg.Definitions", table: str) -> Iterator[Place]:
         for key in assets
         if key.path[0] == database_copy.SQL_PREFIX and len(key.path) > 1
     }
-    of_topics = {f"lake/{name}": declared for name, declared in declared_tables().items()}
+    of_topics = {f"lake/{kind.name}": kind for kind in all_declared() if kind.has_owner}
     asset = chosen(table, [*of_topics, *of_sql])
     with ExitStack() as stack:
         given = {name: one for name, one in (definitions.resources or {}).items() if name in PLACES}
         resources: Any = stack.enter_context(dg.build_resources(given))
         lake = resources.lake.open()
         if asset in of_topics:
-            declared = of_topics[asset]
-            store = stack.enter_context(
-                opened(declared, resources.database, resources.warehouse, lake)
+            kind = of_topics[asset]
+            owner = stack.enter_context(
+                kind.ownership(resources.database, resources.warehouse, lake)
             )
-            has_account = lake.snapshot(declared.name) is not None
-            yield Place(
-                asset=asset,
-                holder=store.holder,
-                take=partial(store.take_over, is_of_this_lake=has_account),
-            )
+            assert owner is not None, "a kind with an owner yields it"
+            yield asset, owner
             return
         key, engine = of_sql[asset], stack.enter_context(resources.database.open())
         stack.enter_context(refusals_translated(shown_url(engine.url)))
         sources = [one.path[-1] for one in assets[key].asset_deps[key]]
         snapshot = lake.snapshot(sources[0]) if sources else None
-        owner, name = owner_of(lake.root, asset), key.path[-1]
+        own, name = owner_of(lake.root, asset), key.path[-1]
         known = None if snapshot is None else snapshot.table_id
-        yield Place(
-            asset=asset,
-            holder=partial(database_copy.holder, engine, name, known, owner),
-            take=partial(database_copy.take_over, engine, name, owner),
+        yield (
+            asset,
+            Ownership(
+                holder=partial(database_copy.holder, engine, name, known, own),
+                take=partial(database_copy.take_over, engine, name, own),
+            ),
         )
 
 

@@ -6,10 +6,11 @@ It runs under the same supervisor as ``tidelog up``, without a webserver.
 from dataclasses import replace
 from pathlib import Path
 
+from log_service.common.listeners import LOOPBACK
 from log_service.supervisor.components import BROKER, broker_component
 from log_service.supervisor.protection import OPERATOR, PLATFORM, protect
 from log_service.supervisor.spec import InstallationSpec, ServiceContext
-from orchestration.installation.services import LOOPBACK, WEB, components, free_port
+from orchestration.installation.services import WEB, components, free_port
 
 
 def installation(

@@ -27,6 +27,7 @@ from log_service.client.schemas.settings import RegistryClientSettings
 from log_service.client.schemas.values import AVRO, PROTOBUF
 from log_service.client.schemas.wire_format import SchemaIdentity
 from log_service.common.errors import ConfigError
+from log_service.common.registry_errors import NOT_FOUND
 from orchestration.settings import REGISTRY_URL, SettingsError, load_settings, registry_settings
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 SERIALIZED = "serialized"
 """The format in which a registry returns a Protobuf schema as a descriptor in base64."""
-SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
-NOT_FOUND = (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND)
 ROOT = "the_schema_of_the_subject.proto"
 PATIENCE: Mapping[str, Any] = {"timeout": 5.0, "max_retries": 1}
 """A registry that is away keeps no project from loading for long. Settings of the user go first."""

@@ -22,6 +22,7 @@ from log_service.common.installation_names import (
     SERVERS_SETTING,
     SPARK_REMOTE_SETTING,
 )
+from log_service.common.listeners import LOOPBACK
 from log_service.common.urls import host_port
 from log_service.config.client_security import SSL_SETTINGS
 from log_service.supervisor.components import DECLARED_TOPICS_FILE
@@ -54,7 +55,6 @@ from orchestration.spark.server import SPARK_RELEASE_SESSION, SparkServer, relea
 from orchestration.spark.session import CONNECT_MODE
 from orchestration.spark.token import TOKEN_VARIABLE, token_path
 
-LOOPBACK = "127.0.0.1"
 SPARK, WEB, DAEMON = "spark", "dagster", "daemon"
 PACKAGE = "orchestration"
 """The package that runs each process by its name."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from log_service.common.counts import agreed, counted
-from log_service.common.installation_names import TABLE_GROUP_PREFIX, TRANSFORM_GROUP_PREFIX
+from log_service.common.installation_names import PLATFORM_GROUP_PREFIXES
 from orchestration.log_client.protocol import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.progress import Reported, is_due, read_cursor, stored
@@ -155,7 +155,7 @@ def choose_groups(
     fitting = sorted(
         group
         for group in group_ids
-        if not group.startswith((TABLE_GROUP_PREFIX, TRANSFORM_GROUP_PREFIX))
+        if not group.startswith(PLATFORM_GROUP_PREFIXES)
         and any(fnmatchcase(group, pattern) for pattern in names)
     )
     if len(fitting) <= max_groups:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from log_service.common.installation_names import DEFAULT_SPARK_PORT, SPARK_REMOTE_SETTING
+from log_service.common.listeners import LOOPBACK
 from log_service.common.private_files import private_directory
 from orchestration.settings import Settings
 from orchestration.spark.session import (
-    LOOPBACK,
     process_configuration,
     session_configuration,
     spark_environment,

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from log_service.common.installation_names import DEFAULT_SPARK_PORT
-from log_service.common.listeners import strangers_at
+from log_service.common.listeners import LOOPBACK, strangers_at
 from log_service.common.private_files import private_directory
 from orchestration.project.location import in_project
 from orchestration.settings import (
@@ -41,7 +41,6 @@ APPLICATION_NAME = "tidelog"
 REACHABLE_WITHIN_S = 20.0
 REACHABLE_POLL_S = 0.25
 SERVER_GONE = ("UNAVAILABLE", "SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED")
-LOOPBACK = "127.0.0.1"
 CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
 """The variable that tells PySpark early that columns and functions are for a server.
 

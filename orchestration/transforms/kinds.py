@@ -8,17 +8,22 @@ folder in the import contract of the kinds in ``pyproject.toml``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import dagster as dg
 
-from orchestration.lake.tables import TableSnapshot
+from orchestration.lake.tables import Lake, TableSnapshot
 from orchestration.retained.lag import TopicLag
 from orchestration.transforms.declarations import TopicTable, table_key
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed
 from orchestration.transforms.run.context import RunContext
+
+if TYPE_CHECKING:
+    from orchestration.resources.database import DatabaseResource
+    from orchestration.resources.warehouse import WarehouseResource
 
 FOLLOWS = "tidelog/follows"
 """The tag of an asset that follows topics, and the label of its ``KindText`` in the metadata."""
@@ -122,6 +127,18 @@ class Additions:
     jobs: Sequence[dg.JobDefinition] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """The owner of a database's table.
+
+    ``holder`` returns the other owner, None if the table is no one else's. ``take`` makes the asset
+    of this project the owner.
+    """
+
+    holder: Callable[[], str | None]
+    take: Callable[[], None]
+
+
 class Kind(Protocol):
     """A declared table that follows topics."""
 
@@ -172,6 +189,23 @@ class Kind(Protocol):
     def has_dead_letters(self) -> bool:
         """Return whether the table rejects records."""
         return True
+
+    @property
+    def has_owner(self) -> bool:
+        """Return whether the table stands in a database, where one asset owns it."""
+        return False
+
+    def ownership(
+        self,
+        database: "DatabaseResource",  # noqa: ARG002 - most kinds have no table in a database
+        warehouse: "WarehouseResource",  # noqa: ARG002
+        lake: Lake,  # noqa: ARG002
+    ) -> AbstractContextManager[Ownership | None]:
+        """Open the table, and yield its owner. Yield None if the table ``has_owner`` not.
+
+        :raises StoreError: the database refuses.
+        """
+        return nullcontext()
 
     def validate_beside(self, others: Iterable["Kind"]) -> None:  # noqa: ARG002 - most kinds stand beside any other
         """Refuse tables of the project that cannot stand beside each other.

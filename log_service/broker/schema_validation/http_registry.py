@@ -20,6 +20,7 @@ import trio
 
 from log_service.broker.schema_validation.record_names import record_names
 from log_service.broker.schema_validation.registry import Registered, RegistryUnavailableError
+from log_service.common.registry_errors import NOT_FOUND
 from log_service.config.schema_registry import SchemaRegistryConfig
 from log_service.records.rules import SchemaName
 from log_service.security.issuer_errors import IssuerError
@@ -29,8 +30,6 @@ REQUEST_TIMEOUT_S: Final = 3.0
 MAX_THREADS: Final = 4
 """Threads that may wait for the registry at once, also those whose askers have gone."""
 MAX_SUBJECTS: Final = 1_000
-UNKNOWN: Final = frozenset({40401, 40402, 40403})
-"""Confluent's codes for a subject, version or schema that is not there."""
 DEFAULT_CONTEXT: Final = "."
 ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 
@@ -106,7 +105,7 @@ class HttpRegistry:
             if response.status == HTTPStatus.OK:
                 return read(content)
             is_unknown = (
-                response.status == HTTPStatus.NOT_FOUND and content["error_code"] in UNKNOWN
+                response.status == HTTPStatus.NOT_FOUND and content["error_code"] in NOT_FOUND
             )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             is_unknown = False

@@ -13,26 +13,21 @@ from typing import Any
 from log_service.common.addresses import is_loopback
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_BROKER_PORT, DEFAULT_CONSOLE_PORT
-from log_service.http.service_settings import ServiceSettings, SettingsFile, refuse_open_registry
+from log_service.http.service_settings import (
+    REGISTRY_URL,
+    ServiceSettings,
+    SettingsFile,
+    refuse_open_registry,
+)
 
 USUAL_ADDRESS = f"http://127.0.0.1:{DEFAULT_CONSOLE_PORT}"
 LOGINS = ("none", "basic")
-REGISTRY_URL = "schema.registry.url"
-REGISTRY_KEYS: Mapping[str, str] = MappingProxyType(
-    {
-        "schema.registry.ssl.truststore.type": "ssl_truststore_type",
-        "schema.registry.ssl.truststore.location": "ssl_truststore_location",
-        "schema.registry.ssl.truststore.password": "ssl_truststore_password",
-    }
-)
-"""Settings of the schema registry's client."""
 DEFAULTS: Mapping[str, str] = MappingProxyType(
     {
         "listeners": USUAL_ADDRESS,
         "bootstrap.servers": f"127.0.0.1:{DEFAULT_BROKER_PORT}",
         "authentication.method": "none",
         REGISTRY_URL: "",
-        **dict.fromkeys(REGISTRY_KEYS, ""),
     }
 )
 """The keys with their defaults. Those of TLS and of clients come on top."""
@@ -42,8 +37,8 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
 class ConsoleSettings(ServiceSettings):
     """The settings of one console. ``registry_url`` is empty without a schema registry."""
 
-    registry_url: str = ""
-    registry_client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    registry_url: str
+    registry_client: Mapping[str, Any] = field(repr=False)
 
 
 def read_console_settings(
@@ -73,9 +68,7 @@ def read_console_settings(
     settings = ConsoleSettings(
         **service,
         registry_url=file.found[REGISTRY_URL],
-        registry_client={
-            setting: file.found[key] for key, setting in REGISTRY_KEYS.items() if file.found[key]
-        },
+        registry_client=file.registry_settings(),
     )
     _refuse_open_console(settings, name)
     if settings.logins:

@@ -12,24 +12,22 @@ from typing import Any, Final
 
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_BROKER_PORT, DEFAULT_REST_PORT
-from log_service.config.client_security import SSL_SETTINGS
 from log_service.http.service_settings import (
     PASSED_ON,
+    REGISTRY_URL,
     ServiceSettings,
     SettingsFile,
     refuse_open_registry,
 )
 
 USUAL_ADDRESS: Final = f"http://127.0.0.1:{DEFAULT_REST_PORT}"
-REGISTRY: Final = "schema.registry."
-REGISTRY_SETTINGS: Final = frozenset({"basic_auth_user_info", "bearer_auth_token", *SSL_SETTINGS})
 MAX_MS: Final = 2**31 - 1
 DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "listeners": USUAL_ADDRESS,
         "bootstrap.servers": f"127.0.0.1:{DEFAULT_BROKER_PORT}",
         "authentication.method": "none",
-        "schema.registry.url": "",
+        REGISTRY_URL: "",
         "consumer.request.timeout.ms": "1000",
         "consumer.request.max.bytes": str(4 << 20),
         "consumer.instance.timeout.ms": "300000",
@@ -50,14 +48,14 @@ class RestSettings(ServiceSettings):
     ``instance_timeout_ms`` without a request.
     """
 
-    registry_url: str = ""
-    registry_client: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    request_timeout_ms: int = 1_000
-    request_max_bytes: int = 4 << 20
-    instance_timeout_ms: int = 300_000
-    max_instance_count: int = 200
-    max_stream_count: int = 200
-    host_name: str = ""
+    registry_url: str
+    registry_client: Mapping[str, Any] = field(repr=False)
+    request_timeout_ms: int
+    request_max_bytes: int
+    instance_timeout_ms: int
+    max_instance_count: int
+    max_stream_count: int
+    host_name: str
 
 
 def read_rest_settings(
@@ -83,21 +81,14 @@ def read_rest_settings(
         defaults=DEFAULTS,
     )
     service = file.fields_of_service(client, usual_address=USUAL_ADDRESS, allowed_logins=PASSED_ON)
-    own = file.behind(REGISTRY)
-    registry = {key.replace(".", "_"): value for key, value in own.items() if key != "url"}
-    unknown = sorted(registry.keys() - REGISTRY_SETTINGS)
-    if unknown:
-        key = REGISTRY + unknown[0].replace("_", ".")
-        raise ConfigError(f"{name}: {key} is no key of the schema registry's client")
-    service["unused"] = tuple(key for key in service["unused"] if not key.startswith(REGISTRY))
     _refuse_impossible_logins(service, name)
-    registry_url = file.found["schema.registry.url"]
+    registry_url = file.found[REGISTRY_URL]
     if service["logins"]:
         refuse_open_registry(registry_url, name)
     return RestSettings(
         **service,
         registry_url=registry_url,
-        registry_client=registry,
+        registry_client=file.registry_settings(),
         request_timeout_ms=file.number("consumer.request.timeout.ms", 1, 60_000),
         request_max_bytes=file.number("consumer.request.max.bytes", 1, 64 << 20),
         instance_timeout_ms=file.number("consumer.instance.timeout.ms", 1_000, MAX_MS),

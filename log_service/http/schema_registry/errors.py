@@ -5,6 +5,12 @@ A code of five digits has the HTTP status in its first three. Source: Confluent'
 
 from dataclasses import dataclass
 
+from log_service.common.registry_errors import (
+    SCHEMA_NOT_FOUND,
+    SUBJECT_NOT_FOUND,
+    VERSION_NOT_FOUND,
+)
+
 
 @dataclass(slots=True)
 class RegistryError(Exception):
@@ -35,17 +41,19 @@ UNKNOWN_LEADER = 50004
 
 def subject_not_found(subject: str) -> RegistryError:
     """No version of the subject exists."""
-    return RegistryError(40401, f"Subject '{subject}' not found.")
+    return RegistryError(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
 
 
 def version_not_found(version: int) -> RegistryError:
     """The subject has no such version."""
-    return RegistryError(40402, f"Version {version} not found.")
+    return RegistryError(VERSION_NOT_FOUND, f"Version {version} not found.")
 
 
 def schema_not_found(key: object = None) -> RegistryError:
     """No schema has this id or guid, or this content."""
-    return RegistryError(40403, "Schema not found" if key is None else f"Schema {key} not found")
+    return RegistryError(
+        SCHEMA_NOT_FOUND, "Schema not found" if key is None else f"Schema {key} not found"
+    )
 
 
 def subject_soft_deleted(subject: str) -> RegistryError:

@@ -61,15 +61,15 @@ class RegistrySettings(ServiceSettings):
     """
 
     advertised: ListenAddress
-    topic: str = "_schemas"
-    replication_factor: int | None = None
-    group: str = "schema-registry"
-    is_eligible: bool = True
-    session_timeout_ms: int = 10_000
-    level: CompatibilityLevel = CompatibilityLevel.BACKWARD
-    is_mode_mutable: bool = True
-    is_authorized: bool = False
-    super_users: frozenset[str] = frozenset()
+    topic: str
+    replication_factor: int | None
+    group: str
+    is_eligible: bool
+    session_timeout_ms: int
+    level: CompatibilityLevel
+    is_mode_mutable: bool
+    is_authorized: bool
+    super_users: frozenset[str]
 
 
 def read_registry_settings(

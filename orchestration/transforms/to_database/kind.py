@@ -1,12 +1,15 @@
 """The kind of tables of a database that follow one topic."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
+from orchestration.lake.tables import Lake
 from orchestration.resources.database import DatabaseResource
 from orchestration.resources.warehouse import WarehouseResource
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.kinds import Additions, Kind, TopicFeed, all_declared, feed_of
+from orchestration.transforms.kinds import Additions, Kind, Ownership, TopicFeed, feed_of
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed, replayed_by
 from orchestration.transforms.run.context import RunContext
@@ -47,6 +50,25 @@ class StoredKind(Kind):
                 request,
             )
 
+    @property
+    def has_owner(self) -> bool:
+        """Return True."""
+        return True
+
+    @contextmanager
+    def ownership(
+        self, database: DatabaseResource, warehouse: WarehouseResource, lake: Lake
+    ) -> Iterator[Ownership]:
+        """Open the table, and yield its owner.
+
+        :raises StoreError: the database refuses.
+        """
+        with opened(self.table, database, warehouse, lake) as store:
+            has_account = lake.snapshot(self.name) is not None
+            yield Ownership(
+                holder=store.holder, take=partial(store.take_over, is_of_this_lake=has_account)
+            )
+
     def validate_beside(self, others: Iterable[Kind]) -> None:
         """Refuse two followers of one table.
 
@@ -57,8 +79,3 @@ class StoredKind(Kind):
     def definitions(self) -> Additions:
         """Return the history by day, and the replay job."""
         return Additions(assets=[history_asset(self.table)], jobs=[replay_job(self.table)])
-
-
-def declared_tables() -> dict[str, DatabaseTable]:
-    """Return the declared tables of databases, by the name of their followers."""
-    return {kind.name: kind.table for kind in all_declared() if isinstance(kind, StoredKind)}

@@ -37,7 +37,7 @@ def test_an_option_wins_over_the_file_and_the_file_over_the_environment(  # noqa
     if text is not None:
         file = tmp_path / "service.properties"
         file.write_text(text)
-    given = given_properties(file, ["a=b"], {SERVERS: option}, SERVERS, REGISTRY)
+    given = given_properties(file, ["a=b"], listen=None, bootstrap_servers=option)
     assert (given.over.get(SERVERS), given.over.get(REGISTRY)) == (servers, registry)
     assert given.over["a"] == "b"
     assert given.text == (text or "")
@@ -49,5 +49,5 @@ def test_without_any_the_cluster_of_this_directory_counts(
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path / "none"))
-    given = given_properties(None, [], {}, SERVERS, REGISTRY)
+    given = given_properties(None, [], listen=None, bootstrap_servers=None)
     assert given.over == {SERVERS: "127.0.0.1:9092"}

@@ -55,6 +55,21 @@ def test_a_registry_is_named_with_its_authority() -> None:
     assert settings.unused == ("nonsense",)
 
 
+def test_the_client_of_the_registry_takes_the_keys_of_the_rest_proxy() -> None:
+    """The registry's client has one set of keys in every service. An unknown one is refused."""
+    settings = read(
+        schema_registry_url="https://registry:8081",
+        schema_registry_basic_auth_user_info="ann:secret",
+        schema_registry_ssl_keystore_location="/console.pem",
+    )
+    assert settings.registry_client == {
+        "basic_auth_user_info": "ann:secret",
+        "ssl_keystore_location": "/console.pem",
+    }
+    with pytest.raises(ConfigError, match="no key of the schema registry's client"):
+        read(schema_registry_colour="red")
+
+
 @pytest.mark.parametrize(
     ("url", "is_refused"),
     [

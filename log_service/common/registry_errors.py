@@ -1,0 +1,9 @@
+"""Codes of errors of the schema registry's REST API, which registry and clients share."""
+
+from typing import Final
+
+SUBJECT_NOT_FOUND: Final = 40401
+VERSION_NOT_FOUND: Final = 40402
+SCHEMA_NOT_FOUND: Final = 40403
+NOT_FOUND: Final = frozenset({SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND})
+"""The codes of a thing that is not there."""
