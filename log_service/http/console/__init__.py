@@ -10,6 +10,7 @@ The rooms, from the bottom up:
 - ``sessions``: people who are logged in. ``rendering``: templates. ``streams``: responses that go
   on. ``places``: how many people may do work that takes long. ``assets``: styles and scripts.
   ``static`` has their files, and ``templates`` those of all.
+- ``flow``: the edges that an area contributes to the page Flow.
 - ``visits``: one request of a person. ``previews``: changes before they happen. ``areas``: the
   parts of the console, also those of other packages.
 - ``gate``: session, origin, token and failures. ``login``: the pages to log in and out.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from log_service.http.console.visits import NavigationEntry, PageHandler
+from log_service.http.console.visits import FlowSource, NavigationEntry, PageHandler
 
 ENTRY_POINT_GROUP = "tidelog.console"
 MAX_FORM_BYTES = 256 << 10
@@ -29,6 +29,7 @@ class Area:
     """One part of the console.
 
     ``path`` is the page that the navigation leads to. Templates are found as ``name/file.html``.
+    ``flow`` contributes edges to the page Flow.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Area:
     path: str
     routes: tuple[PageRoute, ...]
     templates: Path
+    flow: FlowSource | None = None
 
     @property
     def entry(self) -> NavigationEntry:

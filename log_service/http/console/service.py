@@ -97,6 +97,7 @@ class ConsoleService:
                 nursery=await nursery.start(self._run_streams),
                 has_logins=bool(settings.logins),
                 registry=self._registry(),
+                flows={each.name: each.flow for each in areas if each.flow is not None},
                 end_sessions_of=end_sessions_of,
             )
             check = self._password_check()

@@ -18,6 +18,7 @@ from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.cluster_clients.pool import LoginClients
 from log_service.http.console.audit import audited
 from log_service.http.console.browser_rules import PAGE_HEADERS
+from log_service.http.console.flow import FlowPart
 from log_service.http.console.rendering import Pages
 from log_service.http.server.places import Places
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
@@ -54,7 +55,8 @@ class RegistryAccess:
 class Workplace:
     """The parts of a console that all visits share. ``nursery`` runs its streams.
 
-    ``sections`` has the path of the entry in the navigation that each area belongs to.
+    ``sections`` has the path of the entry in the navigation that each area belongs to, and
+    ``flows`` the part of each area that contributes to the page Flow.
     """
 
     pages: Pages
@@ -64,6 +66,7 @@ class Workplace:
     nursery: trio.Nursery
     has_logins: bool
     registry: RegistryAccess | None = None
+    flows: Mapping[str, "FlowSource"] = field(default_factory=dict)
     end_sessions_of: Callable[[str], None] = field(default=lambda _user: None, repr=False)
     """End the sessions of a user, and close the clients that act as this user."""
     searches: Places = field(
@@ -195,6 +198,8 @@ class Visit:
 
 
 PageHandler = Callable[[Visit], Awaitable[HttpResponse]]
+FlowSource = Callable[[Visit], Awaitable[FlowPart]]
+"""Return the edges of an area that the person may see."""
 
 
 def rendered(

@@ -1,0 +1,50 @@
+"""The flow of records as values: producers, topics, groups, tables and marts, joined by edges.
+
+An area contributes its part through ``Area.flow``, and the page Flow joins the parts. A node is
+known by its kind and name, so two parts that name the same topic meet in it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FlowKind(StrEnum):
+    """The kinds of nodes, in the direction of the records."""
+
+    PRODUCER = "producer"
+    TOPIC = "topic"
+    GROUP = "group"
+    TABLE = "table"
+    MART = "mart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class FlowNode:
+    """A place that records come from, stay in, or go to."""
+
+    kind: FlowKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowEdge:
+    """Records that go from one node to another. None is unknown."""
+
+    source: FlowNode
+    target: FlowNode
+    records_per_s: float | None = None
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowPart:
+    """The edges that one area knows.
+
+    ``paths`` has the page of a node, and ``failed`` the nodes that need attention, each with the
+    reason. ``notes`` are sentences about what the part cannot know.
+    """
+
+    edges: tuple[FlowEdge, ...] = ()
+    paths: tuple[tuple[FlowNode, str], ...] = ()
+    failed: tuple[tuple[FlowNode, str], ...] = ()
+    notes: tuple[str, ...] = ()
