@@ -16,12 +16,19 @@ MISSING = "the console needs packages that are not installed: pip install 'tidel
 @click.command()
 @service_options(DEFAULT_CONSOLE_PORT)
 @click.option("--registry", metavar="URL", help="The schema registry, if there is one.")
+@click.option(
+    "--metrics",
+    multiple=True,
+    metavar="URL",
+    help="A broker's metrics page, for plots: http://127.0.0.1:9404/metrics; may be repeated.",
+)
 def console(
     *,
     file: Path | None,
     bootstrap_servers: str | None,
     listen: str | None,
     registry: str | None,
+    metrics: tuple[str, ...],
     overrides: tuple[str, ...],
 ) -> None:
     """Serve the web console in the foreground until Ctrl-C or SIGTERM.
@@ -43,7 +50,12 @@ def console(
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error.name})") from error
     given = given_properties(
-        file, overrides, listen=listen, bootstrap_servers=bootstrap_servers, registry=registry
+        file,
+        overrides,
+        listen=listen,
+        bootstrap_servers=bootstrap_servers,
+        registry=registry,
+        more={"metrics.urls": ",".join(metrics)},
     )
     settings = read_console_settings(
         given.text, given.name, given.over, settings_from_environment()

@@ -65,17 +65,20 @@ def given_properties(
     registry: str | None = None,
     servers_key: str = "bootstrap.servers",
     registry_key: str | None = "schema.registry.url",
+    more: Mapping[str, str] | None = None,
 ) -> GivenProperties:
     """Return the properties that a call of a command gives its service.
 
     ``servers_key`` and ``registry_key`` are the keys of the cluster and the registry, which the
-    environment may give, too. ``registry_key`` is None for a service without a registry.
+    environment may give, too. ``registry_key`` is None for a service without a registry. ``more``
+    has the values of the service's own options by key.
 
     Raises:
         ConfigError: the environment's settings of clients cannot be read.
     """
     text = "" if file is None else file.read_text()
     named = {servers_key: bootstrap_servers, "listeners": listen, registry_key: registry}
+    named |= more or {}
     chosen = {key: value for key, value in named.items() if key is not None and value}
     over = {**key_values(overrides, "--set"), **chosen}
     known = {**parse_properties(text), **over}

@@ -432,7 +432,7 @@ def broker_components(
         *brokers,
         *registry_component(factory.context, names, protection),
         *rest_component(factory.context, names, protection),
-        *console_component(factory.context, names, protection),
+        *console_component(factory.context, brokers, protection),
         *mirror_components(factory.context, names),
     ]
 

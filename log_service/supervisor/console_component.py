@@ -35,10 +35,10 @@ def console_port_of(wanted: int | None) -> int | None:
 
 def console_component(
     context: ServiceContext,
-    after: Sequence[str],
+    brokers: Sequence[Component],
     protection: InstallationProtection | None = None,
 ) -> list[Component]:
-    """Return the component of the console. ``after`` are the brokers' names.
+    """Return the component of the console, which starts after the brokers.
 
     Without a port there is none. Its settings file is for its owner alone, because it may have the
     secrets of a client.
@@ -54,6 +54,8 @@ def console_component(
     if context.registry_port is not None:
         registry = host_port(dialled(context.host), context.registry_port)
         lines["schema.registry.url"] = f"{scheme}://{registry}"
+    if metrics_urls := [each.metrics_url for each in brokers if each.metrics_url]:
+        lines["metrics.urls"] = ",".join(metrics_urls)
     if protection is not None:
         lines |= _protected(protection)
     directory = context.data_directory / CONSOLE
@@ -71,7 +73,7 @@ def console_component(
             readiness=HttpReadiness(url=f"{own_url}/readyz", authority=authority),
             address=url,
             metrics_url="" if is_secure else f"{url}/metrics",
-            after=tuple(after),
+            after=tuple(each.name for each in brokers),
             is_essential=False,
         )
     ]

@@ -59,6 +59,11 @@ SLOW = (
         kept="stay_text|live",
     ),
     Slow(
+        why="a console with a cluster of its own, which has metrics pages or loses nodes",
+        modules=("integration/http/test_console_rates.py",),
+        kept="last_hour",
+    ),
+    Slow(
         why="more generated Protobuf files beside the elements of Wire's parser",
         modules=("integration/http/test_wire_printing.py",),
         kept=r"\[few\]|hand_made",

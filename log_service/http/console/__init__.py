@@ -10,7 +10,8 @@ The rooms, from the bottom up:
 - ``sessions``: people who are logged in. ``rendering``: templates. ``streams``: responses that go
   on. ``places``: how many people may do work that takes long. ``assets``: styles and scripts.
   ``static`` has their files, and ``templates`` those of all.
-- ``flow``: the edges that an area contributes to the page Flow.
+- ``flow``: the edges that an area contributes to the page Flow. ``history``: the last hour of the
+  cluster, from the metrics pages of its nodes.
 - ``visits``: one request of a person. ``previews``: changes before they happen. ``areas``: the
   parts of the console, also those of other packages.
 - ``gate``: session, origin, token and failures. ``login``: the pages to log in and out.

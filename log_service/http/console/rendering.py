@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 
 from log_service.common.counts import counted
+from log_service.common.urls import shown_url
 from log_service.http.console.addresses import path_to
 
 HERE = Path(__file__).parent
@@ -40,6 +41,7 @@ class Pages:
             "time": shown_time,
             "number": shown_number,
             "counted": counted,
+            "without_secrets": shown_url,
         }
         self._environment.globals |= {"path_to": path_to, "asset": asset_path()}
 

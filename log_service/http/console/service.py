@@ -15,6 +15,7 @@ from log_service.http.console.areas import Area, other_areas
 from log_service.http.console.assets import asset_routes
 from log_service.http.console.browser_rules import cookie_name
 from log_service.http.console.gate import Gate
+from log_service.http.console.history.sampler import Sampler
 from log_service.http.console.login import LoginPages
 from log_service.http.console.pages.areas import own_areas
 from log_service.http.console.rendering import Pages
@@ -89,6 +90,9 @@ class ConsoleService:
                 sessions.close_all_of(user)
                 clients.retire(user)
 
+            sampler = Sampler(settings.metrics_urls, env.clock) if settings.metrics_urls else None
+            if sampler is not None:
+                nursery.start_soon(sampler.run)
             workplace = Workplace(
                 pages=pages,
                 navigation=tuple(each.entry for each in areas if each.label),
@@ -97,6 +101,7 @@ class ConsoleService:
                 nursery=await nursery.start(self._run_streams),
                 has_logins=bool(settings.logins),
                 registry=self._registry(),
+                sampler=sampler,
                 flows={each.name: each.flow for each in areas if each.flow is not None},
                 end_sessions_of=end_sessions_of,
             )

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 from log_service.common.addresses import is_loopback
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_BROKER_PORT, DEFAULT_CONSOLE_PORT
+from log_service.config.definition import split_list
 from log_service.http.service_settings import (
     REGISTRY_URL,
     ServiceSettings,
@@ -22,12 +24,14 @@ from log_service.http.service_settings import (
 
 USUAL_ADDRESS = f"http://127.0.0.1:{DEFAULT_CONSOLE_PORT}"
 LOGINS = ("none", "basic")
+METRICS_URLS = "metrics.urls"
 DEFAULTS: Mapping[str, str] = MappingProxyType(
     {
         "listeners": USUAL_ADDRESS,
         "bootstrap.servers": f"127.0.0.1:{DEFAULT_BROKER_PORT}",
         "authentication.method": "none",
         REGISTRY_URL: "",
+        METRICS_URLS: "",
     }
 )
 """The keys with their defaults. Those of TLS and of clients come on top."""
@@ -35,10 +39,14 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSettings(ServiceSettings):
-    """The settings of one console. ``registry_url`` is empty without a schema registry."""
+    """The settings of one console. ``registry_url`` is empty without a schema registry.
+
+    ``metrics_urls`` are the metrics pages of the cluster's nodes, possibly none.
+    """
 
     registry_url: str
     registry_client: Mapping[str, Any] = field(repr=False)
+    metrics_urls: tuple[str, ...]
 
 
 def read_console_settings(
@@ -69,11 +77,26 @@ def read_console_settings(
         **service,
         registry_url=file.found[REGISTRY_URL],
         registry_client=file.registry_settings(),
+        metrics_urls=_metrics_urls(file.found[METRICS_URLS], name),
     )
     _refuse_open_console(settings, name)
     if settings.logins:
         refuse_open_registry(settings.registry_url, name)
     return settings
+
+
+def _metrics_urls(text: str, name: str) -> tuple[str, ...]:
+    urls = tuple(dict.fromkeys(split_list(text)))
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            is_address = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        except ValueError:
+            is_address = False
+        if not is_address:
+            usual = "an address looks like http://broker1:9404/metrics"
+            raise ConfigError(f"{name}: {METRICS_URLS} has {url!r}; {usual}")
+    return urls
 
 
 def _refuse_open_console(settings: ConsoleSettings, name: str) -> None:

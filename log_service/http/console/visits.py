@@ -19,6 +19,7 @@ from log_service.http.cluster_clients.pool import LoginClients
 from log_service.http.console.audit import audited
 from log_service.http.console.browser_rules import PAGE_HEADERS
 from log_service.http.console.flow import FlowPart
+from log_service.http.console.history.sampler import Sampler
 from log_service.http.console.rendering import Pages
 from log_service.http.server.places import Places
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
@@ -56,7 +57,8 @@ class Workplace:
     """The parts of a console that all visits share. ``nursery`` runs its streams.
 
     ``sections`` has the path of the entry in the navigation that each area belongs to, and
-    ``flows`` the part of each area that contributes to the page Flow.
+    ``flows`` the part of each area that contributes to the page Flow. ``sampler`` has the last
+    hour, None if no metrics page is named.
     """
 
     pages: Pages
@@ -67,6 +69,7 @@ class Workplace:
     has_logins: bool
     registry: RegistryAccess | None = None
     flows: Mapping[str, "FlowSource"] = field(default_factory=dict)
+    sampler: Sampler | None = None
     end_sessions_of: Callable[[str], None] = field(default=lambda _user: None, repr=False)
     """End the sessions of a user, and close the clients that act as this user."""
     searches: Places = field(

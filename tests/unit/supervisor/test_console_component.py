@@ -10,7 +10,9 @@ from log_service.config.properties import parse_properties
 from log_service.http.console.settings import read_console_settings
 from log_service.supervisor.console_component import console_component, console_port_of
 from log_service.supervisor.protection import protect
-from log_service.supervisor.spec import HttpReadiness, ServiceContext
+from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext
+
+READINESS = HttpReadiness(url="http://127.0.0.1:9404/metrics")
 
 
 @pytest.fixture
@@ -28,20 +30,31 @@ def context(tmp_path: Path) -> ServiceContext:
 
 
 def test_a_console_without_logins_stays_on_this_machine(context: ServiceContext) -> None:
-    (component,) = console_component(context, ["broker"])
+    brokers = [
+        Component(
+            name="broker-1",
+            argv=(),
+            readiness=READINESS,
+            metrics_url="http://127.0.0.1:9404/metrics",
+        ),
+        Component(name="broker-2", argv=(), readiness=READINESS),
+    ]
+    (component,) = console_component(context, brokers)
+    assert component.after == ("broker-1", "broker-2")
     assert component.address == "http://127.0.0.1:4711"
     assert not component.is_essential
     path = context.data_directory / "console" / "console.properties"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     settings = read_console_settings(path.read_text(), path.name)
     assert not settings.logins
+    assert settings.metrics_urls == ("http://127.0.0.1:9404/metrics",)
     assert not settings.unused
 
 
 def test_a_secured_installation_has_a_console_with_logins(context: ServiceContext) -> None:
     protection = protect(context.data_directory, context.host, ["broker"])
     protection.write_login_file(["127.0.0.1:11092"])
-    (component,) = console_component(context, ["broker"], protection)
+    (component,) = console_component(context, [], protection)
     assert component.address == "https://0.0.0.0:4711"
     assert isinstance(component.readiness, HttpReadiness)
     assert component.readiness.url == "https://127.0.0.1:4711/readyz"

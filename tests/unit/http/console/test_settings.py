@@ -93,3 +93,16 @@ def test_passwords_do_not_go_to_a_registry_in_clear_text(url: str, *, is_refused
         return
     with pytest.raises(ConfigError, match="clear text"):
         read(authentication_method="basic", schema_registry_url=url)
+
+
+def test_the_metrics_pages_of_the_nodes_are_named_once_each() -> None:
+    urls = "http://broker1:9404/metrics, https://broker2/metrics,http://broker1:9404/metrics"
+    found = read(metrics_urls=urls).metrics_urls
+    assert found == ("http://broker1:9404/metrics", "https://broker2/metrics")
+    assert read().metrics_urls == ()
+
+
+@pytest.mark.parametrize("url", ["broker1:9404", "file:///etc/passwd", "http://[", "http://"])
+def test_a_metrics_page_has_an_address(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"metrics\.urls"):
+        read(metrics_urls=url)

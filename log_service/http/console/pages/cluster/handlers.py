@@ -4,6 +4,7 @@ from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import read_state
 from log_service.http.console.addresses import command
+from log_service.http.console.history.plots import cluster_plots
 from log_service.http.console.pages.cluster.view import cluster_page
 from log_service.http.console.visits import Visit, part_response
 from log_service.http.server.values import HttpResponse
@@ -14,8 +15,13 @@ async def show(visit: Visit) -> HttpResponse:
     admin = await visit.admin()
     state = await read_state(admin)
     throttled = await brokers_left_throttled(admin, state)
-    page = cluster_page(state, state_findings(state, throttled))
+    sampler, now_ms = visit.workplace.sampler, visit.workplace.env.clock.wall_ms()
+    values = {
+        "page": cluster_page(state, state_findings(state, throttled)),
+        "sampler": sampler,
+        "plots": () if sampler is None else cluster_plots(sampler.history, now_ms),
+    }
     if visit.is_part:
-        return part_response(visit.part("state.html", page=page))
-    commands = (command("cluster", "status"),)
-    return visit.page("cluster.html", title="Cluster", commands=commands, page=page)
+        return part_response(visit.part("state.html", **values))
+    commands = (command("cluster", "status"), command("top"))
+    return visit.page("cluster.html", title="Cluster", commands=commands, **values)

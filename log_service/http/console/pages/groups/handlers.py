@@ -13,6 +13,8 @@ from log_service.cluster_operations.group_offsets import (
 from log_service.common.types import TopicPartition
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import choice_of, number_of, time_of
+from log_service.http.console.history.plots import Plot, lag_plot
+from log_service.http.console.history.rates import lag_key
 from log_service.http.console.pages.groups.view import (
     KINDS,
     SHARE,
@@ -94,8 +96,15 @@ async def show(visit: Visit) -> HttpResponse:
     """Show one group."""
     group_id = visit.required("id")
     page = await read_group(await visit.admin(), group_id)
+    sampler, now_ms = visit.workplace.sampler, visit.workplace.env.clock.wall_ms()
+    topics = sorted({each.topic for each in page.offsets})
+    plots: tuple[Plot, ...] = ()
+    if sampler is not None:
+        keys = [lag_key(group_id, each) for each in topics]
+        plots = (lag_plot(sampler.history, keys, now_ms),)
+    values = {"group": page, "sampler": sampler, "plots": plots}
     if visit.is_part:
-        return part_response(visit.part("state.html", group=page))
+        return part_response(visit.part("state.html", **values))
     lines = (
         command("groups", "describe", group_id),
         command("groups", "describe", group_id, "--members"),
@@ -104,9 +113,9 @@ async def show(visit: Visit) -> HttpResponse:
         "group.html",
         title=f"Group {group_id}",
         commands=lines,
-        group=page,
+        **values,
         targets=TARGETS,
-        topics=sorted({each.topic for each in page.offsets}),
+        topics=topics,
         done=DONE.get(visit.query.get("done", ""), ""),
     )
 
