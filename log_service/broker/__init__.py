@@ -25,7 +25,7 @@ Only this package knows every subsystem.
   ``collector_pauses``: how long Python's garbage collector holds it up.
 - ``fetch_session``, ``cluster_view``, ``producer_ids``, ``end_offsets``: shared by several
   handlers. ``topic_creation``: topics that are created because a client asks for them.
-  ``lost_brokers``: responses that wait for an election.
+  ``lost_brokers``: responses that wait for an election. ``produced_counts``: records by client id.
 - ``authorization``: the ACLs that each request needs, and the response to one without them.
 - ``quotas``: the quotas that each request is charged to. ``client_telemetry``: metrics pushed by
   clients (KIP-714).

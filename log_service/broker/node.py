@@ -15,6 +15,7 @@ from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
+from log_service.broker.produced_counts import ProducedCounts
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.requests.produce_lines import ProduceLines
 from log_service.broker.requests.step_scheduler import StepScheduler
@@ -93,6 +94,7 @@ class Node(QuorumNode):
     schema_validation: "SchemaValidation | None" = None
     """None: no schema registry is known, and topics with validation take no records."""
     produce_lines: ProduceLines = field(default_factory=ProduceLines)
+    produced: ProducedCounts = field(default_factory=ProducedCounts)
     fetch_turn: trio.Lock = field(default_factory=trio.Lock)
     """The turn of one of the fetches that read very many partitions."""
     step_scheduler: StepScheduler = field(init=False)

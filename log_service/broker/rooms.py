@@ -21,6 +21,7 @@ from log_service.broker.lifecycle import BrokerLifecycle, DirectoryStates
 from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.node import Node, QuorumNode
 from log_service.broker.peers import Peers
+from log_service.broker.produced_counts import ProducedCounts
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.protection import own_name
 from log_service.broker.share.dead_letter_writer import DeadLetterWriter
@@ -238,6 +239,7 @@ class Rooms:
     telemetry: ClientTelemetry
     lost_brokers: LostBrokers
     schema_validation: "SchemaValidation | None" = None
+    produced: ProducedCounts = field(default_factory=ProducedCounts)
 
     def node(self, foundation: NodeFoundation, controller_address: tuple[str, int] | None) -> Node:
         """Return the rooms for handlers."""
@@ -273,6 +275,7 @@ class Rooms:
             telemetry=self.telemetry,
             lost_brokers=self.lost_brokers,
             schema_validation=self.schema_validation,
+            produced=self.produced,
             config_validators=[
                 each for each in (foundation.certificates, foundation.logins) if each is not None
             ],

@@ -61,7 +61,7 @@ SLOW = (
     Slow(
         why="a console with a cluster of its own, which has metrics pages or loses nodes",
         modules=("integration/http/test_console_rates.py",),
-        kept="last_hour",
+        kept="last_hour|flow",
     ),
     Slow(
         why="more generated Protobuf files beside the elements of Wire's parser",

@@ -97,6 +97,8 @@ def test_topics_tell_their_records_and_bytes(page: Page) -> None:
     assert page.of(f"{prefix}bytesout_total", 'topic="orders"') >= size
     assert page.of(f"{prefix}messagesin_total", 'topic="idle"') == 0
     assert page.types[f"{prefix}messagesin_total"] == "counter"
+    of_client = 'client_id="tidelog",topic="orders"'
+    assert page.of("tidelog_producer_records_total", of_client) == 100
 
 
 def test_requests_are_counted_by_version_and_timed(page: Page) -> None:

@@ -27,7 +27,7 @@ from log_service.broker.metrics.state import (
     storage_families,
     waiting_families,
 )
-from log_service.broker.metrics.traffic import request_families, topic_families
+from log_service.broker.metrics.traffic import producer_family, request_families, topic_families
 from log_service.broker.metrics.transactions import late_before_ms, transaction_families
 from log_service.coordinator.group.listing import GroupOverview
 from log_service.metrics.exposition import Family
@@ -50,6 +50,7 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
             counts.add(partition)
         yield None
     yield from topic_families(topics, total)
+    yield producer_family(sources.node.produced)
     yield from request_families(sources.meters, sources.now_ms())
     yield from connection_families(sources)
     yield from login_families(sources)

@@ -101,6 +101,20 @@ def _by_topic(
         yield "", labels({"topic": topic}), count(traffic)
 
 
+def producer_family(produced: Iterable[tuple[str, str, int]]) -> Family:
+    """Return the records that each client appended to each topic."""
+    samples: list[Sample] = [
+        ("", labels({"client_id": client_id, "topic": topic}), count)
+        for client_id, topic, count in produced
+    ]
+    return Family(
+        name="tidelog_producer_records_total",
+        type="counter",
+        help="Records appended, by the id of the client that sent them.",
+        samples=samples,
+    )
+
+
 def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iterator[Family]:
     """Yield counts by version and summaries of durations, for every API with a request."""
     used = {

@@ -45,7 +45,7 @@ def test_every_page_opens_and_its_command_lines_exist(
 ) -> None:
     admin.create_topics([NewTopic(name=name, partition_count=2)])
     paths = (
-        "/", "/cluster", "/topics", "/create-topic", "/groups", "/schemas", "/transactions",
+        "/", "/cluster", "/flow", "/topics", "/create-topic", "/groups", "/schemas", "/transactions",
         "/transactions/hanging", "/security", "/security/acls", "/security/users",
         "/security/quotas", f"/topics/{name}", f"/topics/{name}/configs",
         f"/topics/{name}/records", f"/topics/{name}/records?from=earliest&partition=1",

@@ -1,5 +1,6 @@
-"""Plots of a console over a real cluster that has metrics pages."""
+"""Plots and the flow of a console over a real cluster that has metrics pages."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from log_service.client import BlockingConsumer, BlockingProducer
+from log_service.http.console.rendering import UNKNOWN
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.console_process import ConsoleProcess
 from tests.helpers.ports import free_port
@@ -65,7 +67,17 @@ def test_the_last_hour_of_requests_and_lag_is_drawn(person: Person) -> None:
     assert "Lag in records 60" in page
 
 
-def test_a_page_that_cannot_be_read_is_named(bootstrap: str, tmp_path: Path) -> None:
+def test_the_flow_goes_from_clients_over_topics_to_groups(person: Person) -> None:
+    page = opened_with(person, "/flow", f"producer shop topic {TOPIC}")
+    assert f"topic {TOPIC} group {GROUP} {UNKNOWN} 60" in page
+    assert "names of clients" not in page
+    assert f'<a href="/topics/{TOPIC}">' in person.open("/flow")
+    page = opened_with(person, "/flow", f"group {GROUP} 0.0 60", q="readers")
+    assert "producer shop" in page
+    assert "Nothing flows" in person.open("/flow", q="no such name")
+
+
+def test_a_page_that_cannot_be_read_is_named(bootstrap: str, tmp_path: Path, name: str) -> None:
     urls = f"http://user:secret@127.0.0.1:{free_port()}/metrics"
     with (
         ConsoleProcess(tmp_path, bootstrap, None, **{"metrics.urls": urls}) as console,
@@ -75,3 +87,9 @@ def test_a_page_that_cannot_be_read_is_named(bootstrap: str, tmp_path: Path) -> 
         assert "secret" not in page
     with ConsoleProcess(tmp_path, bootstrap) as console, Person(console.url) as person:
         assert "set metrics.urls" in readable(person.open("/cluster"))
+        with BlockingProducer(bootstrap) as producer:
+            producer.send(name, "1")
+            producer.flush()
+        page = readable(person.open("/flow", q=name))
+        assert re.search(f"producer producer id [0-9]+ topic {name}", page)
+        assert "Kafka tells the ids" in page

@@ -204,6 +204,9 @@ def respond(
                 partition, leader_epoch, appended = outcome
                 result = _appended_result(wanted.index, appended)
                 moved.append(partition)
+                if not appended.is_duplicate:
+                    count = appended.last_offset - appended.base_offset + 1
+                    node.produced.add(call.client_id, partition.topic_partition.topic, count)
                 if (
                     leader_epoch != partition.leader_epoch or not partition.state.is_safe_at_once
                 ):  # turns may lie between

@@ -165,6 +165,9 @@ def handle_repeated_produce(
     if call.account is not None and call.account.charge(_TELLS_NO_PAUSE):
         return respond(node, call, request, [(known.topic, [outcome])])
     partition, _, appended = outcome
+    if not appended.is_duplicate:
+        count = appended.last_offset - appended.base_offset + 1
+        node.produced.add(call.client_id, partition.topic_partition.topic, count)
     node.replicas.announce((partition,))
     return [known.encode(call.correlation_id, appended)]
 

@@ -28,9 +28,10 @@ TIMES = {
 QUANTILES = {"0.50": "p50", "0.5": "p50", "0.99": "p99"}
 END_OFFSET = b"kafka_topic_partition_current_offset"
 COMMITTED = b"kafka_consumergroup_current_offset"
+PRODUCED = b"tidelog_producer_records_total"
 LINE = re.compile(
     rb"^("
-    + b"|".join([*TOTALS, *{name for name, _ in TIMES}, END_OFFSET, COMMITTED])
+    + b"|".join([*TOTALS, *{name for name, _ in TIMES}, END_OFFSET, COMMITTED, PRODUCED])
     + rb")(?:\{([^\n]*)\})? ([0-9.eE+-]+)(?: [0-9]+)?\r?$",
     re.MULTILINE,
 )
@@ -44,13 +45,15 @@ class NodeFigures:
 
     ``totals`` count since the node's start, by ``TOTALS``. ``times_ms`` has the durations of
     requests by name and quantile, ``ends`` the end offsets of partitions, and ``committed`` the
-    offsets of groups.
+    offsets of groups. ``produced`` counts records by client id and topic, if the node does.
     """
 
     totals: dict[str, float] = field(default_factory=dict)
     times_ms: dict[tuple[str, str], float] = field(default_factory=dict)
     ends: dict[TopicPartition, float] = field(default_factory=dict)
     committed: dict[tuple[str, TopicPartition], float] = field(default_factory=dict)
+    produced: dict[tuple[str, str], float] = field(default_factory=dict)
+    is_naming_clients: bool = False
 
 
 class PageReader:
@@ -67,7 +70,9 @@ class PageReader:
         if not newline:
             self._rest = (self._rest + piece)[:MAX_LINE_BYTES]
             return
-        for name, of_line, number in LINE.findall(self._rest + lines):
+        lines = self._rest + lines
+        self.figures.is_naming_clients |= PRODUCED in lines
+        for name, of_line, number in LINE.findall(lines):
             if self._room > 0:
                 self._note(name, of_line, number)
         self._rest = rest[:MAX_LINE_BYTES]
@@ -95,6 +100,10 @@ class PageReader:
                 figures.ends[where] = value
             else:
                 figures.committed[labels.get("consumergroup", ""), where] = value
+            return
+        if name == PRODUCED:
+            self._room -= 1
+            figures.produced[labels.get("client_id", ""), labels.get("topic", "")] = value
             return
         request = TIMES.get((name, labels.get("request", "")))
         quantile = QUANTILES.get(labels.get("quantile", ""))

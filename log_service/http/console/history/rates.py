@@ -31,6 +31,24 @@ def _rates(before: Pages, now: Pages, interval_s: float) -> dict[SeriesKey, floa
     return found
 
 
+def producer_rates(
+    before: Pages, now: Pages, interval_s: float
+) -> dict[tuple[str, str], float | None]:
+    """Return the records per second of each client id and topic, None where no page came before.
+
+    A pair that a known page did not have before began at 0.
+    """
+    found: dict[tuple[str, str], float | None] = {}
+    for url, figures in now.items():
+        then = before.get(url)
+        for pair, value in figures.produced.items():
+            rate = found.setdefault(pair, None)
+            if then is not None and interval_s > 0:
+                grown = max(0.0, value - then.produced.get(pair, 0.0)) / interval_s
+                found[pair] = (rate or 0.0) + grown
+    return found
+
+
 def _times(now: Pages) -> dict[SeriesKey, float]:
     found: dict[SeriesKey, float] = {}
     for figures in now.values():

@@ -15,7 +15,7 @@ from log_service.common.env import Clock
 from log_service.common.urls import shown_url
 from log_service.http.console.history.history import History
 from log_service.http.console.history.metrics_page import NodeFigures, PageReader
-from log_service.http.console.history.rates import sample_of
+from log_service.http.console.history.rates import producer_rates, sample_of
 
 INTERVAL_S: Final = 15.0
 PAUSE_FACTOR: Final = 20
@@ -36,6 +36,10 @@ class Sampler:
         self.history = History()
         self.failures: dict[str, str] = {}
         """The pages that could not be read the last time, each with the reason."""
+        self.producer_rates: dict[tuple[str, str], float | None] = {}
+        """Records per second by client id and topic, None where they are not known yet."""
+        self.is_naming_clients = False
+        """Whether a page that was read the last time has counts by client id."""
         self._clock = clock
         self._before: dict[str, NodeFigures] = {}
         self._before_ms = 0
@@ -77,6 +81,8 @@ class Sampler:
         now_ms = self._clock.monotonic_ms()
         interval_s = (now_ms - self._before_ms) / 1_000
         self.history.add(self._clock.wall_ms(), sample_of(self._before, now, interval_s))
+        self.producer_rates = producer_rates(self._before, now, interval_s)
+        self.is_naming_clients = any(each.is_naming_clients for each in now.values())
         self._before, self._before_ms, self.failures = now, now_ms, failures
 
 

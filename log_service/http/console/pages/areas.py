@@ -3,6 +3,7 @@
 from log_service.http.console.areas import Area
 from log_service.http.console.pages import (
     cluster,
+    flow,
     groups,
     records,
     schemas,
@@ -14,5 +15,5 @@ from log_service.http.console.pages import (
 
 def own_areas() -> list[Area]:
     """Return the areas."""
-    rooms = (cluster, topics, records, groups, schemas, transactions, security)
+    rooms = (cluster, flow, topics, records, groups, schemas, transactions, security)
     return [each.area() for each in rooms]

@@ -5,7 +5,7 @@ import pytest
 from log_service.common.types import TopicPartition
 from log_service.http.console.history import metrics_page
 from log_service.http.console.history.metrics_page import NodeFigures, PageReader
-from log_service.http.console.history.rates import lag_key, sample_of
+from log_service.http.console.history.rates import lag_key, producer_rates, sample_of
 
 TIDELOG = r"""# TYPE kafka_server_brokertopicmetrics_messagesin_total counter
 kafka_server_brokertopicmetrics_messagesin_total 120
@@ -75,6 +75,17 @@ def test_rates_are_those_of_all_nodes_and_never_negative() -> None:
     assert sample_of(before, now, 10.0) == {("records in",): 3.0}
     again = {"a": NodeFigures(totals={"records in": 10})}
     assert sample_of(now, again, 10.0) == {("records in",): 0.0}
+
+
+def test_producers_have_a_rate_from_the_second_look_on() -> None:
+    row = "# TYPE tidelog_producer_records_total counter\n"
+    row += 'tidelog_producer_records_total{client_id="shop",topic="orders"} 40\n'
+    figures, pair = read(row), ("shop", "orders")
+    assert figures.is_naming_clients
+    assert not read(KAFKA).is_naming_clients
+    assert producer_rates({}, {"a": figures}, 10.0) == {pair: None}
+    before = {"a": NodeFigures(), "b": figures}
+    assert producer_rates(before, {"a": figures, "b": figures}, 10.0) == {pair: 4.0}
 
 
 def test_the_slowest_node_tells_the_duration() -> None:

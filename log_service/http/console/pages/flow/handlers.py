@@ -1,0 +1,52 @@
+"""The page of the flow."""
+
+from dataclasses import replace
+
+import trio
+
+from log_service.common.errors import KafkaError
+from log_service.http.console.addresses import command, path_to
+from log_service.http.console.flow import FlowPart
+from log_service.http.console.pages.flow.graph import joined
+from log_service.http.console.pages.flow.layout import picture_of
+from log_service.http.console.visits import FlowSource, Visit, part_response
+from log_service.http.server.values import HttpError, HttpResponse
+
+MAX_SEARCH_CHARACTERS = 250
+PART_TIMEOUT_S = 20.0
+
+
+async def show(visit: Visit) -> HttpResponse:
+    """Show the flow of records through the nodes that a text names, or through all."""
+    search = visit.query.get("q", "")[:MAX_SEARCH_CHARACTERS]
+    graph = joined(await read_parts(visit), search=search)
+    values = {
+        "graph": graph,
+        "picture": await trio.to_thread.run_sync(picture_of, graph),
+        "search": search,
+        "own": path_to("flow", q=search),
+    }
+    if visit.is_part:
+        return part_response(visit.part("picture.html", **values))
+    lines = (command("top"), command("groups", "list"))
+    return visit.page("flow.html", title="Flow", commands=lines, **values)
+
+
+async def read_parts(visit: Visit) -> list[FlowPart]:
+    """Return the parts of all areas. One that cannot be read is a note, and costs no other."""
+    found: dict[str, FlowPart] = {}
+
+    async def read(name: str, source: FlowSource) -> None:
+        failure = f"it took longer than {PART_TIMEOUT_S:.0f} s"
+        try:
+            with trio.move_on_after(PART_TIMEOUT_S):
+                found[name] = await source(replace(visit, area=name))
+                return
+        except (KafkaError, HttpError) as error:
+            failure = str(error)
+        found[name] = FlowPart(notes=(f"The part of the area {name} is missing: {failure}.",))
+
+    async with trio.open_nursery() as nursery:
+        for name, source in visit.workplace.flows.items():
+            nursery.start_soon(read, name, source)
+    return [found[name] for name in sorted(found)]
