@@ -24,6 +24,7 @@ A room imports only rooms that stand above it in this list:
 - ``definitions``: the Definitions of the project in the present folder.
 - ``installation``: the processes that ``tidelog up`` starts. ``cli``: commands about tables.
   ``demo``: the whole path on real data. ``__main__``: starts a process of the installation.
+- ``console``: the pages on tables in the web console.
 """
 
 

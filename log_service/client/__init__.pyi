@@ -45,6 +45,7 @@ from .admin.values import (
     RetentionResult as RetentionResult,
     TopicDescription as TopicDescription,
     TopicListing as TopicListing,
+    TopicOperations as TopicOperations,
     TopicPartitionReplica as TopicPartitionReplica,
     TransactionDescription as TransactionDescription,
     TransactionListing as TransactionListing,

@@ -40,6 +40,7 @@ from log_service.client.admin.values import (
     RetentionResult,
     TopicDescription,
     TopicListing,
+    TopicOperations,
     TopicPartitionReplica,
     TransactionDescription,
     TransactionListing,
@@ -109,6 +110,17 @@ class Admin(GroupAdmin, AccessAdmin):
         The error is UNKNOWN_TOPIC_OR_PARTITION if a topic does not exist.
         """
         return await topics_and_configs.describe_topics(
+            self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms)
+        )
+
+    async def describe_topic_operations(
+        self, names: Sequence[str], *, timeout_ms: int | None = None
+    ) -> dict[str, TopicOperations]:
+        """Return the operations that this client itself may do on topics (KIP-430).
+
+        Topics that do not exist, or that it may not describe, are left out.
+        """
+        return await topics_and_configs.describe_topic_operations(
             self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms)
         )
 

@@ -19,8 +19,10 @@ from log_service.client.admin.values import (
     ResourceType,
     TopicDescription,
     TopicListing,
+    TopicOperations,
 )
 from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.common.access import OPERATIONS_ON, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
 from log_service.protocol.api_versions import ApiKey
@@ -52,6 +54,11 @@ from log_service.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+)
+from log_service.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
 )
 from log_service.rpc.versions import MAINTENANCE_FEATURE
 
@@ -235,6 +242,30 @@ async def describe_topics(
         return collected.finish(described)
 
     return await cluster.retry(attempt, timeout_ms, is_refreshing=False)
+
+
+async def describe_topic_operations(
+    cluster: ClusterMetadata, names: Sequence[str], timeout_ms: int
+) -> dict[str, TopicOperations]:
+    """Return the operations that are allowed; see ``Admin.describe_topic_operations``."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    response = await cluster.retry(partial(cluster.ask_any, request, MetadataResponse), timeout_ms)
+    return {
+        topic.name: TopicOperations(
+            topic_id=topic.topic_id,
+            operations=frozenset(
+                each
+                for each in OPERATIONS_ON[AclResource.TOPIC]
+                if topic.topic_authorized_operations >> each & 1
+            ),
+        )
+        for topic in response.topics
+        if topic.error_code == ErrorCode.NONE and topic.name is not None
+    }
 
 
 async def describe_cluster(cluster: ClusterMetadata, timeout_ms: int) -> ClusterDescription:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from log_service.client.arguments import whole_number
 from log_service.client.connections.cluster_view import Node, PartitionView
+from log_service.common.access import AclOperation
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId, TopicPartition
 
@@ -86,6 +87,14 @@ class TopicDescription:
     def topic_partitions(self) -> list[TopicPartition]:
         """The topic's partitions, each with topic and number."""
         return [TopicPartition(self.name, partition.partition) for partition in self.partitions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOperations:
+    """The operations on a topic that the client itself may do."""
+
+    topic_id: TopicId
+    operations: frozenset[AclOperation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

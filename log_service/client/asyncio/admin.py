@@ -24,6 +24,7 @@ class AsyncioAdmin(OnAsyncio[Admin]):
     create_partitions = awaited(Admin.create_partitions)
     list_topics = awaited(Admin.list_topics)
     describe_topics = awaited(Admin.describe_topics)
+    describe_topic_operations = awaited(Admin.describe_topic_operations)
     describe_cluster = awaited(Admin.describe_cluster)
     describe_brokers = awaited(Admin.describe_brokers)
     describe_configs = awaited(Admin.describe_configs)

@@ -29,6 +29,7 @@ class BlockingAdmin(Blocking[Admin]):
     create_partitions = blocking(Admin.create_partitions)
     list_topics = blocking(Admin.list_topics)
     describe_topics = blocking(Admin.describe_topics)
+    describe_topic_operations = blocking(Admin.describe_topic_operations)
     describe_cluster = blocking(Admin.describe_cluster)
     describe_brokers = blocking(Admin.describe_brokers)
     describe_configs = blocking(Admin.describe_configs)
