@@ -16,8 +16,14 @@ from orchestration.log_client.protocol import LogServiceError
 from orchestration.retained.archive_reading import find_archive
 from orchestration.settings import Settings, load_settings
 from orchestration.topics.spec import TopicSpec
-from orchestration.warehouse.store import Warehouse, validate_question
+from orchestration.warehouse.store import (
+    Confinement,
+    Warehouse,
+    WarehouseError,
+    validate_question,
+)
 from orchestration.warehouse.topics_in_sql import (
+    SCHEMA_NAME,
     IncompleteAnswerWarning,
     TopicRelations,
     topic_names,
@@ -33,6 +39,7 @@ def ask(
     settings: Settings | None = None,
     is_archive_only: bool = False,
     timeout_ms: int | None = None,
+    confinement: Confinement | None = None,
 ) -> pa.Table:
     """Return the answer of one SELECT as an Arrow table (``.to_pandas()``, ``.to_pylist()``).
 
@@ -41,12 +48,14 @@ def ask(
     _value`` (texts), ``_bytes`` and ``_headers``. Those in ``topics`` have a column per field of
     their schema, too. With ``is_archive_only`` no broker is asked, and a topic is only its archive.
     ``timeout_ms`` bounds each request to the log service, but not the whole answer. The client's
-    own default holds where it is None.
+    own default holds where it is None. ``confinement`` bounds the question of another
+    person. Its relations also name topics, as ``topics.NAME``.
 
     Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were
     archived, where a batch cannot be read, and where a topic is gone.
 
-    :raises WarehouseError: it is not one question, or DuckDB cannot answer it.
+    :raises WarehouseError: it is not one question, DuckDB cannot answer it, or the confinement does
+        not name one of its topics.
     :raises LogServiceError: a topic is asked for, and the log service does not respond.
     """
     validate_question(sql)
@@ -54,15 +63,25 @@ def ask(
     lake = Lake(found.lake_root)
     warehouse = Warehouse(found.warehouse_directory, lake)
     names = topic_names(sql)
+    if confinement is not None:
+        _refuse_topics(names, confinement)
     topics = tuple(topics)
     schemas = {spec.name: spec.fields for spec in topics if spec.fields is not None}
     formats = {spec.name: spec.value_format for spec in topics if spec.value_format is not None}
     if not names:
-        return warehouse.query(sql)
+        return warehouse.query(sql, confinement=confinement)
     if is_archive_only:
-        return warehouse.query(sql, TopicRelations(None, schemas, lake, formats))
+        relations = TopicRelations(None, schemas, lake, formats)
+        return warehouse.query(sql, relations, confinement=confinement)
     with _advised(lake, names), connect(found.bootstrap_servers, timeout_ms=timeout_ms) as log:
-        return warehouse.query(sql, TopicRelations(log, schemas, lake, formats))
+        relations = TopicRelations(log, schemas, lake, formats)
+        return warehouse.query(sql, relations, confinement=confinement)
+
+
+def _refuse_topics(names: Iterable[str], confinement: Confinement) -> None:
+    others = sorted(name for name in names if f"{SCHEMA_NAME}.{name}" not in confinement.relations)
+    if others:
+        raise WarehouseError(f"this question may not read the topics {', '.join(others)}")
 
 
 @contextmanager

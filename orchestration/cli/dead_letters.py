@@ -234,18 +234,33 @@ def fix(
         )
 
 
-@dead_letters.command(short_help="Read all dead letters of a table once more.")
+@dead_letters.command(short_help="Read dead letters of a table once more.")
 @click.argument("table", type=TableParameter())
+@click.argument("place", type=PlaceParameter(), metavar=f"[{WHERE}]", required=False)
+@click.option("--rule", help="Only those that this rule rejected.")
 @click.option("--execute", is_flag=True, help="Do it; without this the number is only shown.")
 @json_option
-def replay(*, table: str, execute: bool, as_json: bool) -> None:
-    """Read all dead letters of TABLE once more.
+def replay(
+    *, table: str, place: "Place | None", rule: str | None, execute: bool, as_json: bool
+) -> None:
+    """Read all dead letters of TABLE once more, those of a rule, or one.
 
+    Records between those of a rule may be read again, too. A join is replayed whole for a part.
     This is of use after a rule was relaxed, a transform corrected, or fixes were kept.
     """
+    if place is not None and rule is not None:
+        raise click.UsageError("a place is one dead letter: give it without --rule")
     with opened_letters() as (letters, settings):
+        from orchestration.dead_letters.fixes import ranges_at  # noqa: PLC0415
+        from orchestration.dead_letters.places import letter_at  # noqa: PLC0415
+
         refuse_unknown(table, letters)
-        found = letters.of_target(table)
+        is_part = place is not None or rule is not None
+        found = (
+            letters.of_target(table, chosen_rule(rule))
+            if place is None
+            else [letter_at(letters, table, place)]
+        )
         deleted = deleted_topics(letters, table, settings) if found else {}
         rows = [row for row in found if row["_topic_id"] not in deleted]
         print_deleted(len(found) - len(rows))
@@ -259,9 +274,11 @@ def replay(*, table: str, execute: bool, as_json: bool) -> None:
                     " does it"
                 )
             elif not found:
-                click.echo(nothing_found(table, None, letters))
+                click.echo(nothing_found(table, rule, letters))
             return
-        print_replay(table, 0, replayed(settings, table, None), as_json=as_json)
+        ranges = ranges_at((row["_partition"], row["_offset"]) for row in rows)
+        done = replayed(settings, table, ranges if is_part else None)
+        print_replay(table, 0, done, as_json=as_json)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ Knows no Spark.
 Invariant: an offset of a target has at most one fix. A newer fix replaces the older one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -247,9 +247,14 @@ def repaired(
 
 def replay_ranges(fixes: Sequence[Fix]) -> list[OffsetRange]:
     """Return ranges that cover ``fixes``, at most fifty per partition (gaps are bridged)."""
+    return ranges_at((one.partition, one.offset) for one in fixes)
+
+
+def ranges_at(places: Iterable[At]) -> list[OffsetRange]:
+    """Return ranges that cover places, at most fifty per partition (gaps are bridged)."""
     offsets: dict[int, list[int]] = {}
-    for one in fixes:
-        offsets.setdefault(one.partition, []).append(one.offset)
+    for partition, offset in places:
+        offsets.setdefault(partition, []).append(offset)
     return [
         one
         for partition in sorted(offsets)

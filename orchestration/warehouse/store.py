@@ -5,7 +5,8 @@ that has the old file open keeps it. Lake tables are relations of one connection
 each, and are never saved as views. DuckDB reads their Parquet files itself where the files hold the
 table's columns and types, and else through Arrow, which takes longer. Relations in SQL are lake
 tables, marts, and ``dead_letters`` (the committed ones). A query may also read ``topics.NAME``
-(``topic_relations``). No extension is downloaded. Knows no Dagster.
+(``topic_relations``). No extension is downloaded. A confined question, which another person asks,
+reads no file by its path. Knows no Dagster.
 """
 
 import re
@@ -51,6 +52,9 @@ ACCOUNT_COLUMNS = {"records_sent", "start_offset", "end_offset", "target_id"}
 """The columns that tell the lake's account of a transform (``transforms.ledger``) from
 other tables.
 """
+CONFINED_THREADS = 2
+FETCHED_ROWS = 1_000
+"""The rows of a confined answer that are fetched at once."""
 CONNECTION_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -84,6 +88,21 @@ class MartBuild:
     inputs: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """The bounds of a question that another person asks.
+
+    It reads ``relations`` alone, and neither files nor variables of this process. Its answer ends
+    once it has more than ``row_count`` rows or ``answer_bytes``. DuckDB works within
+    ``memory_bytes``, and spills what is more.
+    """
+
+    relations: Collection[str]
+    row_count: int
+    answer_bytes: int
+    memory_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Warehouse:
     """A directory of marts over a lake."""
@@ -112,12 +131,19 @@ class Warehouse:
             )
         return self.directory / f"{name}{SUFFIX}"
 
-    def query(self, sql: str, topics: TopicRelations | None = None) -> pa.Table:
+    def query(
+        self,
+        sql: str,
+        topics: TopicRelations | None = None,
+        *,
+        confinement: Confinement | None = None,
+    ) -> pa.Table:
         """Answer a query about lake tables, dead letters, marts and, where they are given,
         ``topics``.
 
         The database is in memory, so no change outlasts the query. Intermediate results that do not
-        fit into memory spill into a temporary folder. The answer itself has to fit.
+        fit into memory spill into a temporary folder. The answer itself has to fit. ``confinement``
+        bounds the question of another person.
 
         :raises WarehouseError: it is not one query, or DuckDB cannot answer it.
         :raises UnknownRelationError: a relation does not exist.
@@ -126,13 +152,37 @@ class Warehouse:
         validate_question(sql)
         with (
             TemporaryDirectory(prefix="tidelog-sql-") as spills,
-            self._connection(sql, ":memory:") as (connection, _),
+            self._connection(sql, ":memory:", confinement) as (connection, versions),
             self._explained(sql, topics),
         ):
             connection.execute(f"SET temp_directory = {quoted_text(spills)}")
+            if confinement is not None:
+                self._confine(connection, versions, confinement)
             if topics is not None:
                 topics.prepare(connection, sql)
-            return _table_of(connection.sql(sql))
+            found = connection.sql(sql)
+            return _table_of(found) if confinement is None else _start_of(found, confinement)
+
+    def relations_of(self, sql: str) -> frozenset[str]:
+        """Return the lake tables, marts and ``dead_letters`` that a question may read."""
+        with duckdb.connect(":memory:", config=dict(CONNECTION_SETTINGS)) as connection:
+            known = {*self.lake.names(), *self.names(), DEAD_LETTERS}
+            return frozenset(_named_relations(connection, sql) & known)
+
+    def _confine(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        versions: Mapping[str, int],
+        confinement: Confinement,
+    ) -> None:
+        """Let the connection open the files of its relations alone, and change no setting."""
+        files = [str(file) for name in versions for file in self.lake.existing(name).files]
+        connection.execute(f"SET allowed_paths = [{', '.join(map(quoted_text, files))}]")
+        connection.execute(f"SET memory_limit = '{confinement.memory_bytes}B'")
+        connection.execute(f"SET threads = {CONFINED_THREADS}")
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
 
     def build(self, name: str, sql: str) -> MartBuild:
         """Build the mart ``name`` from ``sql`` and put it into its place in one step.
@@ -164,7 +214,7 @@ class Warehouse:
 
     @contextmanager
     def _connection(
-        self, sql: str, path: str
+        self, sql: str, path: str, confinement: Confinement | None = None
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, int]]]:
         """Yield a connection with the relations that ``sql`` names, and the versions of its lake
         tables.
@@ -173,7 +223,10 @@ class Warehouse:
             connection.execute("SET TimeZone = 'UTC'")  # the host's would decide what a day is
             versions: dict[str, int] = {}
             marts, tables = set(self.names()), set(self.lake.names())
-            for name in sorted(_named_relations(connection, sql)):
+            named = _named_relations(connection, sql)
+            if confinement is not None:
+                named &= {*confinement.relations}
+            for name in sorted(named):
                 if name == DEAD_LETTERS:
                     connection.register(name, DeadLetters(self.lake).committed())
                 elif name in tables and not self._is_account(name, marts):
@@ -306,6 +359,21 @@ def _described(connection: duckdb.DuckDBPyConnection, question: str) -> list[tup
 def _table_of(answer: object) -> pa.Table:
     """Return the answer as a table. Statements that are no queries have an empty one."""
     return pa.table({} if answer is None else answer)
+
+
+def _start_of(answer: duckdb.DuckDBPyRelation | None, confinement: Confinement) -> pa.Table:
+    """Return the rows of an answer up to the batch that passes a bound."""
+    if answer is None:
+        return _table_of(answer)
+    batches, row_count, size_bytes = [], 0, 0
+    with answer.to_arrow_reader(FETCHED_ROWS) as reader:
+        for batch in reader:
+            batches.append(batch)
+            row_count, size_bytes = row_count + batch.num_rows, size_bytes + batch.nbytes
+            if row_count > confinement.row_count or size_bytes > confinement.answer_bytes:
+                break
+        schema = reader.schema
+    return pa.Table.from_batches(batches, schema)
 
 
 def _named_relations(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:

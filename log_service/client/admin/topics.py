@@ -256,7 +256,7 @@ async def describe_topic_operations(
     response = await cluster.retry(partial(cluster.ask_any, request, MetadataResponse), timeout_ms)
     return {
         topic.name: TopicOperations(
-            topic_id=topic.topic_id,
+            topic_id=TopicId(topic.topic_id),
             operations=frozenset(
                 each
                 for each in OPERATIONS_ON[AclResource.TOPIC]
