@@ -10,6 +10,7 @@ from orchestration.project.importing import kept_imports
 
 PROCESSES = {
     "code_server": "orchestration.installation.code_server",
+    "console": "orchestration.console.process.main",
     "daemon": "orchestration.installation.daemon.process",
     "declare": "orchestration.installation.declare",
     "instance": "orchestration.installation.instance",

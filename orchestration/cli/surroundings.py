@@ -20,7 +20,7 @@ import click
 
 from log_service.common.installation_names import SERVERS_SETTING, SPARK_REMOTE_SETTING
 from log_service.common.private_files import private_directory
-from orchestration.project.importing import kept_imports
+from orchestration.project.importing import NEEDED, kept_imports
 from orchestration.settings import (
     REGISTRY_URL,
     Settings,
@@ -33,7 +33,6 @@ from orchestration.settings import (
 if TYPE_CHECKING:
     import dagster as dg
 
-NEEDED = ("dagster", "deltalake", "duckdb", "pyspark")
 FOUND_BY = {
     "broker": SERVERS_SETTING,
     "spark": SPARK_REMOTE_SETTING,

@@ -3,13 +3,17 @@
 Nearly all objects of an import stay. Python looks through them again and again all the same,
 because it counts new objects. That takes a fifth of the platform's import time. Here Python looks
 at none of them, neither meanwhile nor later. Processes that are forked afterwards thus keep their
-common memory, too. Decides nothing about the imports themselves, because the programs do.
+common memory, too. Decides nothing about the imports themselves, because the programs do. Names the
+packages that a project needs.
 """
 
 import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+NEEDED = ("dagster", "deltalake", "duckdb", "pyspark")
+"""Packages of the platform's extra, without which no project can be imported."""
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import signal
 import ssl
+import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +42,7 @@ class RegistryProcess:
         self.arguments = [self.kind, "serve"]
         for key, value in given.items():
             self.arguments += ["--set", f"{key}={value}"]
-        self._process: ForkedProcess | None = None
+        self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -57,7 +58,7 @@ class RegistryProcess:
 
     def start(self) -> None:
         """Start, and wait until it responds."""
-        self._process = start_forked(self.arguments, log=self.log, target=command)
+        self._process = self.start_process()
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
@@ -72,6 +73,10 @@ class RegistryProcess:
                 time.sleep(0.05)
             else:
                 return
+
+    def start_process(self) -> ForkedProcess | subprocess.Popen[bytes]:
+        """Return the process as it was started."""
+        return start_forked(self.arguments, log=self.log, target=command)
 
     def send(self, sent: signal.Signals) -> None:
         """Send a signal."""

@@ -18,5 +18,6 @@ The rooms, from the bottom up:
 - ``pages``: the pages, a folder for each area.
 - ``settings``: the settings of a console. ``service``: a console.
 
-htmx (0BSD) is part of ``static``, with its licence. No page asks another host for anything.
+htmx (0BSD) and uPlot (MIT) are part of ``static``, with their licences. No page
+asks another host for anything.
 """

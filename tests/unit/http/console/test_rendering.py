@@ -28,8 +28,18 @@ def test_no_template_turns_escaping_off(path: Path) -> None:
 def test_static_files_ask_no_other_host(path: Path) -> None:
     content = path.read_text()
     known = content.replace("http://www.w3.org/", "").replace("https://htmx.org", "")
+    known = known.replace("https://github.com/leeoniya/uPlot", "")  # a comment with its name
     if path.suffix in {".css", ".js", ".svg"} and path.name != "htmx.min.js":
         assert "://" not in known
+
+
+@pytest.mark.parametrize("name", ["htmx", "uplot"])
+def test_a_library_comes_with_its_licence(name: str) -> None:
+    static = HERE / "static"
+    assert (static / f"{name}.min.js").is_file()
+    licence = (static / f"{name}.LICENSE.txt").read_text()
+    assert "Permission" in licence
+    assert "WITHOUT WARRANTY" in licence or "DISCLAIMS ALL" in licence
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,189 @@
+"""Dead letters: their counts, the list of a table, one letter, and how they are fixed and replayed.
+
+The commands ``tidelog dead-letters fix`` and ``replay`` do the work, in a process of their own.
+Each change is tried first. Its second request needs READ and WRITE on the topics of the table.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import trio
+
+from log_service.http.console.addresses import command, path_to
+from log_service.http.console.previews import is_confirmed
+from log_service.http.console.visits import Visit
+from log_service.http.server.values import HttpError, HttpResponse
+from orchestration.console.pages import jobs
+from orchestration.console.pages.tables import asset_url, readable_table, run_url
+from orchestration.console.platform import Platform, Sight
+from orchestration.console.rights import needed_topics
+
+MAX_RULE_CHARACTERS = 250
+MAX_SHOWN_GROUPS = 500
+
+
+async def show_summary(platform: Platform, visit: Visit) -> HttpResponse:
+    """Show the counts by table, rule and reason, of the tables that the person may read."""
+    sight = await platform.sight(visit)
+    rows = [
+        row
+        for row in await platform.ask(visit, "letter_summary")
+        if sight.rights.may_read(topics_of(sight, str(row["target"])))
+    ]
+    return visit.page(
+        "letters.html",
+        title="Dead letters",
+        commands=(command("dead-letters", "list"),),
+        rows=rows[:MAX_SHOWN_GROUPS],
+        is_cut=len(rows) > MAX_SHOWN_GROUPS,
+    )
+
+
+def topics_of(sight: Sight, table: str) -> tuple[str, ...]:
+    """Return the topics whose rights decide about a table's dead letters."""
+    return needed_topics(sight.overview.table(table), sight.overview.topics)
+
+
+async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
+    """Show the first dead letters of a table, of one rule or of all."""
+    table = visit.value("table")
+    rule = visit.query.get("rule", "")[:MAX_RULE_CHARACTERS]
+    await readable_table(platform, visit, table)
+    rows = await platform.ask(visit, "letter_list", table=table, rule=rule or None)
+    summary = await platform.ask(visit, "letter_summary")
+    rules: dict[str, int] = {}
+    for row in summary:
+        if row["target"] == table:
+            rules[row["rule"]] = rules.get(row["rule"], 0) + int(row["count"])
+    options = ["--rule", rule] if rule else []
+    lines = (
+        command("dead-letters", "list", table, *options),
+        command("dead-letters", "replay", table, *options),
+    )
+    render = partial(
+        visit.page,
+        "letter_list.html",
+        title=f"Dead letters of {table}",
+        commands=lines,
+        table=table,
+        rule=rule,
+        rules=rules,
+        rows=rows,
+        total=rules.get(rule, 0) if rule else sum(rules.values()),
+    )
+    return await trio.to_thread.run_sync(render)
+
+
+async def show(platform: Platform, visit: Visit) -> HttpResponse:
+    """Show one dead letter with its record, its row, its run, its fix and its replay."""
+    table, place = visit.required("table"), visit.required("place")
+    sight = await readable_table(platform, visit, table)
+    letter: Mapping[str, Any] = await platform.ask(visit, "letter", table=table, place=place)
+    lines = [command("dead-letters", "show", table, letter["place"])]
+    if letter["is_editable"]:
+        lines.append(command("dead-letters", "fix", table, letter["place"], "--edit"))
+    lines.append(command("dead-letters", "replay", table, letter["place"]))
+    return visit.page(
+        "letter.html",
+        title=f"Dead letter {letter['place']} of {table}",
+        commands=tuple(lines),
+        table=table,
+        letter=letter,
+        row_question=row_question(table, letter["duplicate_of"]),
+        dagster_url=sight.overview.dagster_url,
+        asset_url=asset_url,
+        run_url=run_url,
+    )
+
+
+def row_question(table: str, duplicate_of: str | None) -> str:
+    """Return the question for the row that a repeated record repeats, empty if it repeats none."""
+    topic, _, place = (duplicate_of or "").rpartition("/")
+    partition, _, offset = place.partition(":")
+    if topic or not (partition.isdecimal() and offset.isdecimal()):
+        return ""
+    where = f"_partition = {partition} AND _offset = {offset}"
+    return f'SELECT * FROM "{table}" WHERE {where}'  # noqa: S608 - a link that fills the box in
+
+
+async def fix(platform: Platform, visit: Visit) -> HttpResponse:
+    """Try the fix of a letter, or keep it and replay its record."""
+    table, place = visit.required("table"), visit.required("place")
+    value = visit.form.get("value", "")
+    options = [table, place, "--value", value]
+    return await _change(
+        platform,
+        visit,
+        "fix",
+        {"table": table, "place": place, "value": value},
+        title=f"Fix {place} of {table}",
+        options=["fix", *options],
+    )
+
+
+async def replay(platform: Platform, visit: Visit) -> HttpResponse:
+    """Count the letters that a replay reads, or replay them: one, those of a rule, or all."""
+    table = visit.required("table")
+    place, rule = visit.form.get("place") or None, visit.form.get("rule") or None
+    if place is not None and rule is not None:
+        raise HttpError(400, "a place is one dead letter: name it without a rule")
+    which = place or (f"those of the rule {rule}" if rule else "all dead letters")
+    choice = [place] if place else ["--rule", rule] if rule else []
+    return await _change(
+        platform,
+        visit,
+        "replay",
+        {"table": table, "place": place, "rule": rule},
+        title=f"Replay {which} of {table}",
+        options=["replay", table, *choice],
+    )
+
+
+async def _change(
+    platform: Platform,
+    visit: Visit,
+    method: str,
+    parameters: dict[str, Any],
+    *,
+    title: str,
+    options: list[Any],
+) -> HttpResponse:
+    """Begin the trial of a change, or the change itself once the person has seen the trial."""
+    table = str(parameters["table"])
+    sight = await readable_table(platform, visit, table)
+    facts = sight.overview.table(table)
+    written = [*topics_of(sight, table), *([facts.target] if facts and facts.target else [])]
+    execute = is_confirmed(visit)
+    action, target = f"{method} dead letters", " ".join(str(each) for each in options[1:3])
+    try:
+        sight.rights.require_write(written, f"to {method} dead letters of {table[:100]}")
+    except HttpError:
+        with visit.audited(action, target):
+            raise
+    worker = platform.changes if execute else platform.previews
+
+    async def work() -> Any:
+        ask = partial(worker.ask, visit.workplace.nursery, method, **parameters, execute=execute)
+        if not execute:
+            return await ask()
+        with visit.audited(action, target):
+            found = await ask()
+        platform.forget()
+        return found
+
+    line = command("dead-letters", *options, *(["--execute"] if execute else []))
+    return jobs.begin(
+        platform,
+        visit,
+        "change",
+        work,
+        title=title,
+        commands=(line,),
+        table=table,
+        method=method,
+        is_executed=execute,
+        fields={name: value for name, value in parameters.items() if value is not None},
+        action=path_to("pipelines", method),
+        back=path_to("pipelines", "letters", table),
+    )

@@ -1,0 +1,75 @@
+"""SQL over tables, marts, dead letters and topics, as ``tidelog sql`` answers it.
+
+A link fills the box in and asks nothing, because another site could show it. The question is asked
+by the button. What a person may ask follows the rights on the topics of what the question reads.
+"""
+
+from functools import partial
+from typing import Any
+
+from log_service.http.console.addresses import command
+from log_service.http.console.visits import Visit
+from log_service.http.server.values import HttpError, HttpResponse
+from orchestration.console.pages import jobs
+from orchestration.console.platform import Platform
+from orchestration.console.rights import UNKNOWN_TOPICS, needed_topics
+
+MAX_QUESTION_CHARACTERS = 20_000
+EXAMPLE = "SELECT ... FROM ..."
+
+
+async def show(platform: Platform, visit: Visit) -> HttpResponse:
+    """Show the box, with the tables that the person may ask."""
+    sight = await platform.sight(visit)
+    question = visit.query.get("question", "")[:MAX_QUESTION_CHARACTERS]
+    tables = [
+        each.name
+        for each in sight.overview.tables
+        if sight.rights.may_read(needed_topics(each, sight.overview.topics))
+    ]
+    topics = [each for each in sight.overview.topics if sight.rights.may_read([each])]
+    return visit.page(
+        "sql.html",
+        title="SQL",
+        commands=(command("sql", question or EXAMPLE),),
+        question=question,
+        tables=tables,
+        topics=topics,
+    )
+
+
+async def ask(platform: Platform, visit: Visit) -> HttpResponse:
+    """Ask a question, and go to the page of its answer."""
+    question = visit.required("question").strip()
+    if len(question) > MAX_QUESTION_CHARACTERS:
+        raise HttpError(400, f"a question has at most {MAX_QUESTION_CHARACTERS} characters")
+    relations = await readable_relations(platform, visit, question)
+    work = partial(
+        platform.questions.ask,
+        visit.workplace.nursery,
+        "sql",
+        question=question,
+        relations=relations,
+    )
+    line = command("sql", question)
+    return jobs.begin(
+        platform, visit, "answer", work, title="SQL", commands=(line,), question=question
+    )
+
+
+async def readable_relations(platform: Platform, visit: Visit, question: str) -> list[str]:
+    """Return the relations of a question, if the person may read all of them.
+
+    Raises:
+        HttpError: 403, names the topics whose READ is missing.
+    """
+    named: dict[str, Any] = await platform.ask(visit, "relations", question=question)
+    sight = await platform.sight(visit, named["topics"])
+    overview, needed = sight.overview, set[str](named["topics"])
+    for name in named["tables"]:
+        needed.update(needed_topics(overview.table(name), overview.topics))
+    if named["has_dead_letters"]:
+        needed.update(overview.topics or UNKNOWN_TOPICS)
+    sight.rights.require_read(needed, "this question")
+    relations: list[str] = named["all"]
+    return relations

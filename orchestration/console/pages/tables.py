@@ -1,0 +1,136 @@
+"""The list of the project's tables, and one table with its rows and commits."""
+
+from urllib.parse import quote
+
+import trio
+
+from log_service.http.console.addresses import command, path_to
+from log_service.http.console.rendering import sized
+from log_service.http.console.visits import Visit, part_response
+from log_service.http.server.values import HttpError, HttpResponse
+from orchestration.console.commits import Commit
+from orchestration.console.platform import Platform, Sight
+from orchestration.console.rights import needed_topics
+
+SHOWN_ROWS = 50
+ROWS_PATIENCE_S = 20.0
+TIMESTAMP = "_timestamp"
+SLOW = "to read the rows took too long: ask for fewer in SQL"
+
+
+async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
+    """Show the tables that the person may read."""
+    if platform.missing:
+        return visit.page("nothing.html", title="Pipelines", commands=(), reason=platform.missing)
+    sight = await platform.sight(visit)
+    own = [
+        each
+        for each in sight.overview.tables
+        if sight.rights.may_read(needed_topics(each, sight.overview.topics))
+    ]
+    values = {
+        "tables": own,
+        "hidden_count": len(sight.overview.tables) - len(own),
+        "trouble": sight.overview.trouble,
+        "dagster_url": sight.overview.dagster_url,
+        "asset_url": asset_url,
+    }
+    if visit.is_part:
+        return part_response(visit.part("table.html", **values))
+    lines = (command("lag"), command("status"))
+    return visit.page("list.html", title="Pipelines", commands=lines, **values)
+
+
+async def readable_table(platform: Platform, visit: Visit, name: str) -> Sight:
+    """Return the project, if the person may read a table.
+
+    Raises:
+        HttpError: 403.
+    """
+    sight = await platform.sight(visit)
+    needed = needed_topics(sight.overview.table(name), sight.overview.topics)
+    sight.rights.require_read(needed, f"to see {name[:100]}")
+    return sight
+
+
+async def show(platform: Platform, visit: Visit) -> HttpResponse:
+    """Show one table."""
+    name = visit.value("table")
+    sight = await readable_table(platform, visit, name)
+    facts = sight.overview.table(name)
+    found = await platform.ask(visit, "table", name=name)
+    if facts is None and not found["is_there"]:
+        raise HttpError(404, f"the project has no table {name[:100]!r}")
+    lines = [command("lag", name), command("sql", question_of_rows(name, found["columns"]))]
+    if facts is not None and facts.topics:
+        lines.append(command("replay", name, "--everything"))
+    return visit.page(
+        "shown.html",
+        title=name,
+        commands=tuple(lines),
+        name=name,
+        facts=facts,
+        columns=found["columns"],
+        commits=[Commit(**each) for each in found["commits"]],
+        is_there=found["is_there"],
+        question=question_of_rows(name, found["columns"]),
+        dagster_url=sight.overview.dagster_url,
+        asset_url=asset_url,
+        run_url=run_url,
+        sized=sized,
+    )
+
+
+def question_of_rows(name: str, columns: list[dict[str, object]]) -> str:
+    """Return the question for the rows of a table, of the latest records first if it has times."""
+    quoted = f'"{name}"'
+    order = ""
+    if any(each["name"] == TIMESTAMP for each in columns):
+        order = f" ORDER BY {TIMESTAMP} DESC"
+    return f"SELECT * FROM {quoted}{order} LIMIT {SHOWN_ROWS}"  # noqa: S608 - shown, and run confined
+
+
+async def show_rows(platform: Platform, visit: Visit) -> HttpResponse:
+    """Show the latest rows of a table, as a part of its page."""
+    name = visit.value("table")
+    await readable_table(platform, visit, name)
+    found = await platform.ask(visit, "table", name=name)
+    values: dict[str, object] = {"name": name, "answer": None, "reason": ""}
+    if found["is_there"]:
+        question = question_of_rows(name, found["columns"])
+        with trio.move_on_after(ROWS_PATIENCE_S) as scope:
+            try:
+                values["answer"] = await platform.questions.ask(
+                    visit.workplace.nursery,
+                    "sql",
+                    question=question,
+                    relations=[name],
+                    row_count=SHOWN_ROWS,
+                )
+            except HttpError as error:
+                values["reason"] = error.text
+        if scope.cancelled_caught:
+            values["reason"] = SLOW
+    if visit.is_part:
+        return part_response(await trio.to_thread.run_sync(_rows, visit, values))
+    line = command("sql", question_of_rows(name, found["columns"]))
+    return visit.page("rows_page.html", title=f"Rows of {name}", commands=(line,), **values)
+
+
+def _rows(visit: Visit, values: dict[str, object]) -> bytes:
+    return visit.part("rows.html", **values)
+
+
+def asset_url(dagster_url: str, asset: str) -> str:
+    """Return the address of an asset in the Dagster UI."""
+    return f"{dagster_url}/assets/{quote(asset)}"
+
+
+def run_url(dagster_url: str, run_id: str) -> str:
+    """Return the address of a run in the Dagster UI."""
+    return f"{dagster_url}/runs/{quote(run_id, safe='')}"
+
+
+def rows_path(name: str) -> str:
+    """Return the path of a table's rows."""
+    return path_to("pipelines", "tables", name, "rows")

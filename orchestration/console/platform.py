@@ -1,0 +1,122 @@
+"""The platform behind the pages: the project's folder, its processes, and what they said last.
+
+Facts are asked anew after a few seconds. People share them, and each page shows what the rights of
+its person allow.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from log_service.common.env import Clock
+from log_service.http.console.visits import Visit
+from log_service.http.server.values import HttpError
+from orchestration.console.jobs import Jobs
+from orchestration.console.rights import Rights, rights_of
+from orchestration.console.values import TableFacts
+from orchestration.console.worker import CHANGES, FACTS, QUESTIONS, Worker
+from orchestration.project.importing import NEEDED
+from orchestration.project.location import ASSETS
+
+FRESH_MS = 4_000
+MAX_REMEMBERED = 50
+NO_PROJECT = (
+    "This console runs in no project, so it knows no tables. Start it with `tidelog console` in the"
+    " folder of a project, or with `tidelog up --project FOLDER`. `tidelog init NAME` writes a new"
+    " project."
+)
+NO_PLATFORM = "The platform is not installed here: pip install 'tidelog[platform]'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The project as it is now.
+
+    ``topics`` are all that it declares or reads. ``trouble`` tells why some facts are not known.
+    """
+
+    tables: tuple[TableFacts, ...]
+    topics: tuple[str, ...]
+    trouble: str
+    dagster_url: str
+
+    def table(self, name: str) -> TableFacts | None:
+        """Return a table, None if the project declares none of that name."""
+        return next((each for each in self.tables if each.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """The project as one person may see it."""
+
+    overview: Overview
+    rights: Rights
+
+
+class Platform:
+    """The project in a folder. ``missing`` tells why there is none, empty if there is one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.missing = why_missing(folder)
+        self.facts = Worker(FACTS, folder)
+        self.questions = Worker(QUESTIONS, folder)
+        self.previews = Worker(CHANGES, folder)
+        self.changes = Worker(CHANGES, folder)
+        self.jobs = Jobs()
+        self._remembered: dict[tuple[str, ...], tuple[int, Any]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Platform {self.folder}>"
+
+    async def ask(self, visit: Visit, method: str, **parameters: Any) -> Any:
+        """Return facts that are at most a few seconds old.
+
+        Raises:
+            HttpError: there is no project, or the platform refuses.
+        """
+        if self.missing:
+            raise HttpError(404, self.missing)
+        key = method, *(f"{name}={value}" for name, value in sorted(parameters.items()))
+        clock: Clock = visit.workplace.env.clock
+        at_ms, known = self._remembered.get(key, (-FRESH_MS, None))
+        if clock.monotonic_ms() - at_ms < FRESH_MS:
+            return known
+        found = await self.facts.ask(visit.workplace.nursery, method, **parameters)
+        if len(self._remembered) >= MAX_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = clock.monotonic_ms(), found
+        return found
+
+    def forget(self) -> None:
+        """Forget the facts, because a change has made them old."""
+        self._remembered.clear()
+
+    async def sight(self, visit: Visit, more_topics: Collection[str] = ()) -> Sight:
+        """Return the project as the person may see it. ``more_topics`` are asked for, too.
+
+        Raises:
+            HttpError: there is no project, or it cannot be loaded.
+        """
+        found: Mapping[str, Any] = await self.ask(visit, "tables")
+        overview = Overview(
+            tables=tuple(TableFacts(**row) for row in found["tables"]),
+            topics=tuple(found["topics"]),
+            trouble=found["trouble"],
+            dagster_url=found["dagster_url"],
+        )
+        ids: Mapping[str, str] = {}
+        if visit.workplace.has_logins:
+            sources = {topic for table in overview.tables for topic in table.sources}
+            names: Sequence[str] = sorted({*overview.topics, *sources, *more_topics})
+            ids = await self.ask(visit, "topic_ids", names=names)
+        return Sight(overview=overview, rights=await rights_of(visit, ids))
+
+
+def why_missing(folder: Path) -> str:
+    """Return why there are no tables in a folder, empty if there may be some."""
+    if any(find_spec(name) is None for name in NEEDED):
+        return NO_PLATFORM
+    return "" if (folder / ASSETS / "__init__.py").is_file() else NO_PROJECT

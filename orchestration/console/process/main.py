@@ -1,0 +1,90 @@
+"""A process of the platform for the console: a line of JSON is a request, and so is a response.
+
+The standard input brings requests and its end ends the process, also in the middle of work. So
+nothing outlives a console that was killed. The process works on one request at a time. Lines that
+libraries print go to the error output, because the standard output is for responses.
+"""
+
+import json
+import logging
+import os
+import queue
+import resource
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, BinaryIO
+
+import click
+
+from orchestration.project.importing import kept_imports
+
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "facts": ("tables", "letters"),
+    "questions": ("questions",),
+    "changes": ("changes",),
+}
+"""The modules of each kind of process. Their ``METHODS`` are what it knows."""
+DATA_BYTES = 2 << 30
+"""The memory of a process that only reads. A change starts Spark, which has a bound of its own."""
+MAX_ERROR_CHARACTERS = 4_000
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Serve the requests of the kind that the first argument names."""
+    kind = sys.argv[1]
+    requests = queue.SimpleQueue[bytes]()
+    threading.Thread(target=take_lines, args=(sys.stdin.buffer, requests), daemon=True).start()
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    if kind != "changes":
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, most))
+    with kept_imports():
+        methods = methods_of(kind)
+    write_line(output, {"ready": True})
+    while True:
+        write_line(output, response_to(requests.get(), methods))
+
+
+def methods_of(kind: str) -> dict[str, Callable[..., Any]]:
+    """Return the methods of a kind of process, by name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name in MODULES[kind]:
+        found |= import_module(f"orchestration.console.process.{name}").METHODS
+    return found
+
+
+def take_lines(source: BinaryIO, requests: "queue.SimpleQueue[bytes]") -> None:
+    """Put each line into the queue, and end the process with the last one."""
+    for line in source:
+        requests.put(line)
+    os._exit(0)
+
+
+def response_to(line: bytes, methods: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Return the response to a request. A refusal is a sentence for a person."""
+    try:
+        asked = json.loads(line)
+        return {"result": methods[asked["method"]](**asked["parameters"])}
+    except click.ClickException as error:
+        return refusal(error.format_message())
+    except MemoryError:
+        return refusal("this needs more memory than a page may take: ask for less")
+    except Exception as error:
+        logger.exception("A request of the console failed")
+        return refusal(f"{type(error).__name__}: {error}", is_bug=True)
+
+
+def refusal(text: str, *, is_bug: bool = False) -> dict[str, Any]:
+    """Return the response that refuses a request."""
+    return {"error": text[:MAX_ERROR_CHARACTERS], "is_bug": is_bug}
+
+
+def write_line(output: BinaryIO, content: Mapping[str, Any]) -> None:
+    """Write one response."""
+    output.write(json.dumps(content, ensure_ascii=True, default=str).encode() + b"\n")
+    output.flush()

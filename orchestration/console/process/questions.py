@@ -1,0 +1,104 @@
+"""Answers questions in SQL as ``tidelog sql`` does, within bounds and for other people.
+
+A question reads the relations that the console has checked, and no file of the machine.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from orchestration.calls.ask import IncompleteAnswerWarning, ask
+from orchestration.cli.sql import TIMEOUT_MS, declared_as, declared_topics, plain, shown
+from orchestration.cli.surroundings import explained
+from orchestration.console.process.project import Method, current_settings
+from orchestration.values.times import values_of
+from orchestration.warehouse.store import (
+    Confinement,
+    UnknownRelationError,
+    WarehouseError,
+)
+
+MAX_ROWS = 500
+MAX_COLUMNS = 200
+MAX_ANSWER_BYTES = 8 << 20
+"""Of Arrow's columns, which are fetched before cells are cut."""
+MAX_TEXT_BYTES = 300_000
+"""Of the cells that are sent to the console."""
+MAX_CELL_CHARACTERS = 2_000
+MEMORY_BYTES = 512 << 20
+
+
+def sql(*, question: str, relations: Sequence[str], row_count: int = MAX_ROWS) -> dict[str, Any]:
+    """Return the columns and the first rows of an answer, and why it has no more.
+
+    :raises ClickException: it cannot be answered.
+    """
+    settings = current_settings()
+    confinement = Confinement(
+        relations=relations,
+        row_count=row_count,
+        answer_bytes=MAX_ANSWER_BYTES,
+        memory_bytes=MEMORY_BYTES,
+    )
+    try:
+        with explained(), warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", IncompleteAnswerWarning)
+            answer = ask(
+                question,
+                topics=declared_topics(question),
+                settings=settings,
+                timeout_ms=TIMEOUT_MS,
+                confinement=confinement,
+            )
+    except UnknownRelationError as error:
+        raise click.ClickException(f"{error}{declared_as(error.name)}") from error
+    except WarehouseError as error:
+        raise click.ClickException(str(error)) from error
+    notes = [str(one.message) for one in told if issubclass(one.category, IncompleteAnswerWarning)]
+    return {**cut_to_size(answer, row_count), "notes": notes}
+
+
+def cut_to_size(answer: pa.Table, row_count: int) -> dict[str, Any]:
+    """Return the columns, rows and the sentence on what is cut, of an answer in Arrow."""
+    cut = []
+    if len(answer.schema) > MAX_COLUMNS:
+        cut.append(f"the first {MAX_COLUMNS} of {len(answer.schema)} columns are shown")
+        answer = answer.select(range(MAX_COLUMNS))
+    is_longer = answer.num_rows > row_count
+    answer = answer.slice(0, row_count)
+    columns = [
+        [_cell(shown(plain(value, one.type))) for value in values_of(column)]
+        for one, column in zip(answer.schema, answer.columns, strict=True)
+    ]
+    rows: list[list[Any]] = []
+    size = 0
+    for row in zip(*columns, strict=True):
+        size += sum(len(each) if isinstance(each, str) else 8 for each in row)
+        if size > MAX_TEXT_BYTES and rows:
+            is_longer = True
+            break
+        rows.append(list(row))
+    if is_longer:
+        cut.append(f"the first {len(rows)} rows are shown: narrow the question, or add a LIMIT")
+    kinds = [
+        {"name": one.name, "type": str(one.type), "kind": _kind(one.type)} for one in answer.schema
+    ]
+    return {"columns": kinds, "rows": rows, "cut": "; ".join(cut)}
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > MAX_CELL_CHARACTERS:
+        return f"{value[:MAX_CELL_CHARACTERS]}…"
+    return value
+
+
+def _kind(found: pa.DataType) -> str:
+    if pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found):
+        return "number"
+    return "time" if pa.types.is_timestamp(found) or pa.types.is_date(found) else "text"
+
+
+METHODS: dict[str, Method] = {"sql": sql}

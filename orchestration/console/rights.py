@@ -1,0 +1,99 @@
+"""Decides who may see tables, ask in SQL and change: rights on tables follow those on topics.
+
+A table's rows come from topics, and a person who may read these may read the table. A fix says what
+a record should have been, so that it needs WRITE on the table's topics. Without logins the console
+acts as itself, and may do all.
+
+Invariant: topics are compared by their ids, too. Rights on a topic of another cluster that has the
+same name count for nothing.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from log_service.common.access import AclOperation
+from log_service.http.console.visits import Visit
+from log_service.http.server.values import HttpError
+from orchestration.console.values import TableFacts
+
+SHOWN_TOPICS = 5
+UNKNOWN_TOPICS = ("*",)
+"""Stands for the topics of rows whose origin is not known. No login has a right to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """The topics of the project that a person may read, and write."""
+
+    is_unbound: bool = False
+    readable: frozenset[str] = frozenset()
+    writable: frozenset[str] = frozenset()
+
+    def may_read(self, topics: Collection[str]) -> bool:
+        """Whether all topics may be read."""
+        return self.is_unbound or self.readable.issuperset(topics)
+
+    def require_read(self, topics: Iterable[str], what: str) -> None:
+        """Refuse what needs topics that may not be read.
+
+        Raises:
+            HttpError: 403, names them.
+        """
+        self._require(topics, self.readable, "READ", what)
+
+    def require_write(self, topics: Iterable[str], what: str) -> None:
+        """Refuse what needs topics that may not be written.
+
+        Raises:
+            HttpError: 403, names them.
+        """
+        self._require(topics, self.writable, "WRITE", what)
+
+    def _require(
+        self, topics: Iterable[str], allowed: frozenset[str], operation: str, what: str
+    ) -> None:
+        missing = [] if self.is_unbound else sorted({*topics} - allowed)
+        if missing:
+            more = len(missing) - SHOWN_TOPICS
+            named = ", ".join(missing[:SHOWN_TOPICS]) + (f" and {more} more" if more > 0 else "")
+            raise HttpError(403, f"{what} needs {operation} on the topics that it is from: {named}")
+
+
+EVERYTHING = Rights(is_unbound=True)
+
+
+def rights_on(
+    operations: Mapping[str, tuple[str, frozenset[AclOperation]]], ids: Mapping[str, str]
+) -> Rights:
+    """Return the rights of a person.
+
+    ``operations`` has the id and the allowed operations of each topic at the person's cluster,
+    ``ids`` the ids at the project's.
+    """
+    own = {
+        name: allowed
+        for name, (topic_id, allowed) in operations.items()
+        if ids.get(name) == topic_id
+    }
+    return Rights(
+        readable=frozenset(name for name, allowed in own.items() if AclOperation.READ in allowed),
+        writable=frozenset(name for name, allowed in own.items() if AclOperation.WRITE in allowed),
+    )
+
+
+def needed_topics(table: TableFacts | None, every_topic: Collection[str]) -> tuple[str, ...]:
+    """Return the topics that a table needs. One without known sources needs all of the project."""
+    known = () if table is None else tuple(table.sources)
+    return known or tuple(sorted(every_topic)) or UNKNOWN_TOPICS
+
+
+async def rights_of(visit: Visit, ids: Mapping[str, str]) -> Rights:
+    """Return the rights of the person of a request. ``ids`` are those of the project's topics."""
+    if not visit.workplace.has_logins:
+        return EVERYTHING
+    if not ids:
+        return Rights()
+    found = await (await visit.admin()).describe_topic_operations(sorted(ids))
+    return rights_on(
+        {name: (str(one.topic_id), one.operations) for name, one in found.items()}, ids
+    )

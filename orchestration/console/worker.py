@@ -1,0 +1,170 @@
+"""A process of the platform, as the console asks it: started at first use, ended when idle.
+
+Invariants: one request is open at a time, and so many may wait. A process whose request was stopped
+or took too long is killed, with all that it started. A process ends when nothing has asked it for a
+while, and with the console. A response is bounded.
+"""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from log_service.http.server.values import HttpError
+
+START_S = 90.0
+"""Imports may take long while many processes start."""
+MAX_WAITING = 8
+MAX_RESPONSE_BYTES = 1 << 20
+RECEIVED_BYTES = 64 << 10
+BUSY = "too many people wait for this: try again in a moment"
+MEMORY_VARIABLES: Mapping[str, str] = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+}
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerKind:
+    """A kind of process. ``idle_s`` 0 ends it after each request."""
+
+    name: str
+    idle_s: float
+    deadline_s: float
+
+
+FACTS = WorkerKind(name="facts", idle_s=300.0, deadline_s=45.0)
+QUESTIONS = WorkerKind(name="questions", idle_s=120.0, deadline_s=60.0)
+CHANGES = WorkerKind(name="changes", idle_s=0.0, deadline_s=3_600.0)
+
+
+class Worker:
+    """One process of a kind in the project's folder, or none while it is not needed."""
+
+    def __init__(self, kind: WorkerKind, folder: Path) -> None:
+        self._kind = kind
+        self._folder = folder
+        self._turn = trio.Lock()
+        self._process: trio.Process | None = None
+        self._rest = bytearray()
+        self._idle = trio.CancelScope()
+
+    def __repr__(self) -> str:
+        return f"<Worker {self._kind.name} process={self._process}>"
+
+    @property
+    def process_id(self) -> int | None:
+        """The id of the process that runs now."""
+        return None if self._process is None else self._process.pid
+
+    async def ask(self, nursery: trio.Nursery, method: str, **parameters: Any) -> Any:
+        """Return the result of a method. ``nursery`` outlives the request.
+
+        Raises:
+            HttpError: the platform refuses, the deadline passed, or too many wait.
+        """
+        if self._turn.statistics().tasks_waiting >= MAX_WAITING:
+            raise HttpError(503, BUSY, (("retry-after", "5"),))
+        async with self._turn:
+            self._idle.cancel()
+            try:
+                response = await self._exchange({"method": method, "parameters": parameters})
+                if self._kind.idle_s:
+                    self._idle = trio.CancelScope()
+                    nursery.start_soon(self._end_when_idle, self._idle)
+                else:
+                    await self._end()
+            except BaseException:
+                with trio.CancelScope(shield=True):
+                    await self._end()
+                raise
+        if "error" in response:
+            raise HttpError(500 if response["is_bug"] else 400, str(response["error"]))
+        return response["result"]
+
+    async def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self._process is None or self._process.poll() is not None:
+            await self._end()
+            with _deadline(START_S, "the platform did not start in time: try again"):
+                self._process = await self._start()
+                await self._response(self._process)
+        process, limit_s = self._process, self._kind.deadline_s
+        with _deadline(limit_s, f"it took more than {limit_s:.0f} s, and was ended"):
+            assert process.stdin is not None
+            with suppress(trio.BrokenResourceError):
+                await process.stdin.send_all(json.dumps(request).encode() + b"\n")
+            return await self._response(process)
+
+    async def _start(self) -> trio.Process:
+        return await trio.lowlevel.open_process(
+            [sys.executable, "-m", "orchestration", "console", self._kind.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=self._folder,
+            env={**MEMORY_VARIABLES, **os.environ},
+            start_new_session=True,
+        )
+
+    async def _response(self, process: trio.Process) -> dict[str, Any]:
+        assert process.stdout is not None
+        while b"\n" not in self._rest:
+            piece = await process.stdout.receive_some(RECEIVED_BYTES)
+            if not piece:
+                code = await process.wait()
+                logger.warning("The process of %s ended by itself: %s", self._kind.name, code)
+                text = "its process ended, perhaps because it needed too much memory: ask for less"
+                raise HttpError(503, text)
+            self._rest += piece
+            if len(self._rest) > MAX_RESPONSE_BYTES:
+                raise HttpError(503, "this is more than a page can show: ask for less")
+        line, _, rest = bytes(self._rest).partition(b"\n")
+        self._rest = bytearray(rest)
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    async def _end_when_idle(self, scope: trio.CancelScope) -> None:
+        """End the process after a while, or with the console, unless somebody asks before."""
+        try:
+            with scope:
+                await trio.sleep(self._kind.idle_s)
+        finally:
+            if not scope.cancel_called:
+                with trio.CancelScope(shield=True):
+                    await self._end()
+
+    async def _end(self) -> None:
+        """Kill the process with all that it started."""
+        process, self._process = self._process, None
+        self._rest.clear()
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                await stream.aclose()
+
+
+@contextmanager
+def _deadline(limit_s: float, text: str) -> Iterator[None]:
+    """Refuse a request with a sentence once its time is over.
+
+    Raises:
+        HttpError: 503.
+    """
+    with trio.move_on_after(limit_s) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise HttpError(503, text)
