@@ -78,8 +78,8 @@ def given_properties(
     """
     text = "" if file is None else file.read_text()
     named = {servers_key: bootstrap_servers, "listeners": listen, registry_key: registry}
-    named |= more or {}
     chosen = {key: value for key, value in named.items() if key is not None and value}
+    chosen |= {key: value for key, value in (more or {}).items() if value}
     over = {**key_values(overrides, "--set"), **chosen}
     known = {**parse_properties(text), **over}
     if servers_key not in known:
