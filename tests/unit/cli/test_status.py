@@ -15,6 +15,7 @@ from log_service.cli.main import tidelog
 from log_service.common.errors import ConfigError
 from log_service.supervisor import state
 from log_service.supervisor.state import ComponentState
+from tests.helpers.ports import free_port
 
 
 @pytest.fixture
@@ -130,9 +131,8 @@ def test_what_is_being_prepared_is_starting(
     if was_there_before:
         state.write(tmp_path, {"broker": component("broker")})
     monkeypatch.setattr("log_service.cli.up.broker_components", ask_meanwhile)
-    up = CliRunner().invoke(
-        tidelog, ["up", "--only-broker", "--metrics-port", "0", "--data", str(tmp_path)]
-    )
+    ports = ["--broker-port", str(free_port()), "--metrics-port", "0"]
+    up = CliRunner().invoke(tidelog, ["up", "--only-broker", *ports, "--data", str(tmp_path)])
     assert "that is all" in str(up.exception)
     told, stopped, second = outcomes
     assert (told.exit_code, told.stdout) == (1, f"tidelog is starting on {tmp_path}\n")
