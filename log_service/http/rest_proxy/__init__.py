@@ -7,7 +7,8 @@ Apache Kafka. The rooms, from the bottom up:
 - ``bodies``: JSON of requests and responses. ``streams``: how many streams are open, and their end.
 - ``context``: the clients and links of a request.
 - ``cluster_reading``: questions that both versions ask. ``producing``: sends records.
-- ``v1``: streams of records, our own.
+- ``json_stream``: cuts JSON objects. ``record_stream``: writes them, with a line for each.
+- ``v1``: streams of records and writes with an idempotency key, our own.
 - ``v2``: produce, metadata, and consumer instances.
 - ``v3``: administration, and produce as a stream.
 - ``openapi``: the description of all routes. ``metrics``: the figures of a proxy.

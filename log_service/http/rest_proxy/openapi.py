@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from log_service.http.rest_proxy.bodies import JSON, compact
-from log_service.http.rest_proxy.v1.query import MEDIA_TYPES, PARAMETERS
+from log_service.http.rest_proxy.v1.query import MEDIA_TYPES, NDJSON, PARAMETERS
 from log_service.http.rest_proxy.v1.routes import RECORDS
 from log_service.http.rest_proxy.v2.media_types import FORMATS, PLAIN_TYPES
 from log_service.http.server.routes import Route
@@ -23,6 +23,7 @@ RECORD_TYPES: Final = tuple(f"application/vnd.kafka.{name}.v2+json" for name in 
 V1, V3 = "/v1/", "/v3/"
 QUERIES: Final = {
     RECORDS: PARAMETERS,
+    f"POST {RECORDS}": ("encoding",),
     "/consumers/{group}/instances/{instance}/records": ("timeout", "max_bytes"),
     "/v3/clusters/{cluster}/acls": (
         "resource_type",
@@ -34,7 +35,7 @@ QUERIES: Final = {
         "permission",
     ),
 }
-"""The parameters of queries, by path."""
+"""The parameters of queries, by path, and where methods differ by method and path."""
 NUMBERS: Final = frozenset({"timeout", "max_bytes", "limit"})
 ERROR: Final = {
     "type": "object",
@@ -94,6 +95,7 @@ def _operation(route: Route) -> dict[str, Any]:
         found["description"] = rest
     if route.method in WITH_BODY:
         types = (*_types(route), *RECORD_TYPES) if _has_records(route) else _types(route)
+        types = (NDJSON, JSON) if route.path == RECORDS else types
         found["requestBody"] = {"content": _content(types, {"type": "object"})}
     return found
 
@@ -119,7 +121,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             "required": False,
             "schema": {"type": "integer" if name in NUMBERS else "string"},
         }
-        for name in QUERIES.get(route.path, ())
+        for name in QUERIES.get(f"{route.method} {route.path}", QUERIES.get(route.path, ()))
     ]
     return [*placed, *asked]
 
@@ -134,7 +136,7 @@ def _types(route: Route) -> tuple[str, ...]:
 
 def _response_types(route: Route) -> tuple[str, ...]:
     if route.path == RECORDS:
-        return tuple(MEDIA_TYPES.values())
+        return tuple(MEDIA_TYPES.values()) if route.method == "GET" else (NDJSON,)
     is_reading = route.method == "GET" and route.path.endswith("{instance}/records")
     return RECORD_TYPES if is_reading else _types(route)
 

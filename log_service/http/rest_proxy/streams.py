@@ -1,4 +1,4 @@
-"""The streams of a proxy: how many are open, whose they are, and when they end.
+"""The streams and other long work of a proxy: how much is open, whose it is, and when it ends.
 
 A stream is a task of the proxy and not of its connection, so its clients of the cluster are closed
 in order. Invariants: the number of streams is bounded, altogether and by login. All streams are
@@ -15,7 +15,9 @@ from log_service.http.server.streams import Make, stream_of
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
 
 LOGIN_PARTS: Final = 4
-"""A login has at most this part of all streams."""
+"""A login has at most this part of all streams, and of other places."""
+MAX_KEYED_WRITES: Final = 32
+"""Writes with an idempotency key at the same time. Each has a producer of its own."""
 
 
 class Streams:
@@ -30,6 +32,13 @@ class Streams:
             status=429,
             busy=f"{max_count} streams are open, as many as streams.max allows",
             own_busy="your login has too many streams open: end one, or try again",
+        )
+        self.keyed_writes = Places(
+            most=MAX_KEYED_WRITES,
+            most_of_one=MAX_KEYED_WRITES // LOGIN_PARTS,
+            status=429,
+            busy="too many writes with an idempotency key wait: try again in a moment",
+            own_busy="your login has too many writes with an idempotency key: try again",
         )
         self.authenticate: Authenticate | None = None
         """The logins of the proxy, which a stream asks for again from time to time."""

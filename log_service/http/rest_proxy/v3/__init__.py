@@ -6,7 +6,6 @@ The rooms, from the bottom up:
 - ``clusters``: clusters and brokers. ``topics``: topics, partitions, replicas, reassignments.
 - ``configs``: configs of topics, brokers and the cluster. ``acls``: ACLs.
 - ``groups``: consumer groups, their members and their lag.
-- ``json_stream``: JSON objects that come one after the other.
 - ``records``: one record of a request. ``produce``: records as a stream, and as a batch.
 - ``routes``: the table of all routes.
 """

@@ -64,7 +64,7 @@ def record_of(fields: Mapping[str, Any], topic: TopicView) -> OutgoingRecord:
         value=_part(fields, "value"),
         headers=_headers(fields),
         partition=partition,
-        timestamp_ms=_timestamp_ms(fields),
+        timestamp_ms=timestamp_ms_of(fields),
     )
 
 
@@ -91,8 +91,12 @@ def _headers(fields: Mapping[str, Any]) -> tuple[RecordHeader, ...]:
     return tuple(found)
 
 
-def _timestamp_ms(fields: Mapping[str, Any]) -> int | None:
-    """Return the time of a record, which is ISO 8601 or milliseconds since 1970."""
+def timestamp_ms_of(fields: Mapping[str, Any]) -> int | None:
+    """Return the time of a record, which is ISO 8601 or milliseconds since 1970.
+
+    Raises:
+        RestError: 422, it is neither.
+    """
     value = fields.get("timestamp")
     if not isinstance(value, str):
         if value is None:

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from log_service.http.rest_proxy.errors import RestError
-from log_service.http.rest_proxy.v3.json_stream import JsonObjects
+from log_service.http.rest_proxy.json_stream import JsonObjects
 
 TEXTS = ["", "{", "}", '"', "\\", '\\"', "\\\\", "a{b}c", "ü\u2028", "\n"]
 

@@ -1,0 +1,151 @@
+"""Records as a stream: the body has JSON objects one after the other, the response a line for each.
+
+A stream is read no faster than the cluster takes its records: a piece is read once all records of
+the piece before are settled. A record that is refused does not end the stream. A stream that is no
+JSON any more does, because nothing says where the next record begins.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from log_service.client.connections.cluster_view import TopicView
+from log_service.http.rest_proxy.bodies import JSON, as_object, compact, elsewhere, json_response
+from log_service.http.rest_proxy.context import Call, error_response, refusal_of
+from log_service.http.rest_proxy.errors import RestError, of_http
+from log_service.http.rest_proxy.json_stream import JsonObjects
+from log_service.http.rest_proxy.producing import Outcome, OutgoingRecord, send_all
+from log_service.http.server.json_bodies import parse_json
+from log_service.http.server.values import HttpError, HttpResponse
+
+MAX_RECORD_BYTES: Final = 3 << 19
+"""The longest JSON of a record in a stream. A record of 1 MiB fits as base64."""
+Prepared = tuple[dict[str, Any], OutgoingRecord]
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordStream:
+    """The records of one request.
+
+    ``record_of`` makes a record of an object's fields, and raises RestError. ``shown`` makes the
+    line of a settled record, ``refused`` that of a refused one, which has ``error_code``.
+    """
+
+    call: Call
+    topic: TopicView
+    record_of: Callable[[Mapping[str, Any]], OutgoingRecord]
+    shown: Callable[[Outcome, Prepared], Line]
+    refused: Callable[[RestError], Line]
+    content_type: str = JSON
+
+    async def respond(self) -> HttpResponse:
+        """Write the records, and return the response.
+
+        A body with a single record has the status of that record.
+
+        Raises:
+            RestError: the body has no record.
+        """
+        request = self.call.request
+        pieces, objects = request.pieces, JsonObjects(MAX_RECORD_BYTES)
+        if pieces is None:
+            raise RestError(400, "The request has no body.")
+        declared = int(request.headers.get("content-length", "-1"))
+        read_bytes, first = 0, list[bytes]()
+        while not first:
+            try:
+                piece = await anext(pieces)
+            except StopAsyncIteration:
+                raise RestError(400, "The body has no whole record.") from None
+            read_bytes += len(piece)
+            first = objects.add(piece)
+            request.hold_bytes(objects.waiting_bytes)
+        lines = await self._written(first)
+        if read_bytes == declared and len(lines) == 1 and objects.is_between:
+            return self._single(lines[0])
+        body = self._stream(pieces, objects, lines)
+        return HttpResponse(body=body, content_type=self.content_type)
+
+    def _single(self, line: Line) -> HttpResponse:
+        code = line.get("error_code", 200)
+        if code == 200:
+            return json_response(line, content_type=self.content_type)
+        return error_response(RestError(code, line["message"]))
+
+    async def _stream(
+        self, pieces: AsyncIterator[bytes], objects: JsonObjects, lines: Sequence[Line]
+    ) -> AsyncIterator[bytes]:
+        """Yield the lines of the records. The clients are leased until the stream ends."""
+        async with self.call.context.clients.lease(self.call.credentials):
+            yield text_of_lines(lines)
+            try:
+                async for piece in pieces:
+                    found = objects.add(piece)
+                    self.call.request.hold_bytes(objects.waiting_bytes)
+                    if found:
+                        yield text_of_lines(await self._written(found))
+            except (RestError, HttpError) as error:
+                yield text_of_lines([self.refused(as_refusal(error))])
+                return
+        if not objects.is_between:
+            cut = RestError(400, "The body ends within a record.")
+            yield text_of_lines([self.refused(cut)])
+
+    async def _written(self, objects: Sequence[bytes]) -> list[Line]:
+        """Write the records of objects, and return a line for each, in their order."""
+        prepared: list[Prepared | RestError] = []
+        for each in objects:
+            try:
+                prepared.append(await self.prepared(each))
+            except (RestError, HttpError) as error:
+                prepared.append(as_refusal(error))
+            await trio.lowlevel.checkpoint()
+        return await self.outcomes(prepared)
+
+    async def prepared(self, content: bytes) -> Prepared:
+        """Return the fields and the record of an object.
+
+        Raises:
+            RestError, HttpError: it is no record.
+        """
+        found = await elsewhere(partial(parse_json, content), len(content))
+        fields = as_object(found, "A record")
+        return fields, self.record_of(fields)
+
+    async def outcomes(self, prepared: Sequence[Prepared | RestError]) -> list[Line]:
+        """Write records, and return a line for each, in their order."""
+        records = [each[1] for each in prepared if not isinstance(each, RestError)]
+        try:
+            producer = await self.call.producer()
+            outcomes: list[Outcome | RestError] = [
+                *await send_all(producer, self.topic.name, records)
+            ]
+        except Exception as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                raise
+            outcomes = [refusal] * len(records)
+        following = iter(outcomes)
+        return [
+            self.refused(each) if isinstance(each, RestError) else self._line(each, next(following))
+            for each in prepared
+        ]
+
+    def _line(self, prepared: Prepared, outcome: Outcome | RestError) -> Line:
+        if isinstance(outcome, RestError):
+            return self.refused(outcome)
+        return self.shown(outcome, prepared)
+
+
+def as_refusal(error: RestError | HttpError) -> RestError:
+    """Return an error of a record or a body as a refusal."""
+    return of_http(error) if isinstance(error, HttpError) else error
+
+
+def text_of_lines(lines: Sequence[Line]) -> bytes:
+    """Return lines of JSON."""
+    return b"".join(compact(each) + b"\r\n" for each in lines)

@@ -1,0 +1,257 @@
+"""Writes the records of a request once, however often the request comes, at any proxy.
+
+The records and their places are one transaction. Its transactional id is derived from user, topic
+and key. The places are committed as offsets of a group with the same name, and a repeat reads them.
+
+- A repeat first looks for committed places. They never change, so it needs no more then.
+- Otherwise it claims the id. That fences an attempt that still runs or died, and waits for one
+  whose commit has begun. Only then it looks once more, and writes if there is still nothing.
+
+Invariant: of all attempts with one key at most one commits, because places are read under the
+claim that writes them. Limits: readers of uncommitted records see aborted attempts, and the cluster
+forgets places after ``offsets.retention.minutes``.
+"""
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from typing import Any, Final
+
+import trio
+
+from log_service.client import (
+    Admin,
+    ConsumerGroupMetadata,
+    ErrorCode,
+    KafkaError,
+    OffsetAndMetadata,
+    Producer,
+    RecordMetadata,
+    TopicPartition,
+    partition_of_key,
+)
+from log_service.http.rest_proxy.context import Call
+from log_service.http.rest_proxy.errors import RETRY, RestError
+from log_service.http.rest_proxy.producing import OutgoingRecord, send_all
+
+KEY_HEADER: Final = "idempotency-key"
+REPLAYED: Final = "idempotent-replayed"
+"""The header of a response whose records an earlier request has written."""
+PREFIX: Final = "rest-once"
+MAX_KEY_CHARACTERS: Final = 255
+MAX_NOTE_CHARACTERS: Final = 4_000
+"""Below Kafka's default of ``offset.metadata.max.bytes``."""
+TRANSACTION_MS: Final = 30_000
+"""How long an attempt that died holds back readers of committed records, unless it is repeated."""
+TIMES_MS: Final = {"max_block_ms": 20_000, "request_timeout_ms": 5_000}
+ANOTHER_BODY: Final = 42206
+TAKEN_OVER: Final = 40904
+FENCED: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+"""What an attempt is told whose transaction another one has ended, or keeps busy."""
+
+Place = tuple[int, int]
+"""Partition and offset of a record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedBody:
+    """The records of a request with a key. ``digest`` tells other bodies apart."""
+
+    name: str
+    topic: str
+    digest: str
+    records: Sequence[OutgoingRecord]
+
+    @classmethod
+    def of(
+        cls, name: str, topic: str, encoding: str, body: bytes, records: Sequence[OutgoingRecord]
+    ) -> "KeyedBody":
+        """Return a body under the name of its key."""
+        digest = sha256(f"{encoding}\n".encode() + body).digest()
+        return cls(name=name, topic=topic, digest=_short(digest), records=records)
+
+    def partitions(self, count: int) -> list[int]:
+        """Return the partition of each record, in a topic of so many partitions.
+
+        It depends on the body and the key alone. So a repeat knows which record is where.
+        """
+        own = int.from_bytes(sha256(self.name.encode()).digest()[:8]) % count
+        found = []
+        for each in self.records:
+            by_key = own if each.key is None else partition_of_key(each.key, count)
+            found.append(by_key if each.partition is None else each.partition)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The places of all records. ``is_repeat`` tells that an earlier request wrote them."""
+
+    places: Sequence[Place]
+    is_repeat: bool
+
+
+def checked_key(text: str) -> str:
+    """Return an idempotency key.
+
+    Raises:
+        RestError: 422, it is empty, too long or not printable.
+    """
+    if not 0 < len(text) <= MAX_KEY_CHARACTERS or not text.isascii() or not text.isprintable():
+        bound = f"1 to {MAX_KEY_CHARACTERS} printable characters of ASCII"
+        raise RestError(422, f"{KEY_HEADER} has to have {bound}.")
+    return text
+
+
+def keyed_id(principal: str, topic: str, key: str) -> str:
+    """Return the transactional id and the group of a key. Each user has names of its own."""
+    user = principal.partition(":")[2]
+    digest = sha256(f"{principal}\0{topic}\0{key}".encode()).digest()
+    return f"{PREFIX}-{user}-{_short(digest)}"
+
+
+def notes_of(keyed: KeyedBody, places: Sequence[Place], count: int) -> dict[int, OffsetAndMetadata]:
+    """Return the committed offset of each partition that got records, with their places.
+
+    A place is kept with its neighbours, as the first offset and a number.
+
+    Raises:
+        RestError: 413, there are too many to be kept.
+    """
+    runs: dict[int, list[list[int]]] = {}
+    for partition, offset in places:
+        own = runs.setdefault(partition, [])
+        if own and offset >= 0 and own[-1][0] + own[-1][1] == offset:
+            own[-1][1] += 1
+        else:
+            own.append([offset, 1])
+    notes = {}
+    for partition, own in runs.items():
+        content = {"body": keyed.digest, "partitions": count, "runs": own}
+        text = json.dumps(content, separators=(",", ":"))
+        if len(text) > MAX_NOTE_CHARACTERS:
+            raise RestError(413, f"The records do not fit one write with {KEY_HEADER}: send fewer.")
+        last, number = own[-1]
+        notes[partition] = OffsetAndMetadata(offset=max(last, 0) + number, metadata=text)
+    return notes
+
+
+def places_of(keyed: KeyedBody, notes: Mapping[int, str]) -> list[Place]:
+    """Return the place of each record, from the texts that were committed.
+
+    Raises:
+        RestError: 42206, the key was used with another body.
+    """
+    offsets: dict[int, list[int]] = {}
+    count = 0
+    for partition, text in notes.items():
+        content = _parsed(text)
+        if content.get("body") != keyed.digest:
+            advice = "use a key once, or send that body"
+            raise RestError(ANOTHER_BODY, f"{KEY_HEADER} was used with another body: {advice}.")
+        count = content["partitions"]
+        offsets[partition] = [
+            first + step if first >= 0 else -1
+            for first, number in content["runs"]
+            for step in range(number)
+        ]
+    following = {partition: iter(own) for partition, own in offsets.items()}
+    return [(partition, next(following[partition])) for partition in keyed.partitions(count)]
+
+
+async def write_once(call: Call, keyed: KeyedBody, count: int) -> Written:
+    """Write records to a topic of ``count`` partitions, or return where they were written before.
+
+    Raises:
+        RestError: 42206, the key was used with another body. 40904, another request with the key
+            took over.
+        KafkaError: nothing is written, or it is not known. A repeat finds out.
+    """
+    admin = await call.admin()
+    known = await _known(admin, keyed, is_stable=False)
+    if known is not None:
+        return known
+    settings = {**call.clients.settings(), **TIMES_MS, "delivery_timeout_ms": TRANSACTION_MS}
+    make = partial(
+        Producer,
+        call.clients.servers,
+        env=call.clients.env,
+        transactional_id=keyed.name,
+        transaction_timeout_ms=TRANSACTION_MS,
+        batch_size=1 << 20,
+        **settings,
+    )
+    try:
+        async with await trio.to_thread.run_sync(make) as producer:
+            await producer.init_transactions()
+            known = await _known(admin, keyed, is_stable=True)
+            return await _write(producer, keyed, count) if known is None else known
+    except KafkaError as error:
+        if error.code not in FENCED:
+            raise
+        text = "Another request with this key took over: send it again to get its result."
+        raise RestError(TAKEN_OVER, text, RETRY) from error
+
+
+async def _write(producer: Producer, keyed: KeyedBody, count: int) -> Written:
+    partitions = keyed.partitions(count)
+    records = [
+        replace(each, partition=partition)
+        for each, partition in zip(keyed.records, partitions, strict=True)
+    ]
+    async with producer.transaction():
+        outcomes = await send_all(producer, keyed.topic, records)
+        places = [_place(each) for each in outcomes]
+        notes = notes_of(keyed, places, count)
+        offsets = {TopicPartition(keyed.topic, number): note for number, note in notes.items()}
+        group = ConsumerGroupMetadata(group_id=keyed.name)
+        await producer.send_offsets_to_transaction(offsets, group)
+    return Written(places=places, is_repeat=False)
+
+
+def _place(outcome: RecordMetadata | KafkaError) -> Place:
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return outcome.partition, outcome.offset
+
+
+async def _known(admin: Admin, keyed: KeyedBody, *, is_stable: bool) -> Written | None:
+    try:
+        found = await admin.list_group_offsets(keyed.name, is_stable_required=is_stable)
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return None
+        raise
+    notes = {
+        where.partition: each.metadata
+        for where, each in found.items()
+        if where.topic == keyed.topic
+    }
+    if not notes:
+        return None
+    return Written(places=places_of(keyed, notes), is_repeat=True)
+
+
+def _short(digest: bytes) -> str:
+    return urlsafe_b64encode(digest).decode("ascii").rstrip("=")
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Return a committed text. Offsets that something else committed are another body's."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

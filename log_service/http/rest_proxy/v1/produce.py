@@ -1,0 +1,166 @@
+"""Writes records to a topic: as a stream with a line for each, or once for an idempotency key.
+
+The body has to be JSON by its Content-Type. A page of another site cannot send such a type without
+asking first, and a proxy does not agree.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from log_service.http.record_formats.decoding import FORMATS
+from log_service.http.rest_proxy.bodies import JSON, MAX_BODY_BYTES, elsewhere
+from log_service.http.rest_proxy.cluster_reading import known_topic
+from log_service.http.rest_proxy.context import Call
+from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.json_stream import JsonObjects
+from log_service.http.rest_proxy.producing import Outcome, OutgoingRecord, require_room
+from log_service.http.rest_proxy.record_stream import (
+    MAX_RECORD_BYTES,
+    Prepared,
+    RecordStream,
+    as_refusal,
+    text_of_lines,
+)
+from log_service.http.rest_proxy.v1.idempotency import (
+    KEY_HEADER,
+    REPLAYED,
+    KeyedBody,
+    checked_key,
+    keyed_id,
+    write_once,
+)
+from log_service.http.rest_proxy.v1.query import NDJSON
+from log_service.http.rest_proxy.v1.records import (
+    record_of,
+    shown_outcome,
+    shown_place,
+    shown_refusal,
+)
+from log_service.http.server.negotiation import parse_media_type
+from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
+
+BODY_TYPES: Final = (NDJSON, JSON, "application/jsonl", "application/x-jsonlines")
+MAX_KEYED_RECORDS: Final = 10_000
+
+
+async def produce(call: Call) -> HttpResponse:
+    """Write records, JSON objects one after the other, and send a line for each.
+
+    With the header Idempotency-Key, the body is written as a whole or not at all, and once,
+    however often and wherever it is sent. A repeat has the lines of the first time.
+    """
+    require_json(call.request)
+    encoding = encoding_of(call.request)
+    require_room(await call.producer())
+    topic = await known_topic(call, call.value("topic"))
+
+    def made(fields: Mapping[str, Any]) -> OutgoingRecord:
+        return record_of(fields, topic.partition_count, encoding)
+
+    def shown(outcome: Outcome, _prepared: Prepared) -> dict[str, Any]:
+        return shown_outcome(outcome)
+
+    stream = RecordStream(
+        call=call,
+        topic=topic,
+        record_of=made,
+        shown=shown,
+        refused=shown_refusal,
+        content_type=NDJSON,
+    )
+    key = call.request.headers.get(KEY_HEADER)
+    if key is None:
+        return await stream.respond()
+    return await _respond_once(stream, checked_key(key), encoding)
+
+
+def require_json(request: HttpRequest) -> None:
+    """Refuse a body that a page of another site could send without asking.
+
+    Raises:
+        RestError: 415.
+    """
+    found = parse_media_type(request.headers.get("content-type", ""))
+    if found is None or found.name not in BODY_TYPES:
+        advice = f"send Content-Type: {NDJSON} or {JSON}"
+        raise RestError(415, f"HTTP 415 Unsupported Media Type: {advice}")
+
+
+def encoding_of(request: HttpRequest) -> str:
+    """Return how keys and values become bytes.
+
+    Raises:
+        RestError: 422, the query has another parameter or value.
+    """
+    for name, _ in request.query:
+        if name != "encoding":
+            raise RestError(422, f"The query has {name[:60]!r}; it may have encoding.")
+    found = request.query_value("encoding") or FORMATS[0]
+    if found not in FORMATS:
+        raise RestError(422, f"encoding is {found[:30]!r}: it may be {', '.join(FORMATS)}.")
+    return found
+
+
+async def _respond_once(stream: RecordStream, key: str, encoding: str) -> HttpResponse:
+    """Write the body once, and return its lines."""
+    call = stream.call
+    body = await _whole_body(call.request)
+    records = await _all_records(stream, body)
+    principal, topic = call.request.principal, stream.topic.name
+    keyed = KeyedBody.of(keyed_id(principal, topic, key), topic, encoding, body, records)
+    async with call.context.streams.keyed_writes.one_of(
+        "" if call.credentials is None else principal
+    ):
+        found = await write_once(call, keyed, stream.topic.partition_count)
+    headers = ((REPLAYED, "true"),) if found.is_repeat else ()
+    lines = await elsewhere(
+        lambda: text_of_lines([shown_place(*place) for place in found.places]), len(body)
+    )
+    return HttpResponse(body=lines, content_type=NDJSON, headers=headers)
+
+
+async def _whole_body(request: HttpRequest) -> bytes:
+    """Return the body, which is counted while it is in memory.
+
+    Raises:
+        RestError: 413, it is too long.
+        HttpError: too many bodies are in memory.
+    """
+    pieces, size_bytes = list[bytes](), 0
+    if request.pieces is not None:
+        async for piece in request.pieces:
+            pieces.append(piece)
+            size_bytes += len(piece)
+            request.hold_bytes(size_bytes)
+            if size_bytes > MAX_BODY_BYTES:
+                text = f"A body with {KEY_HEADER} has at most {MAX_BODY_BYTES} bytes."
+                raise RestError(413, text)
+    return b"".join(pieces)
+
+
+async def _all_records(stream: RecordStream, body: bytes) -> list[OutgoingRecord]:
+    """Return all records of a body.
+
+    Raises:
+        RestError: one of them is wrong, or there are too many or none. Its text says which.
+    """
+    objects = JsonObjects(MAX_RECORD_BYTES)
+    found = await elsewhere(partial(objects.add, body), len(body))
+    if not found or not objects.is_between:
+        raise RestError(400, "The body has no whole record, or ends within one.")
+    if len(found) > MAX_KEYED_RECORDS:
+        text = f"A body with {KEY_HEADER} has at most {MAX_KEYED_RECORDS} records."
+        raise RestError(413, text)
+    records: list[OutgoingRecord] = []
+    for number, each in enumerate(found, 1):
+        try:
+            _, record = await stream.prepared(each)
+        except (RestError, HttpError) as error:
+            refusal = as_refusal(error)
+            raise RestError(refusal.code, f"Record {number}: {refusal.text}") from error
+        records.append(record)
+        await trio.lowlevel.checkpoint()
+    return records
