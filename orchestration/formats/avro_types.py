@@ -6,7 +6,8 @@ them), and only types that columns of a table can hold. A field that is left out
 because its bytes have to be passed. An unknown logical type is read as its underlying type, as Avro
 specifies. Knows no file and no bytes.
 Invariant: a tree of types is finite. It ends in ``TOO_DEEP`` and ``AGAIN``. Each item of its
-arrays, and each entry of its maps, takes at least one byte.
+arrays, and each entry of its maps, takes at least one byte. What is read from a value, and the time
+that this takes, are in proportion to its bytes.
 """
 
 import json
@@ -17,6 +18,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
+from log_service.client.schemas.avro_bounds import MAX_VALUES_PER_BYTE
 from orchestration.formats.columns import Chosen, validate_names
 
 ALL = Chosen()
@@ -46,6 +48,11 @@ LOGICAL: Mapping[str, Sequence[str]] = {
 }
 """The underlying types of each logical type."""
 MAX_DECIMAL_DIGITS, UUID_BYTES = 38, 16
+MAX_TYPES = 10_000
+"""Bound on the types of a record, each as often as it stands there.
+
+A record may name another one twice, that one a third one twice, and so on.
+"""
 TOO_DEEP, AGAIN = "too deep", "again"
 """The types of a record within itself: below the declared depth, and in a field that is left
 out.
@@ -75,6 +82,10 @@ class AvroType:
     items: "AvroType | None" = None
     members: tuple[tuple[str, "AvroType"], ...] = ()
     """The names and types of a union of several types, with null at ``null_index``."""
+    type_count: int = field(default=1, compare=False)
+    """The number of types in it, each as often as it stands there."""
+    empty_count: int = field(default=0, compare=False)
+    """The number of values that a value of the least size has and that take no bytes."""
     size: int = 0
     precision: int = 0
     scale: int = 0
@@ -255,8 +266,15 @@ class _Names:
                 raise ValueError(f"{where} is a union within a union")
             found.append((name, kind))
         null = names.index("null") if "null" in names else NO_NULL
+        kinds = [kind for _, kind in found]
         return AvroType(
-            name=UNION, least_bytes=1, is_union=True, null_index=null, members=tuple(found)
+            name=UNION,
+            least_bytes=1,
+            is_union=True,
+            null_index=null,
+            members=tuple(found),
+            type_count=1 + sum(kind.type_count for kind in kinds),
+            empty_count=max(map(_empty_count, kinds)),
         )
 
     def _declare(
@@ -311,9 +329,24 @@ class _Names:
                 f"{where} has no field left that can become a column: leave the field out"
                 " that holds it"
             )
-        return AvroType(
-            name="record", least_bytes=sum(one.type.least_bytes for one in fields), fields=fields
+        found = AvroType(
+            name="record",
+            least_bytes=sum(one.type.least_bytes for one in fields),
+            fields=fields,
+            type_count=1 + sum(one.type.type_count for one in fields),
+            empty_count=sum(_empty_count(one.type) for one in fields),
         )
+        if found.type_count > MAX_TYPES:
+            raise ValueError(
+                f"{where} has {found.type_count:,} types, with those within them, of at most"
+                f" {MAX_TYPES:,}"
+            )
+        if found.empty_count > MAX_VALUES_PER_BYTE * max(found.least_bytes, 1):
+            raise ValueError(
+                f"{where} has {found.empty_count:,} fields that take no bytes: a byte may become at"
+                f" most {MAX_VALUES_PER_BYTE} values"
+            )
+        return found
 
     def _field(self, declared: Mapping[str, Any], path: str, space: str) -> AvroField:
         name = declared["name"]
@@ -348,7 +381,12 @@ class _Names:
                 f"{where} is an array of what takes no bytes: a damaged value could claim any"
                 " number of them"
             )
-        return AvroType(name=kind, least_bytes=1, items=items)
+        return AvroType(name=kind, least_bytes=1, items=items, type_count=1 + items.type_count)
+
+
+def _empty_count(kind: AvroType) -> int:
+    """Return how many values without bytes there are in a value of the least size."""
+    return kind.empty_count if kind.least_bytes else max(kind.empty_count, 1)
 
 
 def _member_name(declared: Any) -> str:

@@ -191,6 +191,23 @@ def one_field(kind: Any, **more: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind, **more}]}
 
 
+def record_of(null_count: int, *kinds: Any) -> dict[str, Any]:
+    """Return a record of very many fields that take no bytes, and fields of ``kinds``."""
+    nulls = [{"name": f"n{number}", "type": "null"} for number in range(null_count)]
+    others = [{"name": f"a{number}", "type": kind} for number, kind in enumerate(kinds)]
+    return {"type": "record", "name": "Empty", "fields": [*nulls, *others]}
+
+
+def doubled(depth: int) -> dict[str, Any]:
+    """Return records that each have the one before twice."""
+    kind: Any = "int"
+    for number in range(1, depth):
+        name = f"R{number - 1}"
+        both = [{"name": "a", "type": kind}, {"name": "b", "type": kind if number == 1 else name}]
+        kind = {"type": "record", "name": f"R{number}", "fields": both}
+    return dict(kind)
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "reason"),
     [
@@ -341,6 +358,12 @@ def test_a_union_of_several_types_is_a_struct_of_its_members() -> None:
             one_field({"type": "array", "items": "null"}),
             "field a is an array of what takes no bytes",
         ),
+        (
+            one_field({"type": "array", "items": record_of(101, "int")}),
+            "the record Empty has 101 fields that take no bytes: a byte may become at most 100",
+        ),
+        (record_of(201, "int", "int"), "the record Empty has 201 fields that take no bytes"),
+        (doubled(14), "the record R13 has 16,383 types, with those within them, of at most 10,000"),
         (one_field({"type": "array"}), "field a: an array needs items"),
         (one_field({"type": "enum", "name": "E", "symbols": []}), "field a: an enum needs symbols"),
         (one_field({"type": "fixed", "name": "F"}), "field a: a fixed needs a size"),
