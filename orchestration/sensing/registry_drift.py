@@ -28,10 +28,14 @@ UNREADABLE = ", unreadable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryLook:
-    """The verdicts of a tick by topic, and why a topic, or the registry, has none."""
+    """The verdicts of a tick by topic, and why a topic, or the registry, has none.
+
+    ``last_topic`` is the one that was asked last, if the tick ended before all were.
+    """
 
     verdicts: Mapping[str, Compatibility] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
+    last_topic: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,22 +47,26 @@ class RegistryDrift:
     remembered: Mapping[str, str] = field(default_factory=dict)
 
 
-def look_at_registry(specs: Iterable[TopicSpec], now_s: Callable[[], float]) -> RegistryLook:
+def look_at_registry(
+    specs: Iterable[TopicSpec], now_s: Callable[[], float], last_topic: str = ""
+) -> RegistryLook:
     """Ask for the newest version of the subject of each topic that has one.
 
     After the first request without a response, or ``LOOKS_WITHIN_S``, no other is made, so that a
-    tick ends in time.
+    tick ends in time. The next one begins behind ``last_topic``, so that each topic has its turn.
     """
     began_s = now_s()
     verdicts: dict[str, Compatibility] = {}
     unread: dict[str, str] = {}
-    for spec in specs:
+    asked = last_topic
+    for spec in sorted(specs, key=lambda each: (each.name <= last_topic, each.name)):
         schema = registry_schema(spec)
         if schema is None:
             continue
         if now_s() - began_s >= LOOKS_WITHIN_S:
             unread[REGISTRY] = f"it took {LOOKS_WITHIN_S:.0f} s to answer about some topics"
             break
+        asked = spec.name
         try:
             verdicts[spec.name] = newest_compatibility(schema)
         except UnknownSchemaError as error:
@@ -69,7 +77,9 @@ def look_at_registry(specs: Iterable[TopicSpec], now_s: Callable[[], float]) -> 
             break
         except UNDECIDED as error:
             unread[SUBJECT + spec.name] = str(error)
-    return RegistryLook(verdicts=verdicts, unread=unread)
+    else:
+        asked = ""
+    return RegistryLook(verdicts=verdicts, unread=unread, last_topic=asked)
 
 
 def decide_registry_drift(

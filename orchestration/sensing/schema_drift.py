@@ -37,7 +37,10 @@ REGISTRY = ":registry"
 """The cursor's field for the newest version of each topic's subject that was told."""
 ALERTS = ":alerts"
 """The cursor's field for the watchdog's last told failure. No table has such a name."""
-FIELDS = (REGISTRY, ALERTS)
+ASKED = ":asked"
+"""The cursor's field for the topic that was asked last, in a tick that a slow registry ended."""
+FIELDS = (REGISTRY, ALERTS, ASKED)
+TOPIC = "topic"
 LAKE = "the lake"
 UNREAD = "unread"
 UNREADABLE = (DeltaError, OSError, ValueError, pa.ArrowException)
@@ -193,7 +196,7 @@ def schema_drift_sensor(
         assets = () if context.repository_def is None else context.repository_def.assets_defs_by_key
         defined = list(dict(assets).values())
         specs = {spec.name: spec for spec in topic_specs(defined)}
-        of_registry = look_at_registry(specs.values(), now_s)
+        of_registry = look_at_registry(specs.values(), now_s, read_last_topic(context.cursor))
         news = decide_registry_drift(read_field(context.cursor, REGISTRY), of_registry, specs)
         unread = {**looked.unread, **of_registry.unread}
         reported = {key: text for key, text in reported.items() if text != UNREAD or key in unread}
@@ -205,6 +208,7 @@ def schema_drift_sensor(
             context.log.error(alert.text)
             if notify is not None and alert.subject not in reported:
                 notify(alert)
+        reported |= dict.fromkeys(unread, UNREAD)
         events = table_events(before, looked.shapes)
         feeds = topic_feeds(defined)
         for topic in news.reported:
@@ -216,9 +220,7 @@ def schema_drift_sensor(
                 if events
                 else dg.SkipReason("; ".join(alert.text for alert in alerts) or quiet)
             ),
-            cursor=written(
-                looked.shapes, {**reported, **dict.fromkeys(unread, UNREAD)}, news.remembered
-            ),
+            cursor=written(looked.shapes, reported, news.remembered, of_registry.last_topic),
             asset_events=events,
         )
 
@@ -280,6 +282,11 @@ def read_alerts(cursor: str | None) -> dict[str, str]:
     return read_field(cursor, ALERTS)
 
 
+def read_last_topic(cursor: str | None) -> str:
+    """Read the topic that was asked last, empty if the last tick asked about all."""
+    return read_field(cursor, ASKED).get(TOPIC, "")
+
+
 def read_field(cursor: str | None, name: str) -> dict[str, str]:
     """Read a field of texts, empty if the cursor is unreadable."""
     try:
@@ -295,11 +302,14 @@ def written(
     shapes: Mapping[str, Shape],
     alerts: Mapping[str, str] | None = None,
     registry: Mapping[str, str] | None = None,
+    last_topic: str = "",
 ) -> str:
     """Return the text that ``read_shapes`` and ``read_field`` read."""
     kept = {
         name: {**asdict(shape), "columns": dict(shape.columns)}
         for name, shape in sorted(shapes.items())
     }
-    others = {name: dict(one) for name, one in ((ALERTS, alerts), (REGISTRY, registry)) if one}
+    asked = {TOPIC: last_topic} if last_topic else {}
+    fields = ((ALERTS, alerts), (REGISTRY, registry), (ASKED, asked))
+    others = {name: dict(one) for name, one in fields if one}
     return json.dumps({**kept, **others})

@@ -2,10 +2,19 @@
 
 import json
 
+import pytest
+
 from log_service.client.schemas.values import AVRO
 from orchestration.formats.compatibility import Compatibility
-from orchestration.formats.registry import SubjectVersion
-from orchestration.sensing.registry_drift import RegistryLook, decide_registry_drift
+from orchestration.formats.registry import RegistryAwayError, SubjectVersion
+from orchestration.sensing import registry_drift
+from orchestration.sensing.registry_drift import (
+    LOOKS_WITHIN_S,
+    RegistryLook,
+    decide_registry_drift,
+    look_at_registry,
+)
+from orchestration.topics.spec import TopicSpec
 
 TOPICS = ("orders",)
 
@@ -67,3 +76,27 @@ def test_a_registry_that_is_away_makes_nothing_forgotten() -> None:
     drift = decide_registry_drift(before, RegistryLook(unread={"the schema registry": ""}), TOPICS)
     assert (drift.reported, drift.remembered) == ((), {"orders": "1"})
     assert json.loads(json.dumps(drift.remembered)) == drift.remembered
+
+
+def test_topics_behind_a_slow_registry_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each tick began with the first topic, so that the last ones were never asked about."""
+    topics = [TopicSpec(name=name) for name in ("a", "b", "c", "d", "e")]
+    now_s, asked, last_topic = 0.0, [], ""
+
+    def answer_slowly(subject: str) -> Compatibility:
+        nonlocal now_s
+        now_s += LOOKS_WITHIN_S / 2
+        asked.append(subject)
+        if subject == "d":
+            raise RegistryAwayError("it does not respond")
+        return verdict(1, 1)
+
+    monkeypatch.setattr(registry_drift, "registry_schema", lambda spec: spec.name)
+    monkeypatch.setattr(registry_drift, "newest_compatibility", answer_slowly)
+    for _ in range(4):
+        looked = look_at_registry(topics, lambda: now_s, last_topic)
+        last_topic = looked.last_topic
+    assert "".join(asked) == "ab" + "cd" + "ea" + "bc"
+    (only,) = look_at_registry(topics[:1], lambda: now_s, last_topic).verdicts
+    assert only == "a"
+    assert not look_at_registry(topics[:1], lambda: now_s, last_topic).last_topic
