@@ -16,7 +16,7 @@ from log_service.http.server.values import HttpError
 from orchestration.console.jobs import Jobs
 from orchestration.console.rights import Rights, rights_of
 from orchestration.console.values import TableFacts
-from orchestration.console.worker import CHANGES, FACTS, QUESTIONS, Worker
+from orchestration.console.worker import CHANGES, FACTS, PREVIEWS, QUESTIONS, Worker
 from orchestration.project.importing import NEEDED
 from orchestration.project.location import ASSETS
 
@@ -63,7 +63,7 @@ class Platform:
         self.missing = why_missing(folder)
         self.facts = Worker(FACTS, folder)
         self.questions = Worker(QUESTIONS, folder)
-        self.previews = Worker(CHANGES, folder)
+        self.previews = Worker(PREVIEWS, folder)
         self.changes = Worker(CHANGES, folder)
         self.jobs = Jobs()
         self._remembered: dict[tuple[str, ...], tuple[int, Any]] = {}

@@ -46,6 +46,7 @@ class WorkerKind:
 
 FACTS = WorkerKind(name="facts", idle_s=300.0, deadline_s=45.0)
 QUESTIONS = WorkerKind(name="questions", idle_s=120.0, deadline_s=60.0)
+PREVIEWS = WorkerKind(name="changes", idle_s=60.0, deadline_s=600.0)
 CHANGES = WorkerKind(name="changes", idle_s=0.0, deadline_s=3_600.0)
 
 

@@ -64,6 +64,11 @@ SLOW = (
         kept="last_hour|flow",
     ),
     Slow(
+        why="consoles start processes of the platform, with Spark, in the browser and with logins",
+        modules=("platform/test_console_*.py",),
+        kept=r"test_console_pages\.py::.*(every_page|the_list|leads_to_its_topics|answered_cut)",
+    ),
+    Slow(
         why="more generated Protobuf files beside the elements of Wire's parser",
         modules=("integration/http/test_wire_printing.py",),
         kept=r"\[few\]|hand_made",

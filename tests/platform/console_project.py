@@ -6,6 +6,7 @@ replays start Spark, in a process of the console.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -25,6 +26,7 @@ from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.warehouse.store import Warehouse
 from tests.helpers.console_process import ConsoleProcess
 from tests.helpers.documents import ROOT
+from tests.integration.http.console_pages import Person
 from tests.platform.installation import environment
 from tests.unit.orchestration.dead_letter_parts import RECORDS
 
@@ -69,6 +71,7 @@ ROWS = pa.schema(
         ("note", pa.string()),
     ]
 )
+JOB = re.compile(r'hx-get="(/pipelines/jobs/[^"]*)"')
 GOOD_COUNT = 40
 WAITING_COUNT = 3
 
@@ -249,6 +252,13 @@ class ProjectConsole(ConsoleProcess):
     def process_id(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+
+def completed(person: Person, page: str) -> str:
+    """Return the page of a job once it has ended."""
+    while found := JOB.search(page):
+        page = person.open(found[1])
+    return page
 
 
 def note_of(number: int) -> str:

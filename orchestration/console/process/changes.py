@@ -1,7 +1,7 @@
 """Fixes and replays of dead letters, done by the commands ``tidelog dead-letters fix|replay``.
 
 Each call runs the command's own function with ``--json``, so that console and command line do the
-same. A change may start Spark. The process therefore ends after it.
+same. A change may start Spark, and its process soon ends after it.
 """
 
 import io
@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from orchestration.cli import dead_letters
-from orchestration.console.process.project import Method
+from orchestration.console.process.project import Method, forget_changed_project
 from orchestration.dead_letters.places import Place, PlaceError
 
 
@@ -52,6 +52,7 @@ def _place(text: str) -> Place:
 
 def _told(command: click.Command, **arguments: Any) -> dict[str, Any]:
     """Return what a command prints as JSON, and its notes."""
+    forget_changed_project()
     output, notes = io.StringIO(), io.StringIO()
     function: Callable[..., None] | None = command.callback
     assert function is not None

@@ -40,14 +40,18 @@ def assets_now() -> Sequence[dg.AssetsDefinition]:
     """
     if not is_project_here():
         return ()
+    forget_changed_project()
+    return tuple(loaded_project().get_repository_def().assets_defs_by_key.values())
+
+
+def forget_changed_project() -> None:
+    """Forget a project whose files have changed since this was last called."""
     folder = Path.cwd()
     times = [path.stat().st_mtime for path in watched_files(folder)]
     now = max(times, default=0.0), len(times)
     if _loaded.get(str(folder), now) != now:
         forget_project(folder)
-    assets = tuple(loaded_project().get_repository_def().assets_defs_by_key.values())
     _loaded[str(folder)] = now
-    return assets
 
 
 def dagster_url(settings: Settings) -> str:

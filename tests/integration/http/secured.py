@@ -108,6 +108,18 @@ class Secured:
             context.load_cert_chain(issued.keystore)
         return context
 
+    def console_properties(self) -> dict[str, str]:
+        """Return the properties of a console over TLS whose people log in as users of the node."""
+        return {
+            **self.authority.issue("console").properties(),
+            "authentication.method": "basic",
+            "login.bootstrap.servers": self.login,
+            "login.security.protocol": "SASL_SSL",
+            "login.sasl.mechanism": SCRAM,
+            "login.ssl.truststore.type": "PEM",
+            "login.ssl.truststore.location": str(self.authority.truststore),
+        }
+
     def client(
         self,
         registry: RegistryProcess,

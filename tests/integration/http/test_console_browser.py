@@ -3,59 +3,17 @@
 Needs Chromium. Without Node.js and npm, accessibility is not judged.
 """
 
-import fcntl
 import json
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from hashlib import sha256
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic, TopicPartition
 from tests.helpers.console_process import ConsoleProcess
+from tests.integration.http.console_browser import PAYLOADS, SIZES, axe, faults, show
 from tests.platform.browser import Tab, needs_browser, tab
 
 pytestmark = [needs_browser, pytest.mark.timeout(300)]
-
-HERE = Path(__file__).parent / "axe"
-PAYLOADS = (
-    "<script>document.title = 'taken'</script>",
-    "<img src=x onerror=\"document.title = 'taken'\">",
-    '"><svg onload="document.title = \'taken\'">',
-    "'-(document.title = 'taken')-'",
-    "</td></table><h1>taken</h1>",
-    "javascript:document.title = 'taken'",
-    "{{ 7 * 7 }}",
-    "\u202eevil\u0000\u001b[31m",
-)
-SIZES = ((1280, "light"), (390, "dark"))
-
-
-def axe() -> str:
-    """Return axe-core's program, or skip. It is installed beside Python's packages."""
-    npm = shutil.which("npm")
-    version = sha256((HERE / "package-lock.json").read_bytes()).hexdigest()[:12]
-    folder = Path(sys.prefix) / f"axe-{version}"
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            if npm is None:
-                pytest.skip("there is no npm: accessibility was not judged")
-            partial = folder.with_suffix(".partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(HERE, partial)
-            command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-            done = subprocess.run(
-                command, cwd=partial, capture_output=True, timeout=120, check=False
-            )
-            if done.returncode:
-                pytest.skip(f"npm cannot install axe-core: {done.stderr[-200:]!r}")
-            partial.rename(folder)
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -82,35 +40,6 @@ def hostile(bootstrap: str, name: str) -> str:
         producer.flush()
         admin.alter_group_offsets(f"{name}{PAYLOADS[0]}", {TopicPartition(name, 0): 1})
     return name
-
-
-def show(page: Tab, url: str, width: int = 1280, scheme: str = "light") -> None:
-    """Open a page, and wait until it is complete."""
-    page.ask(
-        "Emulation.setDeviceMetricsOverride",
-        width=width,
-        height=900,
-        deviceScaleFactor=1,
-        mobile=width < 500,
-    )
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    page.ask("Emulation.setEmulatedMedia", features=features)
-    page.open(url)
-    path = json.dumps(url.partition("?")[0])
-    is_there = f"document.readyState === 'complete' && location.href.startsWith({path})"
-    page.wait_for(f"{is_there} && !!document.querySelector('main h1')")
-
-
-def violations(page: Tab) -> list[Any]:
-    """Return what axe-core finds on the page that is open."""
-    text = "JSON.stringify(found.violations.map(v => [v.id, v.nodes.map(n => n.html)]))"
-    result = page.ask(
-        "Runtime.evaluate",
-        expression=f"axe.run().then(found => {text})",
-        awaitPromise=True,
-        returnByValue=True,
-    )
-    return list(json.loads(result["result"]["value"]))
 
 
 def test_hostile_records_and_names_stay_text(
@@ -180,10 +109,6 @@ def test_every_page_is_accessible_and_fits(
     for path in paths:
         for width, scheme in SIZES:
             show(page, f"{console.url}{path}", width, scheme)
-            page.value(program)
-            wrong = violations(page)
-            if page.value("document.documentElement.scrollWidth > innerWidth"):
-                wrong.append("the page is wider than the screen")
-            if wrong:
+            if wrong := faults(page, program):
                 found[path, width, scheme] = wrong
     assert not found

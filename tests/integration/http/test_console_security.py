@@ -10,7 +10,7 @@ from tests.helpers.console_process import ConsoleProcess
 from tests.helpers.registry_process import RegistryProcess
 from tests.integration.http.console_pages import Person
 from tests.integration.http.secured import ANN, BOB, OPERATOR, Secured, basic, secured, until
-from tests.integration.secure_nodes import SCRAM, password_of
+from tests.integration.secure_nodes import password_of
 
 pytestmark = [pytest.mark.timeout(240)]
 
@@ -33,13 +33,7 @@ def console(node: Secured, schemas: RegistryProcess) -> Iterator[ConsoleProcess]
         "schema.registry.url": schemas.url,
         "schema.registry.ssl.truststore.type": "PEM",
         "schema.registry.ssl.truststore.location": str(node.authority.truststore),
-        **node.authority.issue("console").properties(),
-        "authentication.method": "basic",
-        "login.bootstrap.servers": node.login,
-        "login.security.protocol": "SASL_SSL",
-        "login.sasl.mechanism": SCRAM,
-        "login.ssl.truststore.type": "PEM",
-        "login.ssl.truststore.location": str(node.authority.truststore),
+        **node.console_properties(),
     }
     with ConsoleProcess(node.directory, node.plain, node.context(), **properties) as running:
         yield running

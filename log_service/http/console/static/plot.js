@@ -43,7 +43,7 @@ class LinePlot extends HTMLElement {
     this.append(bar);
   }
 
-  // Times are seconds in uPlot. A text has its row's number as place, and its own text as label.
+  // Times are seconds in uPlot, and shown in UTC as in the table. A text has its row's number as place, and its own text as label.
   place(column, text, row) {
     if (column.kind === "text") return row;
     if (text === "") return null;
@@ -62,14 +62,19 @@ class LinePlot extends HTMLElement {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
     const axis = { stroke: colour("--text"), grid: { stroke: colour("--line") }, ticks: { stroke: colour("--line") } };
-    const labels = (_, places) => places.map((place) => (rows[place] ? rows[place][x.index].slice(0, 12) : ""));
+    const timeOf = (place) => (place === null ? "" : new Date(place * 1000).toISOString().replace("T", " ").slice(0, 19));
+    const times = (_, places) => places.map((place) => timeOf(place).slice(0, 16));
+    const nameOf = (place) => (rows[place] ? rows[place][x.index] : "");
+    const labels = (_, places) => places.map((place) => nameOf(place).slice(0, 12));
+    const shown = { time: { values: times, space: 140 }, text: { values: labels, space: 90, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] }, number: {} };
+    const read = { time: (_, place) => timeOf(place), text: (_, place) => nameOf(place) };
     this.holder.replaceChildren();
     this.plot = new uPlot({
       width: Math.max(260, this.clientWidth),
       height: 320,
       scales: { x: { time: x.kind === "time" } },
-      axes: [x.kind === "text" ? { ...axis, values: labels, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] } : axis, { ...axis, size: 70 }],
-      series: [{ label: x.name }, ...ys.map((each, index) => (
+      axes: [{ ...axis, ...shown[x.kind] }, { ...axis, size: 70 }],
+      series: [{ label: x.name, ...(x.kind in read ? { value: read[x.kind] } : {}) }, ...ys.map((each, index) => (
         { label: each.name, stroke: colour(COLOURS[index]), width: 2, points: { show: kept.length < 60 } }))],
     }, data, this.holder);
   }
