@@ -6,11 +6,11 @@ the facts. They are started at first use and end when nothing asks them. The ent
 
 The rooms, from the bottom up:
 
-- ``values``: the facts on tables. ``edges``: the flow between topics, tables and marts.
-  ``commits``: offset ranges and pace of commits.
+- ``values``: the facts on tables. ``commits``: offset ranges and pace of commits.
 - ``process``: the processes that know the facts.
 - ``worker``: such a process, as the console asks it. ``jobs``: work that takes long. ``rights``:
   who may see, ask and change.
-- ``platform``: the project's folder with all of these. ``pages``: the requests.
+- ``platform``: the project's folder with all of these. ``pages``: the requests. ``flow``: the part
+  of the page Flow.
 - ``area``: the routes.
 """

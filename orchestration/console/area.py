@@ -11,6 +11,7 @@ from pathlib import Path
 from log_service.http.console.areas import Area, PageRoute
 from log_service.http.console.visits import Visit
 from log_service.http.server.values import HttpResponse
+from orchestration.console.flow import show_flow
 from orchestration.console.pages import jobs, letters, questions, tables
 from orchestration.console.platform import Platform
 
@@ -51,4 +52,5 @@ def area(folder: Path | None = None) -> Area:
             for method, path, handler in rows
         ),
         templates=Path(__file__).parent / "templates",
+        flow=partial(show_flow, platform),
     )

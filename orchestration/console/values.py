@@ -33,3 +33,4 @@ class TableFacts:
     dead_letters: int = 0
     failure: str = ""
     is_running: bool = False
+    is_mart: bool = False

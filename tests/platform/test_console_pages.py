@@ -87,6 +87,14 @@ def test_the_list_tells_lag_rows_and_dead_letters(person: Person) -> None:
     assert "lake/clean_orders" in part
 
 
+def test_the_flow_leads_from_topics_through_tables_to_marts(person: Person) -> None:
+    page = person.open("/flow")
+    assert 'href="/pipelines/tables/clean_orders"' in page
+    shown = readable(page)
+    assert re.search(rf"topic orders .*table clean_orders .*{WAITING_COUNT}", shown, re.IGNORECASE)
+    assert re.search(r"table clean_orders .*mart by_note", shown, re.IGNORECASE)
+
+
 def test_a_table_leads_to_its_topics_records_commits_and_rows(person: Person) -> None:
     page = person.open("/pipelines/tables/clean_orders")
     assert 'href="/topics/orders/records?partition=0&amp;from=offset&amp;offset=0"' in page

@@ -35,6 +35,7 @@ from orchestration.log_client.protocol import LogServiceError
 from orchestration.project.home import UNFINISHED, dagster_home
 from orchestration.retained.lag_objective import declared_objective
 from orchestration.settings import Settings
+from orchestration.topics.inputs import MART_PREFIX
 from orchestration.topics.spec import TOPIC_PREFIX
 from orchestration.transforms.kinds import topic_feeds
 from orchestration.warehouse.store import Warehouse
@@ -81,6 +82,7 @@ def tables() -> dict[str, Any]:
             dead_letters=letters[row["table"]],
             failure=last_run.removeprefix("failed: "),
             is_running=row["asset"] in running,
+            is_mart=key.path[0] == MART_PREFIX,
         )
         found.append(asdict(facts))
     return {
