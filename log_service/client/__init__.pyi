@@ -151,6 +151,7 @@ from .settings_files import (
 )
 from .share.acknowledgements import AcknowledgeCallback as AcknowledgeCallback
 from .share.consumer import ShareConsumer as ShareConsumer
+from .share.leases import Lease as Lease, LeaseToken as LeaseToken, ShareLeases as ShareLeases
 from .share.metrics import ShareConsumerMetrics as ShareConsumerMetrics
 from .share.records import (
     AcknowledgeType as AcknowledgeType,

@@ -55,7 +55,7 @@ def test_the_requests_on_the_page_are_answered(tmp_path: Path) -> None:
     assert [each["offset"] for each in json.loads(written)["offsets"]] == [0, 1]
     assert json.loads(offsets) == {"beginning_offset": 0, "end_offset": 2}
     assert [each["value"] for each in json.loads(read)] == [{"amount": 7}, {"amount": 8}]
-    whole, last, once = (
+    whole, last, once, acquired = (
         out for command, out in zip(others, found, strict=True) if "/v1/" in command
     )
     assert [json.loads(line).get("value") for line in whole.split(b"\n")[:2]] == [
@@ -64,6 +64,7 @@ def test_the_requests_on_the_page_are_answered(tmp_path: Path) -> None:
     ]
     assert b'"value": {"amount": 8}' in last
     assert b'"reason": "limit"' in last
+    assert json.loads(acquired)["records"] == []
     assert json.loads(once) == {"partition": 0, "offset": 2}
 
 

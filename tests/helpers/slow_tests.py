@@ -69,6 +69,15 @@ SLOW = (
         kept=r"test_console_pages\.py::.*(every_page|the_list|leads_to_its_topics|answered_cut)",
     ),
     Slow(
+        why="streams, writes with a key and queues of the REST proxy through kills, waits and limits",
+        modules=(
+            "integration/http/test_rest_streams.py",
+            "integration/http/test_rest_writes.py",
+            "integration/http/test_rest_queues.py",
+        ),
+        kept=r"misses_and_repeats|repeat_at_another|settled_at_another",
+    ),
+    Slow(
         why="more generated Protobuf files beside the elements of Wire's parser",
         modules=("integration/http/test_wire_printing.py",),
         kept=r"\[few\]|hand_made",

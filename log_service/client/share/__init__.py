@@ -7,5 +7,5 @@
   bytes of a response to acquired records.
 - ``lane``: the requests to one leader, over one ``session``. ``acknowledgements``: acknowledgements
   on their way to a leader.
-- ``membership``: heartbeats and assignments.
+- ``membership``: heartbeats and assignments. ``leases``: records that other processes may settle.
 """

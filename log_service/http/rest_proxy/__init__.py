@@ -8,7 +8,7 @@ Apache Kafka. The rooms, from the bottom up:
 - ``context``: the clients and links of a request.
 - ``cluster_reading``: questions that both versions ask. ``producing``: sends records.
 - ``json_stream``: cuts JSON objects. ``record_stream``: writes them, with a line for each.
-- ``v1``: streams of records and writes with an idempotency key, our own.
+- ``v1``: streams of records, writes with an idempotency key, and queues; our own.
 - ``v2``: produce, metadata, and consumer instances.
 - ``v3``: administration, and produce as a stream.
 - ``openapi``: the description of all routes. ``metrics``: the figures of a proxy.

@@ -80,6 +80,7 @@ MEANINGS: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.NON_EMPTY_GROUP: 40901,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: 40901,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: TOO_MANY,
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED: TOO_MANY,
 }
 """The refusal that each error of the cluster becomes. Others are 50002 or 50003."""
 

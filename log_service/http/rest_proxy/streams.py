@@ -5,6 +5,7 @@ in order. Invariants: the number of streams is bounded, altogether and by login.
 told when the proxy stops.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -63,6 +64,11 @@ class Streams:
             await trio.sleep_forever()
         finally:
             self.stopping.set()
+
+    def start(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run work that goes on after its request."""
+        if self._nursery is not None:
+            self._nursery.start_soon(work)
 
     def response(self, make: Make, content_type: str) -> HttpResponse:
         """Return a response whose pieces ``make`` sends.

@@ -1,12 +1,13 @@
-"""Version 1, our own: records as streams, and writing with an idempotency key.
+"""Version 1, our own: records as streams, writes with an idempotency key, and queues.
 
-No request depends on an earlier one at the same proxy. The position in a stream and the key of a
-write are the client's, so any proxy behind a load balancer responds.
+No request depends on an earlier one at the same proxy. The position in a stream, the key of a
+write and the leases of a queue are the client's, so any proxy behind a load balancer responds.
 
 - ``positions``: offsets by partition, where a stream begins and goes on.
 - ``query``: the parameters of a stream. ``lines``: records and the end of a stream as text.
 - ``reading``: a stream.
 - ``records``: a record in the body of a request. ``idempotency``: writes a body once.
 - ``produce``: writes records, each with a line of the response.
+- ``queues``: leases of share groups.
 - ``routes``: the table of all routes.
 """

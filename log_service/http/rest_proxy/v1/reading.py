@@ -109,7 +109,7 @@ async def read(call: Call) -> HttpResponse:
         async with (
             streams.places.one_of(user),
             call.context.clients.lease(call.credentials) as clients,
-            _decoder(call) as decoder,
+            open_decoder(call) as decoder,
             open_consumer(
                 clients, is_committed_only=query.is_committed_only, reset="none"
             ) as consumer,
@@ -164,7 +164,7 @@ async def begun(admin: Admin, topic: str, query: StreamQuery) -> Reading:
 
 
 @asynccontextmanager
-async def _decoder(call: Call) -> AsyncIterator[RecordDecoder]:
+async def open_decoder(call: Call) -> AsyncIterator[RecordDecoder]:
     """Yield a decoder that asks the schema registry with the login of the request."""
     settings = call.context.settings
     if not settings.registry_url:

@@ -1,0 +1,207 @@
+"""Queues over share groups (KIP-932): acquire records with a lease each, and settle them anywhere.
+
+A lease names the share session that acquired the record. It holds no secret of the proxy, and any
+proxy settles it with the rights of its own request. A forged lease is harmless: its member id is
+drawn from 128 random bits, and the cluster settles only records that this member holds, for users
+who may read the group and the topic.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from log_service.client import (
+    AcknowledgeType,
+    ConsumerRecord,
+    ErrorCode,
+    KafkaError,
+    Lease,
+    LeaseToken,
+    ShareLeases,
+    ShareRecord,
+)
+from log_service.http.record_formats.decoding import FORMATS, RecordDecoder
+from log_service.http.record_formats.records import decoded
+from log_service.http.rest_proxy import errors
+from log_service.http.rest_proxy.bodies import (
+    json_response,
+    list_of,
+    list_response,
+    number_of,
+    read_object,
+    refuse_unknown,
+    text_of,
+)
+from log_service.http.rest_proxy.cluster_reading import topic_of
+from log_service.http.rest_proxy.context import Call
+from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.v1.lines import shown_record
+from log_service.http.rest_proxy.v1.produce import require_json
+from log_service.http.rest_proxy.v1.reading import open_decoder
+from log_service.http.server.values import HttpResponse
+
+LEASE: Final = re.compile(r"([\w-]{1,36})\.(\d{1,10})\.(\d{1,10})\.(\d{1,19})", re.ASCII)
+MAX_RECORDS: Final = 100
+MAX_WAIT_MS: Final = 30_000
+MAX_FETCH_BYTES: Final = 4 << 20
+LEASE_OVER: Final = 40905
+KINDS: Final = {
+    "accept": AcknowledgeType.ACCEPT,
+    "release": AcknowledgeType.RELEASE,
+    "reject": AcknowledgeType.REJECT,
+    "extend": AcknowledgeType.RENEW,
+}
+OVER: Final = frozenset(
+    {
+        ErrorCode.INVALID_RECORD_STATE,
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    }
+)
+
+
+async def acquire(call: Call) -> HttpResponse:
+    """Acquire records of a queue, and wait for some if there are none.
+
+    The body may have max_records, wait_ms and encoding. Each record has a lease, by which any proxy
+    settles it until its lock is over after lock_ms.
+    """
+    require_json(call.request)
+    body = await read_object(call.request)
+    refuse_unknown(body, ("max_records", "wait_ms", "encoding"), "The body")
+    count = number_of(body, "max_records", at_least=1, at_most=MAX_RECORDS, default=1)
+    wait_ms = number_of(body, "wait_ms", at_most=MAX_WAIT_MS, default=0)
+    encoding = text_of(body, "encoding", default=FORMATS[0])
+    if encoding not in FORMATS:
+        raise RestError(422, f"encoding is {encoding[:30]!r}: it may be {', '.join(FORMATS)}.")
+    user, streams = "" if call.credentials is None else call.request.principal, call.context.streams
+    group, topic = call.value("group"), call.value("topic")
+    await topic_of(await call.admin(), topic)
+    async with streams.places.one_of(user):
+        leases = await _leases(call)
+        lease = None
+        with trio.move_on_after(MAX_WAIT_MS / 1_000):
+            lease = await _unless_stopping(
+                call,
+                partial(leases.acquire, group, topic, max_records=count, wait_ms=wait_ms),
+            )
+    if lease is None:
+        return json_response({"records": [], "lock_ms": None})
+    streams.start(partial(_keep_clients, call, lease))
+    async with open_decoder(call) as decoder:
+        shown = [await _shown(decoder, record, token, encoding) for record, token in lease.records]
+    return list_response(shown, before=b'{"lock_ms":%d,"records":[' % lease.lock_ms, after=b"]}")
+
+
+async def settle(call: Call) -> HttpResponse:
+    """Accept, release, reject or extend records by their leases.
+
+    The body has lists of leases under accept, release, reject and extend. Those that are over are
+    named in the response, whose status is 409 then.
+    """
+    require_json(call.request)
+    body = await read_object(call.request)
+    refuse_unknown(body, KINDS, "The body")
+    given = {
+        name: [token_of(each) for each in list_of(body, name, max_count=MAX_RECORDS)]
+        for name in KINDS
+        if body.get(name) is not None
+    }
+    tokens = [each for several in given.values() for each in several]
+    if not tokens or len(set(tokens)) < len(tokens):
+        raise RestError(422, f"The body names leases, each once, under {', '.join(KINDS)}.")
+    group, topic = call.value("group"), call.value("topic")
+    await topic_of(await call.admin(), topic)
+    leases = await _leases(call)
+    failed: dict[LeaseToken, KafkaError] = {}
+    for name, several in given.items():
+        failed |= await leases.settle(group, topic, several, KINDS[name])
+    settled = len(tokens) - len(failed)
+    if not failed:
+        return json_response({"settled": settled})
+    refused = [{"lease": text_of_token(each), **_refusal(error)} for each, error in failed.items()]
+    if all(each["error_code"] == errors.FORBIDDEN for each in refused):
+        raise RestError(errors.FORBIDDEN, str(refused[0]["message"]))
+    message = f"{len(failed)} of {len(tokens)} leases could not be settled."
+    shown = {"error_code": LEASE_OVER, "message": message, "settled": settled, "refused": refused}
+    return json_response(shown, status=409)
+
+
+def text_of_token(token: LeaseToken) -> str:
+    """Return a token as a lease of the API."""
+    return f"{token.member_id}.{token.epoch}.{token.partition}.{token.offset}"
+
+
+def token_of(text: Any) -> LeaseToken:
+    """Return the token in a lease.
+
+    Raises:
+        RestError: 422, the text is none.
+    """
+    found = LEASE.fullmatch(text) if isinstance(text, str) else None
+    numbers = [] if found is None else [int(each) for each in found.groups()[1:]]
+    if found is None or max(numbers[:2]) >= 2**31 or numbers[2] >= 2**63:
+        raise RestError(422, f"{str(text)[:60]!r} is no lease: send what acquire has returned.")
+    epoch, partition, offset = numbers
+    return LeaseToken(member_id=found[1], epoch=epoch, partition=partition, offset=offset)
+
+
+def _refusal(error: KafkaError) -> dict[str, Any]:
+    if error.code in OVER:
+        text = "The lease is over: the record was settled, or another one gets it."
+        return {"error_code": LEASE_OVER, "message": text}
+    refusal = errors.of_cluster(error)
+    return {"error_code": refusal.code, "message": refusal.text}
+
+
+async def _shown(
+    decoder: RecordDecoder, record: ShareRecord, token: LeaseToken, encoding: str
+) -> dict[str, Any]:
+    plain = ConsumerRecord._make(record[: len(ConsumerRecord._fields)])
+    shown = shown_record(await decoded(decoder, plain, encoding))
+    await trio.lowlevel.checkpoint()
+    return {
+        **shown,
+        "delivery_count": record.delivery_count,
+        "lease": text_of_token(token),
+    }
+
+
+async def _leases(call: Call) -> ShareLeases:
+    """Return the leases of a login, which its requests share."""
+    clients = call.clients
+    settings = {**clients.settings(), "fetch_max_bytes": MAX_FETCH_BYTES}
+    make = partial(ShareLeases, clients.servers, env=clients.env, **settings)
+    return await clients.further("the leases of a login", make)
+
+
+async def _unless_stopping(
+    call: Call, acquire_some: Callable[[], Awaitable[Lease | None]]
+) -> Lease | None:
+    """Acquire records, none once the proxy stops."""
+    lease: Lease | None = None
+    failure: KafkaError | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            await call.context.streams.stopping.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(watch)
+        try:
+            lease = await acquire_some()
+        except KafkaError as error:
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return lease
+
+
+async def _keep_clients(call: Call, lease: Lease) -> None:
+    """Keep the clients of a login open while a lease of it is open."""
+    async with call.context.clients.lease(call.credentials):
+        await lease.ended.wait()
