@@ -14,8 +14,16 @@ from orchestration.components.attributes import (
     folder_of,
     refusals_placed,
 )
-from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
+from orchestration.formats import (
+    AvroSchema,
+    ProtobufSchema,
+    RegistrySchema,
+    avro_schema,
+    from_registry,
+    protobuf_schema,
+)
 from orchestration.formats.debezium import Envelope
+from orchestration.formats.registered import UnknownSchema
 from orchestration.topics.spec import TopicSpec, config_text, declare_topic, topic_asset
 from orchestration.values.scalars import DecimalForm, EpochUnit, Rounding
 
@@ -59,6 +67,26 @@ class ProtobufAttributes(dg.Resolvable, dg.Model):
     depth: int = Field(default=0, description="How often a message may be within itself")
 
 
+class RegistryAttributes(dg.Resolvable, dg.Model):
+    """The subject of a schema registry that has the columns and the schemas."""
+
+    subject: str = Field(description="The subject, e.g. orders-value")
+    version: int | None = Field(
+        default=None, description="The version that has the columns; without: the latest"
+    )
+    message: str | None = Field(
+        default=None, description="The message of a Protobuf file; without: its first one"
+    )
+    unknown_schema: UnknownSchema = Field(
+        default="dead_letter",
+        description="wait: records wait until the registry knows their schema",
+    )
+    leave_out: list[str] = Field(
+        default=[], description="Fields that become no columns, e.g. lines[].tree"
+    )
+    depth: int = Field(default=0, description="How often a record may be within itself")
+
+
 @dg.scaffold_with(example(_example))
 class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     """A topic of the log service, as declared.
@@ -85,6 +113,9 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     key_protobuf: ProtobufAttributes | None = Field(
         default=None, description="The schema of keys in Protobuf, in its place"
     )
+    key_registry: RegistryAttributes | None = Field(
+        default=None, description="The subject that has the schema of keys, in its place"
+    )
     value_schema: str | None = Field(
         default=None,
         description="The fields of the JSON in a record's value, as Spark DDL; without: bytes",
@@ -94,6 +125,9 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     )
     protobuf: ProtobufAttributes | None = Field(
         default=None, description="The schema of values in Protobuf, in its place"
+    )
+    registry: RegistryAttributes | None = Field(
+        default=None, description="The subject that has the schema of values, in its place"
     )
     rounding: Rounding | None = Field(
         default=None, description="How decimals with more digits than their scale are rounded"
@@ -113,6 +147,10 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     registered: str | None = Field(
         default=None,
         description="The subject of a schema registry that has the schemas of values",
+    )
+    unknown_schema: UnknownSchema = Field(
+        default="dead_letter",
+        description="wait: with registered, records wait until the registry knows their schema",
     )
     description: str = Field(default="", description="What the topic is about")
     group_name: str = Field(default="topics", description="Dagster's group")
@@ -141,18 +179,23 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             replication_factor=self.replication_factor,
             configs={key: config_text(value) for key, value in self.configs.items()},
             key=self.key,
-            schema=self._schema(folder or Path(), "value_schema", "avro", "protobuf"),
-            key_schema=self._schema(folder or Path(), "key_schema", "key_avro", "key_protobuf"),
+            schema=self._schema(folder or Path(), "value_schema", "avro", "protobuf", "registry"),
+            key_schema=self._schema(
+                folder or Path(), "key_schema", "key_avro", "key_protobuf", "key_registry"
+            ),
             archive=self.archive,
             rounding=self.rounding,
             epoch_unit=self.epoch_unit,
             decimals=self.decimals,
             registered=self.registered,
+            unknown_schema=self.unknown_schema,
             envelope=self.envelope,
             description=self.description,
         )
 
-    def _schema(self, folder: Path, *names: str) -> str | AvroSchema | ProtobufSchema | None:
+    def _schema(
+        self, folder: Path, *names: str
+    ) -> str | AvroSchema | ProtobufSchema | RegistrySchema | None:
         """Return the schema that is given under one of ``names``."""
         given = {name: one for name in names if (one := getattr(self, name)) is not None}
         if len(given) > 1:
@@ -178,6 +221,8 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
                     leave_out=one.leave_out,
                     depth=one.depth,
                 )
+            if isinstance(one, RegistryAttributes):
+                return from_registry(**one.model_dump())
             return str(one)
         return None
 

@@ -206,11 +206,22 @@ def _refuse_placeholders(after: Mapping[str, Any], names: Sequence[str]) -> None
 
 
 def _placeholders(rows: pa.StructArray) -> Iterator[tuple[str, list[bool]]]:
-    """Yield each column of texts or bytes, and where it has a placeholder."""
+    """Yield each column of texts or bytes, or of arrays of them, and where it has a placeholder.
+
+    An array that did not change has the placeholder as its only item.
+    """
     for field, column in zip(rows.type, rows.flatten(), strict=True):
-        if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
-            same = pc.equal(column, pa.scalar(PLACEHOLDER.encode()).cast(field.type))
+        values = _first_items(column) if pa.types.is_list(field.type) else column
+        if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+            same = pc.equal(values, pa.scalar(PLACEHOLDER.encode()).cast(values.type))
             yield field.name, pc.fill_null(same, False).to_pylist()
+
+
+def _first_items(column: pa.ListArray) -> pa.Array:
+    """Return the first item of each array, null where there is none."""
+    has_items = pc.fill_null(pc.greater(pc.list_value_length(column), 0), False)
+    firsts = pc.list_element(column.filter(has_items), 0)
+    return pc.replace_with_mask(pa.nulls(len(column), firsts.type), has_items, firsts)
 
 
 def _placeholder_fault(name: str) -> str:

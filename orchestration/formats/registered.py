@@ -11,7 +11,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -245,32 +245,31 @@ def from_registry(
 
 
 def registered_schema(
-    subject: str, schema: AvroSchema | ProtobufSchema | types.StructType
+    subject: str,
+    schema: AvroSchema | ProtobufSchema | types.StructType,
+    unknown_schema: UnknownSchema = "dead_letter",
 ) -> RegistrySchema:
     """Return the format of values whose schemas are in ``subject``, as the columns of ``schema``.
 
-    Fields are those of values in JSON. No registry is asked.
+    Fields are those of values in JSON. No registry is asked. ``unknown_schema`` is as in
+    ``from_registry``.
 
     :raises ValueError: values with a registry cannot be read so.
     """
-    address = registry_address()
+    _validate_unknown_schema(unknown_schema)
+    made = partial(RegistrySchema, address=registry_address(), unknown_schema=unknown_schema)
     if isinstance(schema, types.StructType):
         if has_variant(schema):
             raise ValueError("it has a VARIANT: only JSON without a registry is read as one")
-        return RegistrySchema(address=address, declared_version=_own(subject, JSON, schema.json()))
+        return made(declared_version=_own(subject, JSON, schema.json()))
     if isinstance(schema, AvroSchema):
         if schema.older_ends:
             raise ValueError(
                 "it names older schemas, which are found in the registry: leave older out"
             )
-        return RegistrySchema(
-            address=address,
-            declared_version=_own(subject, AVRO, schema.text),
-            chosen=schema.chosen,
-        )
+        return made(declared_version=_own(subject, AVRO, schema.text), chosen=schema.chosen)
     descriptors = b64encode(schema.descriptors).decode()
-    return RegistrySchema(
-        address=address,
+    return made(
         declared_version=_own(subject, PROTOBUF, descriptors),
         message=schema.message,
         chosen=schema.chosen,

@@ -23,7 +23,7 @@ from orchestration.formats import AvroSchema, ProtobufSchema, RegistrySchema, Va
 from orchestration.formats.debezium import Envelope, debezium_format
 from orchestration.formats.json_values import has_variant, json_format
 from orchestration.formats.keys import KeySchema
-from orchestration.formats.registered import registered_schema
+from orchestration.formats.registered import UnknownSchema, registered_schema
 from orchestration.log_client.protocol import (
     LogClient,
     LogServiceAwayError,
@@ -71,6 +71,8 @@ class TopicSpec:
     ``registered`` is the subject of a schema registry that has the schemas of the values, where
     ``schema`` declares the columns itself. Each value is read by the schema that its prefix or its
     header names, as ``schema`` has it: Avro and Protobuf by a schema from a file, JSON by DDL.
+    ``unknown_schema="wait"`` keeps records waiting whose schema the registry does not know. Without
+    it they are dead letters.
 
     ``envelope="debezium"`` reads the row after a change from Debezium's envelope. ``schema`` then
     has the fields of the row in DDL, or is the schema of the envelope in another format.
@@ -89,6 +91,7 @@ class TopicSpec:
     epoch_unit: EpochUnit | None = None
     decimals: DecimalForm | None = None
     registered: str | None = None
+    unknown_schema: UnknownSchema = "dead_letter"
     envelope: Envelope | None = None
 
     def __post_init__(self) -> None:
@@ -135,6 +138,11 @@ class TopicSpec:
     def _validate_registered(self) -> None:
         """Refuse a subject that has nothing to be read as."""
         if self.registered is None:
+            if self.unknown_schema != "dead_letter":
+                raise ValueError(
+                    f"topic {self.name} has unknown_schema={self.unknown_schema!r} and no"
+                    " registered: name the subject, or give unknown_schema to from_registry"
+                )
             return
         if self.envelope is not None and isinstance(self.schema, str):
             raise ValueError(
@@ -182,11 +190,11 @@ class TopicSpec:
             if columns is None or (self.envelope is None and self.registered is None):
                 return None
             if self.registered is not None:
-                return registered_schema(self.registered, columns)
+                return registered_schema(self.registered, columns, self.unknown_schema)
             return debezium_format(columns)
         values: ValueFormat = self.schema
         if self.registered is not None and not isinstance(self.schema, RegistrySchema):
-            values = registered_schema(self.registered, self.schema)
+            values = registered_schema(self.registered, self.schema, self.unknown_schema)
         return values if self.envelope is None else debezium_format(values)
 
     def _declared_fields(self, ddl: str) -> types.StructType:
@@ -570,6 +578,7 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "epoch_unit": spec.epoch_unit,
         "decimals": spec.decimals,
         "registered": spec.registered,
+        "unknown_schema": spec.unknown_schema,
         "envelope": spec.envelope,
     }
     columns = {} if spec.fields is None else {"dagster/column_schema": column_schema(spec.fields)}

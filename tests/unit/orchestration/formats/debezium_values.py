@@ -85,9 +85,11 @@ AVRO: dict[str, Any] = {
 }
 
 
-def in_avro(op: str, after: Mapping[str, Any] | None, before: Any = None) -> bytes:
+def in_avro(
+    op: str, after: Mapping[str, Any] | None, before: Any = None, schema: Any = AVRO
+) -> bytes:
     source = {"connector": "postgresql", "ts_ms": 1, "lsn": 24023128}
     written = io.BytesIO()
     record = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 2}
-    fastavro.schemaless_writer(written, fastavro.parse_schema(AVRO), record)
+    fastavro.schemaless_writer(written, fastavro.parse_schema(schema), record)
     return written.getvalue()

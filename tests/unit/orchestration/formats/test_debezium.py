@@ -113,6 +113,22 @@ def test_a_placeholder_never_becomes_a_value(told: Any) -> None:
     assert read(undeclared, spec=spec)[1] == [None]
 
 
+def test_a_placeholder_in_an_array_never_becomes_a_value_of_avro(tmp_path: Path) -> None:
+    """JSON refused it, and Avro and Protobuf took it for a tag."""
+    envelope = json.loads(json.dumps(debezium.AVRO))
+    tags = {"name": "tags", "type": ["null", {"type": "array", "items": "string"}]}
+    envelope["fields"][0]["type"][1]["fields"].append(tags)
+    (tmp_path / "envelope.avsc").write_text(json.dumps(envelope))
+    schema = avro_schema(tmp_path / "envelope.avsc")
+    spec = TopicSpec(name="customers", schema=schema, envelope="debezium")
+    told: list[Any] = [[PLACEHOLDER], ["a", PLACEHOLDER], [], None]
+    rows, faults = read(
+        *(in_avro("u", {"id": 1, "tags": each}, schema=envelope) for each in told), spec=spec
+    )
+    assert [row["tags"] for row in rows] == told[1:]
+    assert "field tags has Debezium's placeholder" in str(faults[0])
+
+
 def test_the_envelope_may_be_a_record_in_avro(avro_spec: TopicSpec) -> None:
     row = {"id": 1004, "name": "Anne", "balance": Decimal("12.34")}
     values = [

@@ -8,6 +8,7 @@ import json
 import logging
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -32,6 +33,7 @@ from orchestration import (
     from_registry,
     topic_asset,
 )
+from orchestration.components.topic import RegistryAttributes, TopicComponent
 from orchestration.formats.keys import read_keys
 from orchestration.formats.registered import IncompatibleSchemaError, RegistrySchema, readers_of
 from orchestration.formats.registry import (
@@ -604,6 +606,46 @@ def test_own_columns_are_read_by_the_schemas_of_a_subject(url: str, tmp_path: Pa
     rows, faults = read(texts.value_format, framed(third, b'{"id": 7}'), b'{"id": 8}')
     assert (rows, faults[0]) == ([{"id": 7}], None)
     assert "does not begin with a zero" in (faults[1] or "")
+
+
+def test_records_of_own_columns_may_wait_until_their_schema_is_registered(url: str) -> None:
+    """As those of ``from_registry`` may."""
+    spec = TopicSpec(
+        name="texts", schema="id BIGINT", registered="texts-value", unknown_schema="wait"
+    )
+    assert topic_specs([topic_asset(spec)]) == (spec,)
+    value = framed(1, b'{"id": 7}')
+    with pytest.raises(RegistryAwayError, match="a record waits, because its schema id 1 is not"):
+        read(spec.value_format, value)
+    assert register(url, {"type": "object"}, "texts-value", "JSON") == 1
+    assert read(spec.value_format, value) == ([{"id": 7}], [None])
+    with pytest.raises(
+        ValueError, match=r"topic texts has unknown_schema='wait' and no registered"
+    ):
+        TopicSpec(name="texts", schema="id BIGINT", unknown_schema="wait")
+    with pytest.raises(ValueError, match="unknown_schema is 'later'"):
+        replace(spec, unknown_schema="later")  # type: ignore[arg-type]
+
+
+def test_yaml_names_subjects_for_values_and_keys(url: str) -> None:
+    """As ``from_registry`` does in Python."""
+    register(url, FIRST)
+    register(url, FIRST, "orders-key")
+    component = TopicComponent(
+        name="orders",
+        registry=RegistryAttributes(subject=SUBJECT, unknown_schema="wait", leave_out=["note"]),
+        key_registry=RegistryAttributes(subject="orders-key", version=1),
+    )
+    assert component.spec() == TopicSpec(
+        name="orders",
+        schema=from_registry(SUBJECT, unknown_schema="wait", leave_out="note"),
+        key_schema=from_registry("orders-key", version=1),
+    )
+    twice = TopicComponent(
+        name="orders", value_schema="id INT", registry=RegistryAttributes(subject=SUBJECT)
+    )
+    with pytest.raises(ValueError, match="value_schema and registry cannot be given together"):
+        twice.spec()
 
 
 @pytest.mark.parametrize(
