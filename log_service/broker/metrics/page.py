@@ -14,6 +14,7 @@ from log_service.broker.metrics.logins import certificate_families, login_famili
 from log_service.broker.metrics.partitions import partition_families
 from log_service.broker.metrics.process import process_families
 from log_service.broker.metrics.quotas import quota_families
+from log_service.broker.metrics.schema_validation import schema_validation_families
 from log_service.broker.metrics.shares import share_families
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.metrics.state import (
@@ -60,6 +61,7 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
         sources.decided,
         lambda name, value: sources.rates.of(("authorizer", name), value, sources.now_ms()),
     )
+    yield from schema_validation_families(sources)
     yield from pushed_families(sources.node.telemetry.series, sources.now_ms())
     yield from replica_families(replicas, counts)
     yield from transaction_families(sources, counts.late)

@@ -20,7 +20,7 @@ import trio
 
 from log_service.broker.schema_validation.record_names import record_names
 from log_service.broker.schema_validation.registry import Registered, RegistryUnavailableError
-from log_service.common.registry_errors import NOT_FOUND
+from log_service.common.registry_errors import NO_OWN_CONFIG, NOT_FOUND
 from log_service.config.schema_registry import SchemaRegistryConfig
 from log_service.records.rules import SchemaName
 from log_service.security.issuer_errors import IssuerError
@@ -62,6 +62,19 @@ class HttpRegistry:
         find = partial(self._registered, name, has_record_names=has_record_names)
         return await trio.to_thread.run_sync(find, abandon_on_cancel=True, limiter=self._threads)
 
+    async def aliased(self, subject: str) -> str:
+        """Return the subject that an alias stands for, or the subject itself.
+
+        A broker that may not read the settings of a subject follows no alias.
+
+        Raises:
+            RegistryUnavailableError: no response came that counts.
+        """
+        path = f"/config/{quote(subject, safe='')}"
+        find = partial(self._get, path, _alias, is_optional=True)
+        found = await trio.to_thread.run_sync(find, abandon_on_cancel=True, limiter=self._threads)
+        return found or subject
+
     def _registered(self, name: SchemaName, *, has_record_names: bool) -> Registered:
         schema_id = name if isinstance(name, int) else self._id_of(name)
         if schema_id is None:
@@ -79,14 +92,17 @@ class HttpRegistry:
         found = self._get(f"/schemas/guids/{quote(str(UUID(bytes=guid)))}/ids", _default_ids)
         return found[0] if found else None
 
-    def _get(self, path: str, read: Callable[[Any], Any]) -> Any:
-        """Return what ``read`` makes of a response, None if there is no such schema."""
+    def _get(self, path: str, read: Callable[[Any], Any], *, is_optional: bool = False) -> Any:
+        """Return what ``read`` makes of a response, None if there is no such schema.
+
+        With ``is_optional`` it is None, too, if this broker may not read it.
+        """
         count, failures = len(self._config.urls), []
         for step in range(count):
             index = (self._first + step) % count
             url = self._config.urls[index]
             try:
-                found = self._ask_one(url, path, read)
+                found = self._ask_one(url, path, read, is_optional=is_optional)
             except RegistryUnavailableError as error:
                 failures.append(str(error))
             else:
@@ -94,7 +110,9 @@ class HttpRegistry:
                 return found
         raise RegistryUnavailableError("; ".join(failures))
 
-    def _ask_one(self, url: str, path: str, read: Callable[[Any], Any]) -> Any:
+    def _ask_one(
+        self, url: str, path: str, read: Callable[[Any], Any], *, is_optional: bool
+    ) -> Any:
         timeout_s = REQUEST_TIMEOUT_S / len(self._config.urls)
         try:
             response = self._ask(url + path, self._tls, headers=self._headers, timeout_s=timeout_s)
@@ -104,12 +122,13 @@ class HttpRegistry:
             content = json.loads(response.body)
             if response.status == HTTPStatus.OK:
                 return read(content)
-            is_unknown = (
-                response.status == HTTPStatus.NOT_FOUND and content["error_code"] in NOT_FOUND
-            )
+            is_unknown = response.status == HTTPStatus.NOT_FOUND and content["error_code"] in {
+                *NOT_FOUND,
+                NO_OWN_CONFIG,
+            }
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             is_unknown = False
-        if is_unknown:
+        if is_unknown or (is_optional and response.status == HTTPStatus.FORBIDDEN):
             return None
         advice = ""
         if response.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
@@ -136,6 +155,13 @@ def _texts(content: Any) -> list[str]:
     if not isinstance(content, list) or not all(isinstance(each, str) for each in content):
         raise TypeError
     return content
+
+
+def _alias(content: Any) -> str:
+    alias = content.get("alias") or ""
+    if not isinstance(alias, str):
+        raise TypeError
+    return alias
 
 
 def _default_ids(content: Any) -> list[int]:

@@ -30,3 +30,10 @@ class SchemaRegistry(Protocol):
         Raises:
             RegistryUnavailableError: no response came that counts. The wait has a bound.
         """
+
+    async def aliased(self, subject: str) -> str:
+        """Return the subject that an alias stands for, or the subject itself.
+
+        Raises:
+            RegistryUnavailableError: as ``registered``.
+        """

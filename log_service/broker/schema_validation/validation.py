@@ -11,6 +11,7 @@ verdict of the registry.
 
 import logging
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -32,9 +33,22 @@ MAX_ASKED_AT_ONCE: Final = 4
 MAX_ASKED_PER_SECOND: Final = 100
 """Per topic, and for its keys and values apart."""
 MAX_TOPICS_COUNTED: Final = 1_000
+MAX_ALIASES: Final = 3
+"""Subjects of a schema that are looked up as aliases, before it is refused."""
 PAUSE_MS: Final = 1_000
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class SchemaCounts:
+    """Counts of the checks of batches, and of the questions to the registry by their outcome."""
+
+    checked_batches: int = 0
+    accepted: int = 0
+    refused: int = 0
+    unanswered: int = 0
+    asked_ms: int = 0
 
 
 class SchemaValidation:
@@ -44,6 +58,7 @@ class SchemaValidation:
         self._registry = registry
         self._clock = clock
         self.verdicts = Verdicts()
+        self.counts = SchemaCounts()
         self._asking: dict[Key, trio.Event] = {}
         self._turns = trio.CapacityLimiter(MAX_ASKED_AT_ONCE)
         self._asked: dict[SubjectRule, tuple[int, int]] = {}
@@ -66,6 +81,7 @@ class SchemaValidation:
         config = partition.served_log().config
         if not config.is_schema_validated:
             return None
+        self.counts.checked_batches += 1
         rules = subject_rules(partition.topic_partition.topic, config)
         now_ms = self._clock.monotonic_ms()
         return TopicVerdicts(rules=rules, verdicts=self.verdicts, now_ms=now_ms)
@@ -123,16 +139,42 @@ class SchemaValidation:
     async def _ask(self, rule: SubjectRule, name: SchemaName) -> None:
         if self._clock.monotonic_ms() < self._pause_until_ms:  # it failed while this one waited
             return
+        began_ms = self._clock.monotonic_ms()
         try:
-            found = await self._registry.registered(name, has_record_names=rule.has_record_names)
+            fault = await self._fault(rule, name)
         except RegistryUnavailableError as error:
             now_ms = self._clock.monotonic_ms()
+            self.counts.unanswered += 1
+            self.counts.asked_ms += now_ms - began_ms
             if self._failure is None:
                 logger.warning("Topics with schema validation take no unknown schemas: %s", error)
             self._failure, self._pause_until_ms = str(error), now_ms + PAUSE_MS
             return
         self._failure, self._pause_until_ms = None, 0
-        self.verdicts.note(rule, name, rule.fault(name, found), self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        self.counts.asked_ms += now_ms - began_ms
+        if fault:
+            self.counts.refused += 1
+        else:
+            self.counts.accepted += 1
+        self.verdicts.note(rule, name, fault, now_ms)
+
+    async def _fault(self, rule: SubjectRule, name: SchemaName) -> str:
+        """Ask why records must not name a schema. Return an empty text if they may.
+
+        A schema of a subject for which a subject of the topic is an alias is accepted, too.
+
+        Raises:
+            RegistryUnavailableError: no response came that counts.
+        """
+        found = await self._registry.registered(name, has_record_names=rule.has_record_names)
+        fault = rule.fault(name, found)
+        if not fault or not found.subjects:
+            return fault
+        for subject in rule.subjects(found)[:MAX_ALIASES]:
+            if await self._registry.aliased(subject) in found.subjects:
+                return ""
+        return fault
 
     def _may_ask(self, rule: SubjectRule, now_ms: int) -> bool:
         """Count a question, unless the topic has asked too many within a second."""

@@ -6,6 +6,7 @@ A code of five digits has the HTTP status in its first three. Source: Confluent'
 from dataclasses import dataclass
 
 from log_service.common.registry_errors import (
+    NO_OWN_CONFIG,
     SCHEMA_NOT_FOUND,
     SUBJECT_NOT_FOUND,
     VERSION_NOT_FOUND,
@@ -89,7 +90,7 @@ def version_not_soft_deleted(subject: str, version: int) -> RegistryError:
 def no_subject_compatibility(subject: str) -> RegistryError:
     """The subject has no settings of its own."""
     text = f"Subject '{subject}' does not have subject-level compatibility configured"
-    return RegistryError(40408, text)
+    return RegistryError(NO_OWN_CONFIG, text)
 
 
 def no_subject_mode(subject: str) -> RegistryError:

@@ -3,6 +3,7 @@
 The broker asks the registry, which has its topic on the same broker.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from log_service.client import (
 )
 from log_service.records.schema_names import PREFIX
 from tests.helpers.broker_process import BrokerProcess
-from tests.helpers.ports import free_port
+from tests.helpers.ports import free_port, free_ports
 from tests.helpers.registry_process import RegistryProcess
 from tests.integration import confluent
 from tests.integration.client_clusters import TIDELOG
@@ -44,6 +45,7 @@ class Place:
     broker: BrokerProcess
     registry: RegistryProcess
     directory: Path
+    metrics_port: int
 
     @property
     def bootstrap(self) -> str:
@@ -68,11 +70,18 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    directory, port = tmp_path_factory.mktemp("validation"), free_port()
+    directory = tmp_path_factory.mktemp("validation")
+    port, metrics_port = free_ports(2)
     registry = RegistryProcess(directory, f"127.0.0.1:{port}")
-    properties = {URL: registry.url, "transaction.state.log.num.partitions": "2"}
+    properties = {
+        URL: registry.url,
+        "transaction.state.log.num.partitions": "2",
+        "metrics.listener": f"127.0.0.1:{metrics_port}",
+    }
     with BrokerProcess(directory / "broker", port=port, properties=properties) as broker, registry:
-        yield Place(broker=broker, registry=registry, directory=directory)
+        yield Place(
+            broker=broker, registry=registry, directory=directory, metrics_port=metrics_port
+        )
 
 
 @pytest.fixture
@@ -131,6 +140,21 @@ def test_an_id_of_another_subject_is_refused_until_it_is_registered(
     assert sent(topic, value) == ["INVALID_RECORD"]
     place.register(f"{topic}-value")
     confluent.wait_until(lambda: sent(topic, value) == ["ok"], "the schema counts")
+
+
+def test_an_alias_of_a_subject_counts_and_questions_are_metrics(
+    place: Place, topic: str, sent: Callable[..., Outcomes]
+) -> None:
+    """The broker asks the registry what the topic's subject stands for."""
+    value = value_of(place.register("all-orders"))
+    assert sent(topic, value) == ["INVALID_RECORD"]
+    url = f"{place.registry.url}/config/{topic}-value"
+    httpx.put(url, json={"alias": "all-orders"}, timeout=30).raise_for_status()
+    confluent.wait_until(lambda: sent(topic, value) == ["ok"], "the alias counts")
+    page = httpx.get(f"http://127.0.0.1:{place.metrics_port}/metrics", timeout=30).text
+    for outcome in ("accepted", "refused"):
+        assert re.search(rf'schema_registry_questions_total{{outcome="{outcome}"}} [1-9]', page)
+    assert re.search(r"tidelog_schema_validation_batches_total [1-9]", page)
 
 
 def test_keys_and_names_of_records(place: Place, sent: Callable[..., Outcomes]) -> None:

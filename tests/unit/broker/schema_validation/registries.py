@@ -17,6 +17,7 @@ class FakeRegistry:
 
     subjects: dict[SchemaName, set[str]] = field(default_factory=dict)
     record_names: dict[SchemaName, set[str]] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
     failure: str | None = None
     gate: trio.Event | None = None
     asked: list[SchemaName] = field(default_factory=list)
@@ -40,3 +41,9 @@ class FakeRegistry:
         return Registered(
             subjects=frozenset(self.subjects.get(name, ())), record_names=frozenset(names)
         )
+
+    async def aliased(self, subject: str) -> str:
+        await trio.lowlevel.checkpoint()
+        if self.failure is not None:
+            raise RegistryUnavailableError(self.failure)
+        return self.aliases.get(subject, subject)

@@ -146,3 +146,27 @@ def test_all_addresses_that_cannot_be_reached_are_named() -> None:
         ask(Web(), 7, urls=(A, B))
     assert "http://a:8081" in str(failed.value)
     assert "http://b:8081" in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "subject"),
+    [
+        (200, {"compatibilityLevel": "FULL", "alias": "all-orders"}, "all-orders"),
+        (200, {"compatibilityLevel": "FULL"}, "a/b-value"),
+        (404, {"error_code": 40408, "message": "no setting of its own"}, "a/b-value"),
+        (403, {"error_code": 40301, "message": "not authorized"}, "a/b-value"),
+        (200, {"alias": 7}, None),
+        (500, {"error_code": 50001}, None),
+    ],
+)
+def test_the_subject_that_an_alias_stands_for(
+    web: Web, status: int, content: object, subject: str | None
+) -> None:
+    """A broker that may not read settings follows none. It waits for a registry that fails."""
+    web.responses[f"{A}/config/a%2Fb-value"] = (status, content)
+    registry = HttpRegistry(SchemaRegistryConfig(urls=(A,)), web.exchange)
+    if subject is None:
+        with pytest.raises(RegistryUnavailableError):
+            trio.run(registry.aliased, "a/b-value")
+    else:
+        assert trio.run(registry.aliased, "a/b-value") == subject

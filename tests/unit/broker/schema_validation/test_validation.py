@@ -75,6 +75,32 @@ def test_answers_become_verdicts() -> None:
     tell(FakeRegistry(subjects={1: {"orders-value"}}), story)
 
 
+def test_a_subject_may_be_an_alias() -> None:
+    """Serializers register under the alias, and the registry has the schema under its subject."""
+
+    async def story(asking: Asking) -> None:
+        assert await asking.learn(1, 2) is None
+        assert asking.verdict(1) == ""
+        assert asking.verdict(2) == "schema id 2 is not registered under subject orders-value"
+
+    registry = FakeRegistry(
+        subjects={1: {"all-orders"}, 2: {"others"}}, aliases={"orders-value": "all-orders"}
+    )
+    tell(registry, story)
+
+
+def test_questions_are_counted_by_their_outcome() -> None:
+    async def story(asking: Asking) -> None:
+        await asking.learn(1, 2)
+        asking.registry.failure = "away"
+        await trio.sleep(PAUSE_MS / 1_000)
+        await asking.learn(3)
+        counts = asking.validation.counts
+        assert (counts.accepted, counts.refused, counts.unanswered) == (1, 1, 1)
+
+    tell(FakeRegistry(subjects={1: {"orders-value"}}), story)
+
+
 def test_a_schema_is_asked_for_once_however_many_wait() -> None:
     async def story(asking: Asking) -> None:
         async with trio.open_nursery() as nursery:
