@@ -18,7 +18,8 @@ import trio
 LOOK_SECONDS = 1.0
 FULL = 2
 """The generation of a full collection. It is also the index of its count and its threshold."""
-NEVER = 1_000_000_000
+YOUNG, MIDDLE, NEVER = 700, 10, 1_000_000_000
+"""Thresholds of the collector: Python 3.11's, and no full collection by itself."""
 FEW, MANY = 2, 4
 """Numbers of middle collections since the last full one. Each leaves 7,700 objects at most.
 
@@ -67,7 +68,7 @@ async def keep_collections_short(
     """
     thresholds = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(thresholds[0], thresholds[1], NEVER)
+    gc.set_threshold(YOUNG, MIDDLE, NEVER)
     gc.enable()
     task_status.started()
     pauses = CollectorPauses()
