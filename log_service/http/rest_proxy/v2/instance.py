@@ -69,6 +69,8 @@ class ConsumerInstance:
         self._used_ms = clock.monotonic_ms()
         self._held: deque[ConsumerRecord] = deque()
         self._delivered: dict[TopicPartition, int] = {}
+        self._taken: set[TopicPartition] = set()
+        """Partitions of which records were taken since the last seek."""
         self._committed_ms = clock.monotonic_ms()
         self._pattern: str | None = None
         self._matched_ms = 0
@@ -163,8 +165,7 @@ class ConsumerInstance:
             await self._commit_delivered(consumer)
             self._pattern = None
             await consumer.unsubscribe()
-            self._held.clear()
-            self._delivered.clear()
+            self._drop(set(), is_kept=True)
 
     async def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read exactly these partitions.
@@ -197,6 +198,7 @@ class ConsumerInstance:
         for each in list(self._delivered):
             if (each in partitions) is not is_kept:
                 del self._delivered[each]
+        self._taken = {each for each in self._taken if (each in partitions) is is_kept}
 
     # Positions and commits
 
@@ -265,6 +267,7 @@ class ConsumerInstance:
             kept = _of_assigned(consumer, taken)  # a poll may have given partitions up
             for each in kept:
                 self._delivered[each.topic_partition] = each.offset + 1
+                self._taken.add(each.topic_partition)
             return kept
 
     async def _gather(
@@ -290,9 +293,12 @@ class ConsumerInstance:
     def give_back(self, records: Sequence[ConsumerRecord]) -> None:
         """Hold records again that a response could not have, in their order.
 
-        Those of partitions that were given up meanwhile belong to another member of the group.
+        Those of partitions that were given up meanwhile belong to another member of the group. A
+        seek of another request meanwhile has left the others behind. No turn is waited for, so that
+        a request that is cancelled loses no record.
         """
-        kept = [] if self._consumer is None else _of_assigned(self._consumer, records)
+        mine = [] if self._consumer is None else _of_assigned(self._consumer, records)
+        kept = [each for each in mine if each.topic_partition in self._taken]
         self._held.extendleft(reversed(kept))
         for each in reversed(kept):
             self._delivered[each.topic_partition] = each.offset

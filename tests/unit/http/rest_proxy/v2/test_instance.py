@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import trio
+import trio.testing
 
 from log_service.client import Consumer, ConsumerRecord, TopicPartition
 from log_service.http.cluster_clients.hosted import HostedClient
@@ -29,9 +30,10 @@ def record(partition: TopicPartition) -> ConsumerRecord:
 
 
 class RebalancedConsumer:
-    """Loses a partition with the second poll, as a rebalance does."""
+    """Loses a partition with the second poll, as a rebalance does, once ``gate`` is open."""
 
     def __init__(self) -> None:
+        self.gate: trio.Event | None = None
         self.assignment: tuple[TopicPartition, ...] = (LOST, KEPT)
         self.committed: list[Mapping[TopicPartition, Any]] = []
         self._polls = [[record(LOST), record(KEPT)]]
@@ -45,8 +47,13 @@ class RebalancedConsumer:
         await trio.lowlevel.checkpoint()
         if self._polls:
             return self._polls.pop()
+        if self.gate is not None:
+            await self.gate.wait()
         self.assignment = (KEPT,)
         return []
+
+    async def seek(self, partition: TopicPartition, offset: int) -> None:
+        await trio.lowlevel.checkpoint()
 
     async def commit(self, offsets: Mapping[TopicPartition, Any]) -> None:
         await trio.lowlevel.checkpoint()
@@ -87,5 +94,59 @@ def test_records_of_a_partition_that_was_given_up_are_not_held_again() -> None:
         assert await instance.take(1_000, 100) == [record(KEPT)]
         await instance.commit(None)
         assert consumer.committed == [{KEPT: 8}]
+
+    trio.run(scene)
+
+
+def test_records_are_given_back_while_another_request_has_the_turn() -> None:
+    """A response that fails waits for no other. The request that polls meanwhile delivers them."""
+
+    async def scene() -> None:
+        consumer = RebalancedConsumer()
+        instance = instance_of(consumer)
+        consumer.gate = trio.Event()
+        consumer.gate.set()
+        assert await instance.take(1_000, 100) == [record(KEPT)]
+        consumer.gate = trio.Event()
+        taken: list[ConsumerRecord] = []
+
+        async def take() -> None:
+            taken.extend(await instance.take(1_000, 100))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take)
+            await trio.testing.wait_all_tasks_blocked()
+            instance.give_back([record(KEPT)])
+            await instance_commits_nothing(instance, consumer)
+            consumer.gate.set()
+        assert taken == []
+        assert await instance.take(1_000, 100) == [record(KEPT)]
+        await instance.commit(None)
+        assert consumer.committed == [{KEPT: 8}]
+
+    trio.run(scene)
+
+
+async def instance_commits_nothing(
+    instance: ConsumerInstance, consumer: RebalancedConsumer
+) -> None:
+    """Check that a commit waits for its turn."""
+    with trio.move_on_after(0):
+        await instance.commit(None)
+    assert consumer.committed == []
+
+
+def test_records_that_a_seek_left_behind_are_not_held_again() -> None:
+    """The next response began with them, and the next commit went back to them."""
+
+    async def scene() -> None:
+        consumer = RebalancedConsumer()
+        instance = instance_of(consumer)
+        await instance.take(1_000, 100)
+        await instance.seek({KEPT: 100})
+        instance.give_back([record(KEPT)])
+        assert await instance.take(1_000, 100) == []
+        await instance.commit(None)
+        assert consumer.committed == []
 
     trio.run(scene)
