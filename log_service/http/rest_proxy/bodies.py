@@ -50,14 +50,14 @@ async def read_object(request: HttpRequest) -> dict[str, Any]:
     return as_object(found, "The body")
 
 
-def as_object(value: object, what: str) -> dict[str, Any]:
+def as_object(value: object, what: str, *, code: int = UNPROCESSABLE) -> dict[str, Any]:
     """Return a value that has to be an object.
 
     Raises:
-        RestError: 422, it is none.
+        RestError: ``code``, it is none.
     """
     if not isinstance(value, dict):
-        raise RestError(UNPROCESSABLE, f"{what} has to be a JSON object.")
+        raise RestError(code, f"{what} has to be a JSON object.")
     return value
 
 
@@ -119,15 +119,17 @@ def whole_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def list_of(fields: Mapping[str, Any], name: str, *, max_count: int = 100_000) -> list[Any]:
+def list_of(
+    fields: Mapping[str, Any], name: str, *, max_count: int = 100_000, code: int = UNPROCESSABLE
+) -> list[Any]:
     """Return a field that is a list.
 
     Raises:
-        RestError: 422, it is none, or has too many items.
+        RestError: ``code``, it is none. 422, it has too many items.
     """
     value = fields.get(name)
     if not isinstance(value, list):
-        raise RestError(UNPROCESSABLE, f"{name} has to be a list.")
+        raise RestError(code, f"{name} has to be a list.")
     if len(value) > max_count:
         raise RestError(UNPROCESSABLE, f"{name} has at most {max_count} items.")
     return value

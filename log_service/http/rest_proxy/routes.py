@@ -7,6 +7,7 @@ from log_service.http.rest_proxy.context import RestContext, http_error
 from log_service.http.rest_proxy.metrics import families
 from log_service.http.rest_proxy.openapi import openapi_route
 from log_service.http.rest_proxy.v1.routes import routes as v1_routes
+from log_service.http.rest_proxy.v2.routes import doubled_routes
 from log_service.http.rest_proxy.v2.routes import routes as v2_routes
 from log_service.http.rest_proxy.v3.routes import routes as v3_routes
 from log_service.http.server.health import health_routes
@@ -26,6 +27,7 @@ def rest_service(context: RestContext, authenticate: Authenticate, meter: HttpMe
     figures = partial(families, meter, context.clients, context.instances)
     routes = rest_routes(context)
     extra = [
+        *doubled_routes(context),
         *health_routes(_no_obstacle),
         metrics_route(figures, is_public=False),
         openapi_route(routes),

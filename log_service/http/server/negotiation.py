@@ -63,7 +63,11 @@ def _qualities(accept: str) -> dict[str, float]:
 
 
 def _quality_of(offered: str, qualities: Mapping[str, float]) -> float:
-    """Return the quality that the most specific range gives an offered media type."""
+    """Return the quality that the most specific range gives an offered media type.
+
+    ``*/json`` is no range of the RFC, and clients send it nevertheless.
+    """
     name = offered.partition(";")[0].strip().lower()
-    ranges = (name, f"{name.partition('/')[0]}/*", "*/*")
+    main, _, part = name.partition("/")
+    ranges = (name, f"{main}/*", f"*/{part}", "*/*")
     return next((qualities[each] for each in ranges if each in qualities), 0.0)

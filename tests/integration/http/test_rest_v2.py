@@ -84,6 +84,8 @@ def test_unknown_things_are_not_found(
         ("application/vnd.kafka+json", 200),
         ("application/json", 200),
         ("application/*", 200),
+        ("*/json", 200),
+        ("*/baz", 406),
         ("*/*", 200),
         ("application/octet-stream", 406),
         ("application/text", 406),
@@ -135,8 +137,10 @@ def test_records_are_written_in_their_order(client: httpx.Client, topic: str, pa
         ("json", {"records": [{"value": 1, "partition": "x"}]}, (422, 422)),
         ("json", {"records": [{"value": 1, "headers": {}}]}, (422, 422)),
         ("json", {"records": [{"value": 1, "headers": [{"value": "Zm9v"}]}]}, (422, 422)),
-        ("binary", {"records": "should be an array"}, (422, 422)),
-        ("binary", {"records": ["object with value"]}, (422, 422)),
+        ("json", {"records": None}, (422, 422)),
+        ("binary", {"records": "should be an array"}, (400, 400)),
+        ("binary", {"records": {"value": "YQ=="}}, (400, 400)),
+        ("binary", {"records": ["object with value"]}, (400, 400)),
         ("binary", {"records": [{"value": "not base64"}]}, (400, 400)),
         ("binary", {"records": [{"value": {"a": 1}}]}, (400, 400)),
         ("binary", [], (422, 422)),
@@ -166,6 +170,8 @@ def test_a_wrong_record_keeps_the_whole_request_out(
         "application/vnd.kafka.v3+json",
         "application/vnd.kafka.binary.v2+foo",
         "application/vnd.kafka.avro.v0+json",
+        "application/vnd.kafka.json+avro",
+        "application/vnd.kafka+binary",
         "application/vnd.kafka",
         "application/text",
         "bar/baz",
@@ -180,6 +186,23 @@ def test_a_body_of_another_type_is_refused(
         f"/topics/{topic}", content=b'{"records":[]}', headers={"content-type": content_type}
     )
     assert refusal(response) == (415, 415)
+
+
+@pytest.mark.parametrize("version", [".v2", ".v1", ""])
+def test_a_type_names_the_version_or_not(client: httpx.Client, topic: str, version: str) -> None:
+    """The format counts in all of them, because old clients send other versions."""
+    media_type = f"application/vnd.kafka.json{version}+json"
+    written = client.post(
+        f"/topics/{topic}",
+        json={"records": [{"value": {"n": 1}}]},
+        headers={"content-type": media_type},
+    )
+    assert written.status_code == 200, written.text
+    reader = Consumer(client, f"g-{topic}", "json")
+    reader.post("subscription", {"topics": [topic]})
+    read = client.get(f"{reader.path}/records?timeout=9000", headers={"accept": media_type})
+    assert [each["value"] for each in read.json()] == [{"n": 1}]
+    assert read.headers["content-type"] == media_type
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"records":[{"value":NaN}]}', b"\xff", b'{"a":1,"a":2}'])
@@ -226,7 +249,10 @@ def test_records_come_back_as_they_went(client: httpx.Client, topic: str) -> Non
         "timestamp": 1_700_000_000_000,
         "key": "YQ==",
         "value": "AAE=",
-        "headers": [{"key": "trace", "value": base64_of(b"abc")}, {"key": "none", "value": None}],
+        "headers": [
+            {"name": "trace", "value": base64_of(b"abc")},
+            {"name": "none", "value": None},
+        ],
     }
     assert (second["offset"], second["value"]) == (1, None)
     assert "headers" not in second
@@ -309,6 +335,10 @@ def test_positions_and_commits(client: httpx.Client, topic: str) -> None:
     assert [each["value"] for each in reader.read_all(5)] == [0, 1, 2, 3, 4]
     assert reader.post("positions/end", {"partitions": [where]}).status_code == 204
     assert reader.read(timeout_ms=100) == []
+    assert reader.post("positions//beginning", {"partitions": [where]}).status_code == 204
+    assert len(reader.read_all(5)) == 5
+    assert reader.post("positions//end", {"partitions": [where]}).status_code == 204
+    assert reader.read(timeout_ms=100) == []
     other = {"topic": "other", "partition": 0, "offset": 1}
     assert refusal(reader.post("positions", {"offsets": [other]})) == (409, 40903)
     assert reader.get("offsets", {"partitions": [where]}).json() == {"offsets": []}
@@ -361,9 +391,22 @@ def test_a_record_of_another_format_is_told_and_skipped_by_the_client(
     for _ in range(2):
         refused = client.get(f"{reader.path}/records?timeout=5000", headers={"accept": v2("json")})
         assert refused.status_code == 422
-        assert "offset 1" in refused.json()["message"]
+        message = refused.json()["message"]
+        assert message.startswith("value deserialization error for format json at ")
+        assert f"{topic}-0 offset 1" in message
     reader.post("positions", {"offsets": [{**where, "offset": 2}]})
     assert [each["offset"] for each in reader.read_all(1)] == [2]
+
+
+def test_a_key_that_the_format_cannot_read_is_base64(client: httpx.Client, topic: str) -> None:
+    """Producers that write JSON as values often write plain text as keys."""
+    keys = [b"plain", b'{"a":1}', (5).to_bytes(8)]
+    records = [{"key": base64_of(key), "value": base64_of(b"1")} for key in keys]
+    assert produce(client, topic, "binary", *records).status_code == 200
+    reader = Consumer(client, f"g-{topic}", "json")
+    reader.post("subscription", {"topics": [topic]})
+    found = [each["key"] for each in reader.read_all(3)]
+    assert found == [base64_of(keys[0]), {"a": 1}, base64_of(keys[2])]
 
 
 def test_records_are_asked_for_in_the_format_of_the_consumer(

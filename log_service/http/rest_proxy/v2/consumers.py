@@ -316,17 +316,29 @@ def _shown_records(
         }
         try:
             fields |= {
-                "key": read_part(record, record.key, True),
+                "key": _shown_key(record, read_part),
                 "value": read_part(record, record.value, False),
             }
         except ValueError as error:
-            where = f"The record at {record.topic_partition} offset {record.offset}"
+            failed = f"value deserialization error for format {record_format}"
+            where = f"{record.topic_partition} offset {record.offset}"
             advice = "Read with format binary, or continue behind it by positions."
-            return shown, RestError(422, f"{where} is no {record_format}: {error}. {advice}")
+            return shown, RestError(422, f"{failed} at {where}: {error}. {advice}")
         if record.headers:
             fields["headers"] = shown_headers(record.headers)
         shown.append(compact(fields))
     return shown, None
+
+
+def _shown_key(record: ConsumerRecord, read_part: ReadPart) -> Any:
+    """Return the JSON of a key. One that the format cannot read is base64.
+
+    Many producers write text or numbers as keys beside values of a format.
+    """
+    try:
+        return read_part(record, record.key, True)
+    except ValueError:
+        return bytes_to_binary(record.key)
 
 
 PLAIN: Final = MappingProxyType({"binary": bytes_to_binary, "json": bytes_to_json})

@@ -17,8 +17,8 @@ SCHEMA_TYPES: Final = MappingProxyType(
     {"avro": "AVRO", "protobuf": "PROTOBUF", "jsonschema": "JSON"}
 )
 """The registry's name of each format with schemas."""
-VERSIONS: Final = ("v2", "v1")
-"""Version 1 has the same bodies for records, and old clients still send its names."""
+VERSIONS: Final = (".v2", ".v1", "")
+"""Version 1 has the same bodies for records. Old clients send its names, or none."""
 PLAIN_TYPES: Final = (
     "application/vnd.kafka.v2+json",
     "application/vnd.kafka.v1+json",
@@ -28,11 +28,7 @@ PLAIN_TYPES: Final = (
 """The types of responses without records, the best one first."""
 UNNAMED_TYPES: Final = (*PLAIN_TYPES, "application/octet-stream")
 FORMAT_OF: Final = MappingProxyType(
-    {
-        f"application/vnd.kafka.{name}.{version}+json": name
-        for version in VERSIONS
-        for name in FORMATS
-    }
+    {f"application/vnd.kafka.{name}{each}+json": name for each in VERSIONS for name in FORMATS}
 )
 
 
@@ -91,7 +87,7 @@ def type_of_records(request: HttpRequest, own: str) -> str:
         RestError: 40601, ``Accept`` asks for another format. 406, for no type of version 2.
     """
     accept = request.headers.get("accept")
-    offered = [f"application/vnd.kafka.{own}.{version}+json" for version in VERSIONS]
+    offered = [f"application/vnd.kafka.{own}{version}+json" for version in VERSIONS]
     found = best_media_type(accept, [*offered, *PLAIN_TYPES])
     if found is not None:
         return found

@@ -33,7 +33,11 @@ from log_service.http.rest_proxy.producing import (
     require_room,
     send_all,
 )
-from log_service.http.rest_proxy.v2.formats import binary_to_bytes, json_to_bytes
+from log_service.http.rest_proxy.v2.formats import (
+    BAD_REQUEST,
+    binary_to_bytes,
+    json_to_bytes,
+)
 from log_service.http.rest_proxy.v2.media_types import content_type_of, format_of_body
 from log_service.http.server.values import HttpResponse
 from log_service.records.record import RecordHeader
@@ -56,7 +60,7 @@ async def produce(call: Call) -> HttpResponse:
     record_format = format_of_body(call.request)
     body = await read_object(call.request)
     refuse_unknown(body, BODY_FIELDS, "The body")
-    given = list_of(body, "records")
+    given = body.get("records") and list_of(body, "records", code=BAD_REQUEST)
     if not given:
         raise RestError(422, "records is empty: a request has at least one record.")
     require_room(await call.producer())
@@ -140,7 +144,7 @@ def _record_of(
     topic: TopicView,
     fixed: int | None,
 ) -> OutgoingRecord:
-    fields = as_object(given, "A record")
+    fields = as_object(given, "A record", code=BAD_REQUEST)
     refuse_unknown(fields, RECORD_FIELDS, "A record")
     if "key" not in fields and "value" not in fields:
         raise RestError(422, "A record has a key or a value.")
@@ -182,7 +186,7 @@ def _header_of(given: Any) -> RecordHeader:
 def shown_headers(headers: Sequence[RecordHeader]) -> list[dict[str, Any]]:
     """Return headers as the API shows them."""
     return [
-        {"key": name, "value": None if value is None else base64.b64encode(value).decode()}
+        {"name": name, "value": None if value is None else base64.b64encode(value).decode()}
         for name, value in headers
     ]
 

@@ -1,5 +1,6 @@
 """The table of all routes of version 2."""
 
+from dataclasses import replace
 from typing import Final
 
 from log_service.http.rest_proxy.bodies import MAX_BODY_BYTES
@@ -10,6 +11,7 @@ from log_service.http.rest_proxy.v2.produce import produce
 from log_service.http.server.routes import Route
 
 INSTANCE: Final = "/consumers/{group}/instances/{instance}"
+POSITIONS: Final = "/positions/"
 READ_DEADLINE_MS: Final = 90_000
 """Above the longest time that a client may wait for records."""
 ROWS: Final[tuple[tuple[str, str, CallHandler], ...]] = (
@@ -48,4 +50,13 @@ def routes(context: RestContext) -> list[Route]:
             deadline_ms=READ_DEADLINE_MS,
         )
         for method, path, handler in ROWS
+    ]
+
+
+def doubled_routes(context: RestContext) -> list[Route]:
+    """Return routes with a doubled slash. A client makes one that appends to a slash at the end."""
+    return [
+        replace(each, path=each.path.replace(POSITIONS, f"{POSITIONS}/"))
+        for each in routes(context)
+        if POSITIONS in each.path
     ]

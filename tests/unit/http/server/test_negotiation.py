@@ -31,6 +31,8 @@ JSON = "application/json"
         ("application/json;charset=utf-8", JSON),
         ("text/html, */*;q=0.01", V1),
         ("text/html", None),
+        ("*/json", JSON),
+        ("*/xml", None),
         ("*/*;q=0", None),
         ("application/json;q=0", None),
         ("nonsense", V1),
