@@ -95,7 +95,11 @@ def _protobuf_decoder(found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: F
         if message_type is None:
             message_type = message_at(found, identity.indexes)
             messages.put(identity.indexes, message_type)
-        return MessageToDict(message_type.FromString(payload), preserving_proto_field_name=True)
+        return MessageToDict(
+            message_type.FromString(payload),
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+        )
 
     return decode
 

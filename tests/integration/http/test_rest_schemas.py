@@ -93,6 +93,53 @@ def test_values_with_a_schema_come_back(
         records=[{"value": {"id": "no number"}}],
     )
     assert refusal(wrong) == (422, 42205)
+    assert f"Object does not fit to stored schema with id {schema_id}:" in wrong.json()["message"]
+
+
+def test_protobuf_values_have_the_fields_with_their_defaults(
+    client: httpx.Client, topic: str
+) -> None:
+    """A field without presence is there. A message that was not set is not."""
+    text = (
+        'syntax = "proto3"; enum Speed { HIGH = 0; LOW = 1; }'
+        "message Outer { int32 query = 1; Speed top_speed = 2; Inner inner = 3;"
+        " optional int32 limit = 4; } message Inner { int32 n = 1; }"
+    )
+    records = [{"value": {"query": 5, "top_speed": "HIGH"}}, {"value": {"inner": {}}}]
+    written = post(client, topic, "protobuf", value_schema=text, records=records)
+    assert written.status_code == 200, written.text
+    reader = Consumer(client, f"g-{topic}", "protobuf")
+    reader.post("subscription", {"topics": [topic]})
+    assert [each["value"] for each in reader.read_all(2)] == [
+        {"query": 5, "top_speed": "HIGH"},
+        {"query": 0, "top_speed": "HIGH", "inner": {"n": 0}},
+    ]
+
+
+def test_the_id_of_a_schema_names_its_language(client: httpx.Client, topic: str) -> None:
+    """The format of a request counts for texts of schemas alone, as in Confluent's proxy."""
+    written = post(client, topic, "protobuf", value_schema=PROTOBUF, records=[{"value": {"id": 1}}])
+    schema_id = written.json()["value_schema_id"]
+    again = post(client, topic, "avro", value_schema_id=schema_id, records=[{"value": VALUE}])
+    assert again.status_code == 200, again.text
+    reader = Consumer(client, f"g-{topic}", "avro")
+    reader.post("subscription", {"topics": [topic]})
+    assert reader.read_all(2)[1]["value"] == VALUE
+
+
+def test_the_id_of_a_schema_of_another_subject_is_refused(
+    client: httpx.Client, api: httpx.Client, topic: str
+) -> None:
+    """The topic's subject decides what is compatible. Once it has the schema, the id is good."""
+    body = {"schema": json.dumps({**AVRO, "name": "Other"})}
+    schema_id = api.post(f"/subjects/{topic}-elsewhere/versions", json=body).json()["id"]
+    refused = post(client, topic, "avro", value_schema_id=schema_id, records=[{"value": VALUE}])
+    assert refusal(refused) == (422, 42205)
+    about = f"Invalid schema. format = AVRO, schema_id = {schema_id}: subject {topic}-value"
+    assert refused.json()["message"].startswith(about)
+    assert api.post(f"/subjects/{topic}-value/versions", json=body).json()["id"] == schema_id
+    taken = post(client, topic, "avro", value_schema_id=schema_id, records=[{"value": VALUE}])
+    assert taken.status_code == 200, taken.text
 
 
 def test_what_is_missing_or_wrong_has_a_code(client: httpx.Client, topic: str) -> None:
@@ -117,11 +164,34 @@ def test_what_is_missing_or_wrong_has_a_code(client: httpx.Client, topic: str) -
     assert refusal(post(client, topic, "avro", **body)) == (408, 40801)
 
 
-def test_a_record_without_a_schema_is_told(client: httpx.Client, topic: str) -> None:
-    """It keeps its place until the client goes on behind it."""
-    assert produce(client, topic, "binary", {"value": base64_of(b"plain")}).status_code == 200
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [(b"plain", "names no schema"), ((999_999_999).to_bytes(5) + b"x", "999999999")],
+    ids=["no-schema", "unknown-id"],
+)
+def test_a_record_without_a_schema_is_told(
+    client: httpx.Client, topic: str, data: bytes, reason: str
+) -> None:
+    """It keeps its place until the client goes on behind it. A good record before it comes."""
+    good = post(client, topic, "avro", value_schema='"int"', records=[{"value": 1}])
+    assert good.status_code == 200, good.text
+    assert produce(client, topic, "binary", {"value": base64_of(data)}).status_code == 200
     reader = Consumer(client, f"g-{topic}", "avro")
     reader.post("assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+    assert [each["value"] for each in reader.read_all(1)] == [1]
     refused = client.get(f"{reader.path}/records?timeout=9000", headers={"accept": v2("avro")})
     assert refused.status_code == 422
-    assert "names no schema" in refused.json()["message"]
+    message = refused.json()["message"]
+    assert message.startswith("value deserialization error for format avro at ")
+    assert f"{topic}-0 offset 1" in message
+    assert reason in message
+
+
+def test_a_key_without_a_schema_is_base64(client: httpx.Client, topic: str) -> None:
+    """A number as a key begins like the id of a schema, and there is none of this id."""
+    keys = [b"plain", (999_999_999).to_bytes(8)]
+    records = [{"key": base64_of(each)} for each in keys]
+    assert produce(client, topic, "binary", *records).status_code == 200
+    reader = Consumer(client, f"g-{topic}", "avro")
+    reader.post("subscription", {"topics": [topic]})
+    assert [each["key"] for each in reader.read_all(2)] == list(map(base64_of, keys))

@@ -15,7 +15,12 @@ from typing import Any, Final, Self
 
 import trio
 
-from log_service.client import ConsumerRecord, SchemaRegistryClient, SerializationError
+from log_service.client import (
+    ConsumerRecord,
+    SchemaRegistryClient,
+    SchemaRegistryError,
+    SerializationError,
+)
 from log_service.client.schemas.cache import BoundedCache
 from log_service.client.schemas.json_codecs import (
     DECODERS,
@@ -36,6 +41,7 @@ from log_service.http.rest_proxy.v2.media_types import SCHEMA_TYPES
 from log_service.records.record import RecordHeader
 
 KNOWN_SCHEMAS: Final = 200
+NOT_FOUND: Final = 404
 MAX_SCHEMA_CHARACTERS: Final = 256 << 10
 """The longest text of a schema in a request. Longer ones are named by their ids."""
 REMEMBERED_S: Final = 300.0
@@ -63,7 +69,7 @@ class PartEncoder:
         try:
             return self._prefix + self._encode(value)
         except Exception as error:
-            text = f"A key or value does not fit schema id {self.schema_id}: {error}"
+            text = f"Object does not fit to stored schema with id {self.schema_id}: {error}"
             raise RestError(errors.INVALID_SCHEMA, text[:2_000]) from error
 
 
@@ -116,17 +122,15 @@ class SchemaCodecs:
     async def _made_encoder(
         self, topic: str, part: str, record_format: str, text: str | None, schema_id: int | None
     ) -> PartEncoder:
-        wanted, subject = SCHEMA_TYPES[record_format], topic_name(topic, part, None)
+        subject = topic_name(topic, part, None)
         if text is not None:
-            schema = Schema(text=text, schema_type=wanted)
+            schema = Schema(text=text, schema_type=SCHEMA_TYPES[record_format])
             schema_id = (await self._registry.register_schema(subject, schema)).id
         identity = SchemaIdentity(id=schema_id)
         schema = await named_schema(self._registry, identity, subject)
-        if schema.schema_type != wanted:
-            reason = (
-                f"schema id {schema_id} is {schema.schema_type}, and the format {record_format}"
-            )
-            raise RestError(errors.INVALID_SCHEMA, f"Invalid schema: {reason}")
+        wanted = schema.schema_type
+        if text is None:
+            await self._require_version(subject, schema, schema_id)
         try:
             known = await resolved_schema(self._registry, identity, subject, schema, str(identity))
             encode = await trio.to_thread.run_sync(ENCODERS[wanted], known)
@@ -135,6 +139,21 @@ class SchemaCodecs:
         indexes = FIRST_MESSAGE if wanted == PROTOBUF else ()
         number = identity.id or 0
         return PartEncoder(number, prefix_of(number, indexes), encode)
+
+    async def _require_version(self, subject: str, schema: Schema, schema_id: int | None) -> None:
+        """Refuse the id of a schema that is no version of the subject, as Confluent's proxy does.
+
+        The compatibility rules of the subject would not hold for such records.
+        """
+        try:
+            await self._registry.lookup_schema(subject, schema)
+        except SchemaRegistryError as error:
+            if error.status != NOT_FOUND:
+                raise
+            about = f"format = {schema.schema_type}, schema_id = {schema_id}"
+            reason = f"subject {subject} has no version with this schema; register it there"
+            text = f"Invalid schema. {about}: {reason}, or send its text."
+            raise RestError(errors.INVALID_SCHEMA, text) from error
 
     async def find_decoders(self, records: Iterable[ConsumerRecord]) -> "RecordReader":
         """Return a reader of records, once all schemas that they name are known."""
@@ -161,6 +180,10 @@ class SchemaCodecs:
             make = partial(DECODERS[schema.schema_type], resolved, is_key)
             decode = await trio.to_thread.run_sync(make)
         except SerializationError as error:
+            return str(error)
+        except SchemaRegistryError as error:
+            if error.status != NOT_FOUND:
+                raise
             return str(error)
         self._decoders.put(place, decode)
         return decode
