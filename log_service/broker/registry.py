@@ -5,8 +5,9 @@ them, its quota, its error response and its handler. Its versions are in ``proto
 the lower table, which clients read, too. ApiVersions, the pipeline, the authorizer, the warm-up,
 the documentation and the tests read this table. An API that is not here is not answered.
 
-Permissions are Apache Kafka's (KIP-11 and the KIPs that added APIs). ``Maintenance`` is ours. It
-asks for CLUSTER_ACTION or ALTER, because a broker does the same work by itself, too.
+Permissions are Apache Kafka's (KIP-11 and the KIPs that added APIs). ``Maintenance`` and
+``ShareRecords`` are ours. The first asks for CLUSTER_ACTION or ALTER, because a broker does the
+same work by itself, too. The second asks for DESCRIBE, as DescribeShareGroupOffsets does.
 """
 
 from collections.abc import Mapping
@@ -651,6 +652,13 @@ _ROWS = (
         "maintenance",
         on_cluster(ALTER, CLUSTER_ACTION) + on_topic(ALTER),
         gate="topic_gates",
+        max_elements=2_000,
+    ),
+    api_row(
+        ApiKey.TIDELOG_SHARE_RECORDS,
+        "share.records",
+        (*on_group(DESCRIBE), *on_topic(DESCRIBE)),
+        gate="group_gates",
         max_elements=2_000,
     ),
 )

@@ -118,6 +118,7 @@ class ApiKey(IntEnum):
     STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
     UNREGISTER_CONTROLLER = 94
     TIDELOG_MAINTENANCE = 32000
+    TIDELOG_SHARE_RECORDS = 32001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +259,7 @@ KNOWN = _specs(
     _spec(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0, 0),
     _spec(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, 0),
     _spec(ApiKey.TIDELOG_MAINTENANCE, "Maintenance", 0, 1, 0, advertised=None),
+    _spec(ApiKey.TIDELOG_SHARE_RECORDS, "ShareRecords", 0, 0, 0, advertised=None),
 )
 """THE table of what can be encoded here, in the order of keys. Ranges: KIP-896 baselines at the
 left, 4.3's newest stable versions at the right. What a node serves is in ``broker.registry``; some

@@ -14,6 +14,16 @@ from log_service.protocol.api_versions import ApiKey, spec_of
 from log_service.protocol.messages.api_versions import ApiVersionsResponse
 
 MAINTENANCE_FEATURE = "tidelog.maintenance"
+SHARE_RECORDS_FEATURE = "tidelog.share.records"
+OWN_FEATURES: Mapping[int, str] = MappingProxyType(
+    {
+        ApiKey.TIDELOG_MAINTENANCE: MAINTENANCE_FEATURE,
+        ApiKey.TIDELOG_SHARE_RECORDS: SHARE_RECORDS_FEATURE,
+    }
+)
+"""The feature by which brokers tell that they have a request of ours. Its level is the version
+plus one.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +62,9 @@ class SpokenVersions:
         """
         ours = spec_of(key)
         if ours.advertised_min_version is None:
-            if MAINTENANCE_FEATURE in self.features:
-                return min(ours.max_version, self.features[MAINTENANCE_FEATURE] - 1)
+            level = self.features.get(OWN_FEATURES[key], 0)
+            if level:
+                return min(ours.max_version, level - 1)
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"the broker is not tidelog: it has no {ours.name} request",

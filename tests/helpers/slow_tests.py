@@ -60,7 +60,10 @@ SLOW = (
     ),
     Slow(
         why="a console with a cluster of its own, which has metrics pages or loses nodes",
-        modules=("integration/http/test_console_rates.py",),
+        modules=(
+            "integration/http/test_console_faults.py",
+            "integration/http/test_console_rates.py",
+        ),
         kept="last_hour|flow",
     ),
     Slow(

@@ -59,7 +59,13 @@ from tests.unit.broker.authorization.matrix_steps import fitted, shows
 from tests.unit.broker.context import batch, produce_request
 
 PROPERTIES = ACCESS_PROPERTIES
-LEFT_OUT = frozenset({ApiKey.TIDELOG_MAINTENANCE, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS})
+LEFT_OUT = frozenset(
+    {
+        ApiKey.TIDELOG_MAINTENANCE,
+        ApiKey.TIDELOG_SHARE_RECORDS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    }
+)
 """What Apache Kafka does not have, and where it differs; see ``test_all_users_are_refused``."""
 CASES = {
     f"{index}-{row}": row

@@ -41,7 +41,7 @@ from log_service.broker.handlers.find_coordinator import (
 )
 from log_service.broker.handlers.groups.streams import fault_of_names, named_topics
 from log_service.broker.requests.call import Gate
-from log_service.common.access import Admission
+from log_service.common.access import AclOperation, Admission
 from log_service.common.steps import Steps
 from log_service.metadata.features import has_consumer_groups, has_share_groups, has_streams_groups
 from log_service.protocol.messages.alter_share_group_offsets import (
@@ -70,6 +70,11 @@ from log_service.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
+)
+from log_service.protocol.messages.share_records import (
+    ShareRecordsPartitionResult,
+    ShareRecordsTopic,
+    ShareRecordsTopicResult,
 )
 from log_service.security.acls.values import CLUSTER_NAME
 
@@ -275,15 +280,36 @@ def delete_share_group_offsets(question: Question) -> Admission | None:
     return None
 
 
+def share_records(question: Question) -> Admission | None:
+    """Check DESCRIBE on the group and on each topic."""
+    question.access.require(DESCRIBE, GROUP, question.request.group_id)
+    return _refuse_topics(question, "topics", lambda topic: topic.name, _unseen, operation=DESCRIBE)
+
+
+def _unseen(topic: ShareRecordsTopic) -> ShareRecordsTopicResult:
+    partitions = [
+        ShareRecordsPartitionResult(
+            partition_index=index, error_code=NO_TOPIC.code, error_message=str(NO_TOPIC)
+        )
+        for index in topic.partitions
+    ]
+    return ShareRecordsTopicResult(name=topic.name, partitions=partitions)
+
+
 def _refuse_topics(
-    question: Question, told: str, name_of: Callable[[Any], str], refused: Callable[[Any], Any]
+    question: Question,
+    told: str,
+    name_of: Callable[[Any], str],
+    refused: Callable[[Any], Any],
+    *,
+    operation: AclOperation = READ,
 ) -> Admission | None:
-    """Admit the topics that may be read.
+    """Admit the topics that the operation is allowed on.
 
     The response has a place for each topic, and one for the error of the group.
     """
     topics = question.request.topics
-    allowed = question.access.allowed(READ, TOPIC, map(name_of, topics))
+    allowed = question.access.allowed(operation, TOPIC, map(name_of, topics))
     items = [refused(topic) for topic in topics if name_of(topic) not in allowed]
     if not items:
         return None

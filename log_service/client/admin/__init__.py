@@ -4,7 +4,8 @@
 - ``group_admin`` and ``access_admin``: parts of it, over ``admin_connection``.
 - ``topics``: topics and configuration. ``cluster``: log directories, leaders, reassignments, the
   quorum and features.
-- ``groups``: groups and their offsets. ``share_groups``: share groups and the start offsets of
+- ``groups``: groups and their offsets. ``share_records``: records in flight of share
+  groups. ``share_groups``: share groups and the start offsets of
   their queues. ``streams_groups``: groups of Kafka Streams. ``transactions`` and ``quotas``: the
   transactions and quotas of a cluster.
 - ``access``: SCRAM users, ACLs and delegation tokens.

@@ -392,14 +392,22 @@ class Admin(GroupAdmin, AccessAdmin):
         )
 
     async def describe_offsets(
-        self, topics: Iterable[str], *, timeout_ms: int | None = None
+        self,
+        topics: Iterable[str],
+        *,
+        is_leader_awaited: bool = True,
+        timeout_ms: int | None = None,
     ) -> dict[TopicPartition, PartitionOffsets]:
         """Return the first and last offsets of all partitions of the topics.
 
         They are log start, high watermark and last stable offset, together with the topic's id.
+        A partition without a leader is waited for, or else left out.
         """
         return await offsets.describe_offsets(
-            self.cluster, arguments.names(topics, "topics"), self._limit(timeout_ms)
+            self.cluster,
+            arguments.names(topics, "topics"),
+            self._limit(timeout_ms),
+            is_leader_awaited=is_leader_awaited,
         )
 
     async def wait_for_records(

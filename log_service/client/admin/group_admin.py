@@ -6,9 +6,10 @@ Each method passes its question to the module of this package that sends the req
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from log_service.client import arguments
-from log_service.client.admin import groups, share_groups
+from log_service.client.admin import groups, share_groups, share_records
 from log_service.client.admin.admin_connection import AdminConnection
 from log_service.client.admin.share_groups import ShareGroupDescription, ShareGroupOffset
+from log_service.client.admin.share_records import QueueInFlight
 from log_service.client.admin.values import GroupDescription, GroupListing, OffsetAndMetadata
 from log_service.common.types import TopicPartition
 
@@ -120,6 +121,27 @@ class GroupAdmin(AdminConnection):
         named = None if topics is None else arguments.names(topics, "topics")
         return await share_groups.list_share_group_offsets(
             self.cluster, group_id, named, self._limit(timeout_ms)
+        )
+
+    async def describe_share_records(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        max_ranges: int = 100,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, QueueInFlight]:
+        """Return the records of a queue that are in flight: who holds them, how often delivered.
+
+        At most ``max_ranges`` ranges come from each broker. A partition without a leader is left
+        out. Only tidelog's brokers know it, and others refuse with UNSUPPORTED_VERSION.
+        """
+        return await share_records.describe_share_records(
+            self.cluster,
+            group_id,
+            arguments.partitions(partitions),
+            max_ranges,
+            self._limit(timeout_ms),
         )
 
     async def alter_share_group_offsets(

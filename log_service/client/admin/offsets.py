@@ -145,9 +145,9 @@ async def describe(cluster: ClusterMetadata, topics: Iterable[str]) -> None:
 
 
 async def describe_offsets(
-    cluster: ClusterMetadata, topics: Iterable[str], timeout_ms: int
+    cluster: ClusterMetadata, topics: Iterable[str], timeout_ms: int, *, is_leader_awaited: bool
 ) -> dict[TopicPartition, PartitionOffsets]:
-    """Return the first and last offsets of all partitions of the topics.
+    """Return the first and last offsets of partitions; see ``Admin.describe_offsets``.
 
     Three requests go to each leader at the same time.
     """
@@ -155,20 +155,28 @@ async def describe_offsets(
     left_ms = cluster.countdown(timeout_ms)
     await cluster.retry(partial(describe, cluster, names), timeout_ms)
     partitions = [
-        TopicPartition(name, number)
+        TopicPartition(name, each.partition)
         for name in names
-        for number in range(cluster.view.topics[name].partition_count)
+        for each in cluster.view.topics[name].partitions
+        if is_leader_awaited or each.leader >= 0
     ]
     earliest = dict.fromkeys(partitions, OffsetSpec.earliest())
     latest = dict.fromkeys(partitions, OffsetSpec.latest())
+    failed: dict[TopicPartition, KafkaError] = {}
+
+    async def ask(
+        specs: Mapping[TopicPartition, OffsetSpec], isolation_level: int
+    ) -> Mapping[TopicPartition, FoundOffset]:
+        try:
+            return await list_offsets(cluster, specs, isolation_level, left_ms())
+        except ItemsFailed as error:
+            failed.update(error.errors)
+            return error.results
+
     starts, stable, ends = await gather(
-        (
-            partial(list_offsets, cluster, earliest, 0, left_ms()),
-            partial(list_offsets, cluster, latest, 1, left_ms()),
-            partial(list_offsets, cluster, latest, 0, left_ms()),
-        )
+        (partial(ask, earliest, 0), partial(ask, latest, 1), partial(ask, latest, 0))
     )
-    return {
+    found = {
         partition: PartitionOffsets(
             topic_id=cluster.view.topic_id_of(partition.topic),
             log_start_offset=starts[partition].offset,
@@ -177,7 +185,11 @@ async def describe_offsets(
             leader_epoch=ends[partition].leader_epoch,
         )
         for partition in partitions
+        if partition not in failed
     }
+    if failed:
+        raise ItemsFailed(failed, found)
+    return found
 
 
 async def offsets_for_leader_epoch(

@@ -1,12 +1,22 @@
 """The pages of a console over a real cluster, and the changes that people make with them."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
+from log_service.client import (
+    AcknowledgeType,
+    BlockingAdmin,
+    BlockingConsumer,
+    BlockingProducer,
+    BlockingShareConsumer,
+    ConfigResource,
+    NewTopic,
+    ShareRecord,
+)
 from tests.helpers.console_process import ConsoleProcess
 from tests.helpers.registry_process import RegistryProcess
 from tests.integration.http.console_pages import Person, check_command, command_lines, readable
@@ -200,6 +210,34 @@ def test_a_group_is_shown_and_reset(
     preview = person.send("/group/delete", id=group)
     person.confirm(preview, confirmation=group)
     person.open("/group", 404, id=group)
+
+
+def test_a_queue_shows_who_holds_which_record(
+    person: Person, bootstrap: str, topic: str, name: str, admin: BlockingAdmin
+) -> None:
+    group = f"{name} <b>"
+    earliest = {"share.auto.offset.reset": "earliest"}
+    admin.alter_configs({ConfigResource.group(group): earliest})
+    with BlockingProducer(bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, str(number))
+            producer.flush()
+    settings: dict[str, Any] = {"acknowledgement_mode": "explicit", "client_id": "worker <b>"}
+    with BlockingShareConsumer(bootstrap, group_id=group, **settings) as consumer:
+        consumer.subscribe([topic])
+        records: list[ShareRecord] = []
+        while not records:
+            records = consumer.poll(timeout_ms=1_000)
+        page = person.open("/group", id=group)
+        assert "<b>" not in page
+        shown = readable(page)
+        assert f"{topic}-0, {records[0].offset}" in shown
+        assert "held by a member 1 worker <b> at" in shown
+        assert re.search(r"[0-9.]+ s ", shown.partition("held by a member")[2])
+        for each in records:
+            consumer.acknowledge(each, AcknowledgeType.RELEASE)
+        consumer.commit()
+        assert "waits for another delivery 1" in readable(person.open("/group", id=group))
 
 
 def test_a_schema_is_checked_registered_and_compared(person: Person, name: str) -> None:

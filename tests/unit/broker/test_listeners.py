@@ -94,6 +94,7 @@ def test_the_controllers_listener_answers_admin_clients_alone() -> None:
                 ApiKey.PRODUCE,
                 ApiKey.FIND_COORDINATOR,
                 ApiKey.TIDELOG_MAINTENANCE,
+                ApiKey.TIDELOG_SHARE_RECORDS,
             }
             cluster = await client.ask(DescribeClusterRequest(endpoint_type=2), 1)
             assert cluster.endpoint_type == 2

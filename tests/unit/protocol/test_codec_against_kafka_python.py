@@ -78,6 +78,7 @@ def test_every_served_api_of_kafka_is_compared() -> None:
         "ShareFetch",
         "ShareGroupDescribe",
         "ShareGroupHeartbeat",
+        "ShareRecords",
         "StreamsGroupDescribe",
         "StreamsGroupHeartbeat",
         "UnregisterBroker",

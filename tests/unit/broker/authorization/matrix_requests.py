@@ -24,6 +24,7 @@ from log_service.protocol.messages import (
     read_share_group_state_summary,
     share_acknowledge,
     share_fetch,
+    share_records,
     sync_group,
     txn_offset_commit,
     write_share_group_state,
@@ -254,6 +255,11 @@ def alter_share_request(things: Things, version: int) -> Any:
         )
     ]
     return m.AlterShareGroupOffsetsRequest(group_id="sg", topics=topics)
+
+
+def share_records_request(things: Things, _version: int) -> Any:
+    topics = [share_records.ShareRecordsTopic(name=things.topic, partitions=[0])]
+    return share_records.ShareRecordsRequest(group_id=things.group, topics=topics)
 
 
 def share_offsets_request(things: Things, version: int) -> Any:

@@ -91,6 +91,7 @@ from tests.unit.broker.authorization.matrix_requests import (
     share_acknowledge_request,
     share_fetch_request,
     share_offsets_request,
+    share_records_request,
     share_state_rows,
     sync_request,
     topic_of,
@@ -821,6 +822,13 @@ ROWS = [
         lambda it, _: MaintenanceRequest(topics=[it.topic]),
         on_cluster(ALTER),
         instead=(on_cluster(CLUSTER_ACTION), on_topic(ALTER)),
+    ),
+    row(
+        ApiKey.TIDELOG_SHARE_RECORDS,
+        share_records_request,
+        on_group(DESCRIBE),
+        on_topic(DESCRIBE),
+        names=True,
     ),
     row(
         ApiKey.TIDELOG_MAINTENANCE,

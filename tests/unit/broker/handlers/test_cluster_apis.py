@@ -52,6 +52,7 @@ def test_api_versions_tells_everything_that_is_served(version: int) -> None:
         assert told[ApiKey.FETCH] == (4, 18)
         untold = {
             ApiKey.TIDELOG_MAINTENANCE,
+            ApiKey.TIDELOG_SHARE_RECORDS,
             *TELEMETRY,
         }  # a node without a metrics page has no use for what clients push
         assert set(told) == {

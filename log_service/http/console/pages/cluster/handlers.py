@@ -1,8 +1,13 @@
 """The page of the cluster."""
 
+from collections.abc import Sequence
+
+from log_service.client.admin.admin import Admin
 from log_service.cluster_operations.findings import state_findings
-from log_service.cluster_operations.moving import brokers_left_throttled
+from log_service.cluster_operations.moving import brokers_left_throttled, moves_under_way
 from log_service.cluster_operations.reading import read_state
+from log_service.cluster_plans.plan import Move
+from log_service.common.errors import KafkaError
 from log_service.http.console.addresses import command
 from log_service.http.console.history.plots import cluster_plots
 from log_service.http.console.pages.cluster.view import cluster_page
@@ -15,9 +20,12 @@ async def show(visit: Visit) -> HttpResponse:
     admin = await visit.admin()
     state = await read_state(admin)
     throttled = await brokers_left_throttled(admin, state)
+    moves: Sequence[tuple[Move, int]] = ()
+    if any(each.is_moving for each in state.layout.partitions):
+        moves = await _moves(admin)
     sampler, now_ms = visit.workplace.sampler, visit.workplace.env.clock.wall_ms()
     values = {
-        "page": cluster_page(state, state_findings(state, throttled)),
+        "page": cluster_page(state, state_findings(state, throttled), moves),
         "sampler": sampler,
         "plots": () if sampler is None else cluster_plots(sampler.history, now_ms),
     }
@@ -25,3 +33,11 @@ async def show(visit: Visit) -> HttpResponse:
         return part_response(visit.part("state.html", **values))
     commands = (command("cluster", "status"), command("top"))
     return visit.page("cluster.html", title="Cluster", commands=commands, **values)
+
+
+async def _moves(admin: Admin) -> Sequence[tuple[Move, int]]:
+    """Return the moves under way, none if a broker does not say how much has arrived."""
+    try:
+        return await moves_under_way(admin)
+    except KafkaError:
+        return ()

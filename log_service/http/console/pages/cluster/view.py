@@ -17,6 +17,7 @@ from log_service.cluster_plans.health import (
     worst,
 )
 from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout, PartitionLayout
+from log_service.cluster_plans.plan import Move
 from log_service.http.console.addresses import command
 
 MAX_SHOWN_PARTITIONS = 200
@@ -106,7 +107,10 @@ class QuorumRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """One partition that needs attention, or moves."""
+    """One partition that needs attention, or moves.
+
+    ``copied_bytes`` have arrived of ``total_bytes``. None is unknown, or no move.
+    """
 
     topic: str
     partition: int
@@ -116,6 +120,15 @@ class PartitionRow:
     adding: str
     removing: str
     lag: int
+    copied_bytes: int | None = None
+    total_bytes: int | None = None
+
+    @property
+    def percent(self) -> int | None:
+        """How much of a move has arrived."""
+        if self.copied_bytes is None or not self.total_bytes:
+            return None
+        return min(100, 100 * self.copied_bytes // self.total_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +152,15 @@ class ClusterPage:
     moves: tuple[PartitionRow, ...]
 
 
-def cluster_page(state: ClusterState, findings: Sequence[Finding]) -> ClusterPage:
-    """Return the page of a cluster."""
+def cluster_page(
+    state: ClusterState,
+    findings: Sequence[Finding],
+    moves: Sequence[tuple[Move, int]] = (),
+) -> ClusterPage:
+    """Return the page of a cluster. ``moves`` has the bytes that have arrived of each move."""
+    arrived = {
+        move.where: (min(count, move.copied_bytes), move.copied_bytes) for move, count in moves
+    }
     partitions = state.layout.partitions
     offline = [each for each in partitions if each.leader == NO_LEADER]
     under = [
@@ -166,7 +186,11 @@ def cluster_page(state: ClusterState, findings: Sequence[Finding]) -> ClusterPag
         quorum=tuple(_quorum_row(state, each) for each in state.quorum.members),
         unwell=tuple(map(_partition_row, [*offline, *under][:MAX_SHOWN_PARTITIONS])),
         moves=tuple(
-            [_partition_row(each) for each in partitions if each.is_moving][:MAX_SHOWN_PARTITIONS]
+            [
+                _partition_row(each, *arrived.get(each.where, (None, None)))
+                for each in partitions
+                if each.is_moving
+            ][:MAX_SHOWN_PARTITIONS]
         ),
     )
 
@@ -237,7 +261,9 @@ def _quorum_row(state: ClusterState, member: QuorumMember) -> QuorumRow:
     )
 
 
-def _partition_row(partition: PartitionLayout) -> PartitionRow:
+def _partition_row(
+    partition: PartitionLayout, copied_bytes: int | None = None, total_bytes: int | None = None
+) -> PartitionRow:
     return PartitionRow(
         topic=partition.where.topic,
         partition=partition.where.partition,
@@ -247,6 +273,8 @@ def _partition_row(partition: PartitionLayout) -> PartitionRow:
         adding=_listed(partition.adding),
         removing=_listed(partition.removing),
         lag=max(partition.lags.values(), default=0),
+        copied_bytes=copied_bytes,
+        total_bytes=total_bytes,
     )
 
 

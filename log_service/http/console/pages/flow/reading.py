@@ -144,7 +144,7 @@ async def _offsets(
     if not topics:
         return {}
     try:
-        return await admin.describe_offsets(topics)
+        return await admin.describe_offsets(topics, is_leader_awaited=False)
     except ItemsFailed as error:
         return dict(error.results)
 

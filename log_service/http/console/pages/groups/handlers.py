@@ -10,6 +10,7 @@ from log_service.cluster_operations.group_offsets import (
     ResetTarget,
     planned_moves,
 )
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import choice_of, number_of, time_of
@@ -17,10 +18,13 @@ from log_service.http.console.history.plots import Plot, lag_plot
 from log_service.http.console.history.rates import lag_key
 from log_service.http.console.pages.groups.view import (
     KINDS,
+    MAX_SHOWN_IN_FLIGHT,
     SHARE,
     GroupPage,
+    InFlight,
     group_list,
     group_page,
+    in_flight,
     queue_page,
 )
 from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
@@ -31,6 +35,11 @@ from log_service.http.server.values import HttpError, HttpResponse
 MAX_SHIFT = 2**62
 TARGETS = ("earliest", "latest", "offset", "shift", "time")
 ABSENT = "Dead"
+IN_FLIGHT_TIMEOUT_MS = 5_000
+NOT_OF_KAFKA = (
+    "Kafka's protocol does not say who holds which record. Brokers of tidelog do, and a broker of"
+    " this cluster is another, or an earlier one."
+)
 DONE = {"reset": "The offsets were reset.", "deleted": "The group was deleted."}
 
 
@@ -87,7 +96,7 @@ async def _ends(
     if not topics:
         return {}
     try:
-        return await admin.describe_offsets(topics)
+        return await admin.describe_offsets(topics, is_leader_awaited=False)
     except ItemsFailed as error:
         return dict(error.results)
 
@@ -95,14 +104,16 @@ async def _ends(
 async def show(visit: Visit) -> HttpResponse:
     """Show one group."""
     group_id = visit.required("id")
-    page = await read_group(await visit.admin(), group_id)
+    admin = await visit.admin()
+    page = await read_group(admin, group_id)
     sampler, now_ms = visit.workplace.sampler, visit.workplace.env.clock.wall_ms()
     topics = sorted({each.topic for each in page.offsets})
     plots: tuple[Plot, ...] = ()
     if sampler is not None:
         keys = [lag_key(group_id, each) for each in topics]
         plots = (lag_plot(sampler.history, keys, now_ms),)
-    values = {"group": page, "sampler": sampler, "plots": plots}
+    flight = await _in_flight(admin, page) if page.is_queue else InFlight()
+    values = {"group": page, "sampler": sampler, "plots": plots, "flight": flight}
     if visit.is_part:
         return part_response(visit.part("state.html", **values))
     lines = (
@@ -118,6 +129,26 @@ async def show(visit: Visit) -> HttpResponse:
         topics=topics,
         done=DONE.get(visit.query.get("done", ""), ""),
     )
+
+
+async def _in_flight(admin: Admin, page: GroupPage) -> InFlight:
+    """Return a queue's records in flight, or why they are not known."""
+    partitions = [TopicPartition(each.topic, each.partition) for each in page.offsets]
+    if not partitions:
+        return InFlight()
+    try:
+        found = await admin.describe_share_records(
+            page.group_id,
+            partitions,
+            max_ranges=MAX_SHOWN_IN_FLIGHT,
+            timeout_ms=IN_FLIGHT_TIMEOUT_MS,
+        )
+    except ItemsFailed as error:
+        return in_flight(error.results, page.members)
+    except KafkaError as error:
+        is_unknown = error.code is ErrorCode.UNSUPPORTED_VERSION
+        return InFlight(refusal=NOT_OF_KAFKA if is_unknown else str(error))
+    return in_flight(found, page.members)
 
 
 async def reset(visit: Visit) -> HttpResponse:

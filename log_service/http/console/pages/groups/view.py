@@ -8,6 +8,7 @@ from log_service.client.admin.share_groups import (
     ShareGroupOffset,
     ShareMemberDescription,
 )
+from log_service.client.admin.share_records import QueueInFlight
 from log_service.client.admin.values import (
     GroupDescription,
     GroupListing,
@@ -18,6 +19,14 @@ from log_service.client.admin.values import (
 from log_service.common.types import TopicPartition
 
 PAGE_SIZE = 100
+MAX_SHOWN_IN_FLIGHT = 200
+STATE_TEXTS = {
+    "available": ("waits for another delivery", "warn"),
+    "acquired": ("held by a member", "good"),
+    "acknowledged": ("done before its predecessors", ""),
+    "archived": ("given up", "failed"),
+}
+"""What a state of a record in flight means, and how it is marked."""
 MAX_SHOWN_ROWS = 1_000
 SHARE = "share"
 KINDS = {
@@ -191,4 +200,68 @@ def _member_row(member: MemberDescription | ShareMemberDescription) -> MemberRow
         host=member.client_host,
         partitions=", ".join(names[:50]) + (", …" if len(names) > 50 else ""),
         partition_count=len(names),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlightRow:
+    """Records of one partition in the same state. ``holder`` names the member, empty without one.
+
+    ``lock_s`` is the time until the lock of the member expires, None without a lock.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    state: str
+    mark: str
+    delivery_count: int
+    holder: str
+    lock_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """The records of a queue that are in flight.
+
+    ``refusal`` says why they are not known, and ``record_count`` counts also those without a row.
+    """
+
+    rows: tuple[InFlightRow, ...] = ()
+    record_count: int = 0
+    refusal: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there are more records than the rows show."""
+        shown = sum(row.last_offset - row.first_offset + 1 for row in self.rows)
+        return shown < self.record_count
+
+
+def in_flight(
+    found: Mapping[TopicPartition, QueueInFlight], members: Sequence[MemberRow]
+) -> InFlight:
+    """Return the records in flight by partition and offset."""
+    holders = {each.member_id: f"{each.client_id} at {each.host}" for each in members}
+    rows = []
+    for where, queue in sorted(found.items()):
+        for each in queue.ranges:
+            text, mark = STATE_TEXTS.get(each.state, (each.state, ""))
+            rows.append(
+                InFlightRow(
+                    topic=where.topic,
+                    partition=where.partition,
+                    first_offset=each.first_offset,
+                    last_offset=each.last_offset,
+                    state=text,
+                    mark=mark,
+                    delivery_count=each.delivery_count,
+                    holder=holders.get(each.member_id, each.member_id),
+                    lock_s=each.lock_ms / 1_000 if each.lock_ms >= 0 else None,
+                )
+            )
+    return InFlight(
+        rows=tuple(rows[:MAX_SHOWN_IN_FLIGHT]),
+        record_count=sum(queue.record_count for queue in found.values()),
     )

@@ -125,7 +125,7 @@ async def read_topic(visit: Visit, name: str) -> TopicPage:
     admin = await visit.admin()
     described = (await admin.describe_topics([name]))[name]
     try:
-        offsets = await admin.describe_offsets([name])
+        offsets = await admin.describe_offsets([name], is_leader_awaited=False)
     except ItemsFailed as error:
         offsets = dict(error.results)
     return topic_page(described, offsets, await sizes_by_partition(admin, [name]))

@@ -1,8 +1,10 @@
 """Views turn values of a cluster into values of pages."""
 
+from dataclasses import replace
 from uuid import UUID
 
 from log_service.client import AclBinding, ConfigEntry, GroupListing, QuotaEntity
+from log_service.client.admin.share_records import QueueInFlight, RecordsInFlight
 from log_service.client.connections.cluster_view import PartitionView, TopicView
 from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.reading import ClusterState
@@ -15,7 +17,7 @@ from log_service.cluster_plans.layout import (
 )
 from log_service.common.types import TopicId, TopicPartition
 from log_service.http.console.pages.cluster.view import cluster_page
-from log_service.http.console.pages.groups.view import group_list
+from log_service.http.console.pages.groups.view import MemberRow, group_list, in_flight
 from log_service.http.console.pages.schemas.view import difference, printed
 from log_service.http.console.pages.security.view import matrices, quota_rows
 from log_service.http.console.pages.topics.view import (
@@ -179,3 +181,20 @@ def test_a_schema_that_is_no_json_stays_as_it_is() -> None:
     assert printed('{"a":1}', "AVRO") == '{\n  "a": 1\n}'
     assert printed("[" * 100_000, "JSON") == "[" * 100_000
     assert printed("message M {}", "PROTOBUF") == "message M {}"
+
+
+def test_records_in_flight_name_their_member_and_say_what_is_not_shown() -> None:
+    held = RecordsInFlight(first_offset=5, last_offset=7, state="acquired", delivery_count=2,
+                           member_id="m1", lock_ms=1_500)  # fmt: skip
+    gone = replace(held, first_offset=8, last_offset=8, state="new", member_id="m2", lock_ms=-1)
+    queue = QueueInFlight(start_offset=5, record_count=9, ranges=(held, gone))
+    member = MemberRow(member_id="m1", instance="", client_id="worker", host="/10.0.0.1",
+                       partitions="", partition_count=0)  # fmt: skip
+    found = in_flight({TopicPartition("t", 0): queue}, [member])
+    assert [(row.holder, row.lock_s) for row in found.rows] == [
+        ("worker at /10.0.0.1", 1.5),
+        ("m2", None),
+    ]
+    assert [row.state for row in found.rows] == ["held by a member", "new"]
+    assert found.is_cut
+    assert not in_flight({}, []).is_cut
