@@ -97,7 +97,7 @@ class Broker:
         self._config = config
         self._static_texts = static_texts
         self._loader = MetadataLoader()
-        self._logins = self._new_logins()
+        self.logins = self._new_logins()
         self._meters = new_meters(REGISTRY, env.clock.monotonic_ms())
         self._timers = TimerQueue()
         self._timer_task = TimerTask(self._timers, env.clock)
@@ -106,7 +106,7 @@ class Broker:
         self._logs: LogManager | None = None
         self._budget = ServerBudget(config.limits, most_connections=most_connections)
         self._quotas = ClientQuotas(env.clock, config.quota_windows, self._budget)
-        self._authorizer: NodeAuthorizer | None = None
+        self.authorizer: NodeAuthorizer | None = None
         self._listeners = ListenerGroup(
             env, config.listeners, config.limits, self._budget, self._protection
         )
@@ -141,7 +141,7 @@ class Broker:
 
     @property
     def _audit_trail(self) -> "AuditTrail | None":
-        return None if self._authorizer is None else self._authorizer.trail
+        return None if self.authorizer is None else self.authorizer.trail
 
     @property
     def foundation(self) -> NodeFoundation:
@@ -154,6 +154,16 @@ class Broker:
         """The rooms of the node, once the metadata log is open."""
         assert self._rooms is not None, "the node has no rooms yet"
         return self._rooms
+
+    @property
+    def open_rooms(self) -> Rooms | None:
+        """The rooms of the node, or None until the metadata log is open."""
+        return self._rooms
+
+    @property
+    def open_raft(self) -> RaftDriver | None:
+        """The metadata log of this node, or None until its directories are verified."""
+        return self._raft
 
     @property
     def replicas(self) -> ReplicaManager:
@@ -277,7 +287,7 @@ class Broker:
         )
         await foundation.raft.open()
         await nursery.start(self._hold_background, foundation, controller)
-        nursery.start_soon(warm_up, REGISTRY, self._authorizer)
+        nursery.start_soon(warm_up, REGISTRY, self.authorizer)
 
     def _new_foundation(self, identity: NodeIdentity, logs: LogManager) -> NodeFoundation:
         raft = self._raft = new_raft(
@@ -290,14 +300,14 @@ class Broker:
                 NodeAuthorizer,
             )
 
-            self._authorizer = NodeAuthorizer(
+            self.authorizer = NodeAuthorizer(
                 self.env,
                 self._config,
                 self._config.authorizer,
                 lambda: self.image,
                 lambda: raft.high_watermark,
             )
-            self._loader.add_publisher(self._authorizer)
+            self._loader.add_publisher(self.authorizer)
         return NodeFoundation(
             env=self.env,
             config=self._config,
@@ -309,9 +319,9 @@ class Broker:
             logs=logs,
             peers=self._peers.pool,
             controller_peers=self._peers.controller_pool,
-            admit=None if self._authorizer is None else self._authorizer.admit,
+            admit=None if self.authorizer is None else self.authorizer.admit,
             certificates=self._protection.certificates(self._static_texts),
-            logins=self._logins,
+            logins=self.logins,
         )
 
     async def _hold_background(
@@ -351,9 +361,9 @@ class Broker:
         await start(self._timer_task.run)
         await start(foundation.raft.run, self._loader.snapshot_records)
         rooms.controller.watch_brokers_in(rooms.background)
-        if self._logins is not None:
-            self._loader.add_publisher(self._logins)
-            await self._logins.start(rooms.background)
+        if self.logins is not None:
+            self._loader.add_publisher(self.logins)
+            await self.logins.start(rooms.background)
         await self._serve_controller(foundation, rooms)
         if not self._config.is_broker:
             await self._serve_metrics(foundation, rooms)
@@ -544,11 +554,11 @@ class Broker:
                 unclean_elections=unclean_elections,
                 quotas=self._quotas,
                 markers=rooms.markers,
-                decided=self._authorizer,
+                decided=self.authorizer,
                 certificate_days=(
                     dict if foundation.certificates is None else foundation.certificates.days_left
                 ),
-                logins={} if self._logins is None else self._logins.handlers,
+                logins={} if self.logins is None else self.logins.handlers,
                 tls_listeners=self._protection.tls_listeners,
             )
             endpoint = MetricsEndpoint(
@@ -564,9 +574,9 @@ class Broker:
         The handler is the pipeline, behind a login if the listener requires one.
         """
         pipeline = Pipeline(node, side, background.start_soon, REGISTRY, self._meters)
-        pipeline.authorizer = self._authorizer
+        pipeline.authorizer = self.authorizer
         self._quotas.govern(pipeline)
-        logins = self._logins
+        logins = self.logins
         return lambda listener: (
             pipeline
             if logins is None

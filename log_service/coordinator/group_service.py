@@ -145,7 +145,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Remove offsets of deleted partitions, and pass changed metadata to the groups."""
         if delta.deleted_topics or delta.changed_topics or delta.changed_brokers:
-            self._shards.on_image(delta, image)
+            self.shards.on_image(delta, image)
 
     # One group
 
@@ -245,7 +245,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
 
         The shard of this partition replays the end.
         """
-        self._shards.end_transaction(
+        self.shards.end_transaction(
             partition,
             marker,
             lambda error: on_reply(error or ErrorCode.NONE),
@@ -342,7 +342,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
         on_reply: OnReply,
     ) -> None:
         """Respond with ListGroupsResponse."""
-        shards = self._shards.serving()
+        shards = self.shards.serving()
         if shards is None:
             on_reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
@@ -357,11 +357,11 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
 
         While a shard is loading, nothing is yielded.
         """
-        for shard in self._shards.serving() or ():
+        for shard in self.shards.serving() or ():
             yield shard.overviews()
 
     def _ask(self, group_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse) -> None:
-        self._shards.ask(self.partition_for(group_id), decide, on_reply, refuse)
+        self.shards.ask(self.partition_for(group_id), decide, on_reply, refuse)
 
 
 def _decides(

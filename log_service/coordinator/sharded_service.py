@@ -29,21 +29,21 @@ class ShardedService(Generic[S, R]):
         partition_count: Callable[[], int],
         configured_partition_count: int,
     ) -> None:
-        self._shards = shards
+        self.shards = shards
         self._partition_count = partition_count
         self._configured_partition_count = configured_partition_count
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the tasks that load shards, until they are cancelled."""
-        await self._shards.run(task_status=task_status)
+        await self.shards.run(task_status=task_status)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
         """Load a partition of the coordinator's topic, then serve it."""
-        self._shards.lead(coordinator_log)
+        self.shards.lead(coordinator_log)
 
     def resign(self, partition: int) -> None:
         """Stop serving a partition."""
-        self._shards.resign(partition)
+        self.shards.resign(partition)
 
     def _partition_of(self, name: str) -> int:
         """Return the partition of a name.

@@ -208,7 +208,7 @@ class Shards(Generic[S, R]):
         self._on_announcement = on_announcement
         self._is_about_silence = is_about_silence
         self._stalls = Stalls(_log_stall)
-        self._led: dict[int, _Led[S, R]] = {}
+        self.led: dict[int, _Led[S, R]] = {}
         self._nursery: trio.Nursery | None = None
         self._is_over = False
 
@@ -222,7 +222,7 @@ class Shards(Generic[S, R]):
             finally:
                 # set before the nursery closes, because a new image may still call lead()
                 self._is_over = True
-                for partition in list(self._led):
+                for partition in list(self.led):
                     self.resign(partition)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
@@ -234,7 +234,7 @@ class Shards(Generic[S, R]):
         if self._is_over:
             return
         led: _Led[S, R] = _Led(coordinator_log=coordinator_log, shard=self._new_shard())
-        self._led[coordinator_log.partition] = led
+        self.led[coordinator_log.partition] = led
         assert self._nursery is not None, "run() has not started"
         self._nursery.start_soon(self._load, led)
 
@@ -243,7 +243,7 @@ class Shards(Generic[S, R]):
 
         Waiting clients get NOT_COORDINATOR and look for the new coordinator.
         """
-        led = self._led.pop(partition, None)
+        led = self.led.pop(partition, None)
         if led is None:
             return
         led.is_dropped = True
@@ -272,7 +272,7 @@ class Shards(Generic[S, R]):
 
     def fire_if_due(self, partition: int, key: Hashable) -> None:
         """Fire a due timer of a serving shard now instead of in the next turn of the event loop."""
-        led = self._led.get(partition)
+        led = self.led.get(partition)
         if led is not None and led.runtime is not None:
             led.runtime.fire_if_due(key)
 
@@ -304,7 +304,7 @@ class Shards(Generic[S, R]):
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        led = self._led.get(partition)
+        led = self.led.get(partition)
         if led is None:
             raise KafkaError(
                 ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition}"
@@ -317,14 +317,14 @@ class Shards(Generic[S, R]):
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Pass new metadata to every serving shard."""
-        for led in list(self._led.values()):
+        for led in list(self.led.values()):
             if led.runtime is not None:
                 led.runtime.decide_alone(partial(led.shard.on_image, delta, image))
                 led.runtime.fire_due()
 
     def shard(self, partition: int) -> S | None:
         """Return a serving shard, or None. The caller must not change the shard."""
-        led = self._led.get(partition)
+        led = self.led.get(partition)
         return None if led is None or led.runtime is None else led.shard
 
     def serving(self) -> list[S] | None:
@@ -332,9 +332,9 @@ class Shards(Generic[S, R]):
 
         The caller must not change the shards.
         """
-        if not all(led.runtime is not None for led in self._led.values()):
+        if not all(led.runtime is not None for led in self.led.values()):
             return None
-        return [led.shard for led in self._led.values()]
+        return [led.shard for led in self.led.values()]
 
     # Loading
 

@@ -93,7 +93,7 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Delete the states of deleted topics."""
         if delta.deleted_topics:
-            self._shards.on_image(delta, image)
+            self.shards.on_image(delta, image)
 
     def partition_for(self, key: ShareKey) -> int:
         """Return the partition of ``__share_group_state`` that a share partition belongs to."""
@@ -191,7 +191,7 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
                 group_id=request.group_id, topic_id=topic_id, partition=partition.partition
             )
             part = gather.part(index) if times is None else self._timed(gather.part(index), times)
-            self._shards.ask(self.partition_for(key), decide(key, partition), part, _refused)
+            self.shards.ask(self.partition_for(key), decide(key, partition), part, _refused)
 
     def _timed(self, on_reply: OnReply, times: LatencyMeter) -> OnReply:
         began_ns = self._clock.monotonic_ns()

@@ -208,9 +208,9 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             shard.handle_written_markers(news, decision)
             decision.reply(token, None)
 
-        self._shards.ask(written.owner.partition, decide, _ignore, _ignore)
-        self._shards.fire_if_due(written.owner.partition, completion_timer(transactional_id))
-        shard = self._shards.shard(written.owner.partition)
+        self.shards.ask(written.owner.partition, decide, _ignore, _ignore)
+        self.shards.fire_if_due(written.owner.partition, completion_timer(transactional_id))
+        shard = self.shards.shard(written.owner.partition)
         if shard is not None and not shard.owed(transactional_id):
             # retry now, because the announcement of the end waits for followers
             self._waiting.resume(transactional_id)
@@ -432,7 +432,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
     def list(self, request: ListTransactionsRequest, on_reply: OnReply) -> None:
         """Respond with ListTransactionsResponse."""
-        shards = self._shards.serving()
+        shards = self.shards.serving()
         try:
             filters = listing.filters_of(request)
         except KafkaError as error:
@@ -467,7 +467,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
     def _ask(
         self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse
     ) -> None:
-        self._shards.ask(self.partition_for(transactional_id), decide, on_reply, refuse)
+        self.shards.ask(self.partition_for(transactional_id), decide, on_reply, refuse)
 
     def _ask_patiently(
         self,
@@ -492,7 +492,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
     def _is_ending_soon(self, transactional_id: str) -> bool:
         """Whether a transaction began to end only recently. Its markers are then being written."""
-        shard = self._shards.shard(self.partition_for(transactional_id))
+        shard = self.shards.shard(self.partition_for(transactional_id))
         known = None if shard is None else shard.transactions.get(transactional_id)
         return (
             known is not None

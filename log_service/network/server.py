@@ -99,11 +99,11 @@ class Server:
         self._env = env
         self._config = listener
         self._limits = limits
-        self._handler = handler
+        self.handler = handler
         self._secure = secure
         self._budget = shared
         self._log = QuietLogger(logger, env.clock.monotonic_ms, LOG_WINDOW_MS, MAX_LINES_PER_WINDOW)
-        self._connections: dict[ServerConnection, ConnectionWatch] = {}
+        self.connections: dict[ServerConnection, ConnectionWatch] = {}
         self._closed_request_count = 0
         self._closed_bytes_received = 0
         self._closed_bytes_sent = 0
@@ -117,33 +117,33 @@ class Server:
         )
         return (
             f"<Server {self._config.name} {self.bound_host}:{self.bound_port} {state}"
-            f" connections={len(self._connections)}>"
+            f" connections={len(self.connections)}>"
         )
 
     @property
     def connection_count(self) -> int:
         """Connections open now."""
-        return len(self._connections)
+        return len(self.connections)
 
     @property
     def request_count(self) -> int:
         """Frames handled since the start."""
         return self._closed_request_count + sum(
-            connection.request_count for connection in self._connections
+            connection.request_count for connection in self.connections
         )
 
     @property
     def bytes_received(self) -> int:
         """Bytes received since the start."""
         return self._closed_bytes_received + sum(
-            connection.bytes_received for connection in self._connections
+            connection.bytes_received for connection in self.connections
         )
 
     @property
     def bytes_sent(self) -> int:
         """Bytes sent since the start."""
         return self._closed_bytes_sent + sum(
-            connection.bytes_sent for connection in self._connections
+            connection.bytes_sent for connection in self.connections
         )
 
     async def run(
@@ -177,11 +177,11 @@ class Server:
         self._is_draining = True
         if self._listener is not None:
             self._listener.close()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.stop()
         with trio.move_on_after(deadline_ms / 1000):
             await self._wait_until_empty()
-        left_count = len(self._connections)
+        left_count = len(self.connections)
         if left_count:
             logger.warning(
                 "Listener %s: %d connections were not drained after %d ms",
@@ -189,12 +189,12 @@ class Server:
                 left_count,
                 deadline_ms,
             )
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.close()
         await self._wait_until_empty()
 
     async def _wait_until_empty(self) -> None:
-        while self._connections:
+        while self.connections:
             await self._emptied.wait()
 
     async def _accept_until_closed(self, listener: Listener, nursery: trio.Nursery) -> None:
@@ -294,12 +294,12 @@ class Server:
         connection = ServerConnection(
             stream=stream,
             context=context,
-            handler=self._handler,
+            handler=self.handler,
             limits=self._limits,
             budget=self._budget,
             start_task=nursery.start_soon,
         )
-        self._connections[connection] = ConnectionWatch(
+        self.connections[connection] = ConnectionWatch(
             limits=self._limits, active_ms=self._env.clock.monotonic_ms()
         )
         nursery.start_soon(self._serve, connection)
@@ -357,16 +357,16 @@ class Server:
 
     def _forget(self, connection: ServerConnection) -> None:
         connection.discard()
-        del self._connections[connection]
+        del self.connections[connection]
         self._closed_request_count += connection.request_count
         self._closed_bytes_received += connection.bytes_received
         self._closed_bytes_sent += connection.bytes_sent
         self._budget.remove_connection(connection.context.peer_host, self._config.name)
-        if not self._connections:
+        if not self.connections:
             self._emptied.set()
             self._emptied = trio.Event()
         try:
-            self._handler.connection_closed(connection.context)
+            self.handler.connection_closed(connection.context)
         except Exception as error:  # noqa: BLE001 - as above
             self._log.error(
                 "bug",
@@ -382,7 +382,7 @@ class Server:
             self._sweep(self._env.clock.monotonic_ms())
 
     def _sweep(self, now_ms: int) -> None:
-        for connection, watch in list(self._connections.items()):
+        for connection, watch in list(self.connections.items()):
             reason = watch.overdue(connection, now_ms) or self._overdue_login(
                 connection.context, now_ms
             )

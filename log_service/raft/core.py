@@ -103,7 +103,7 @@ class RaftCore:
         self._settled_leader: Leader | None = None
         self._checked_voters: VoterEntry | None = None
         self._reported_directory: UUID | None = None
-        self._replica = Replica(
+        self.replica = Replica(
             own=own,
             config=config,
             log=log,
@@ -125,37 +125,37 @@ class RaftCore:
     @property
     def own(self) -> ReplicaKey:
         """The key of this replica."""
-        return self._replica.own
+        return self.replica.own
 
     @property
     def role(self) -> Role:
         """The current role."""
-        return self._replica.role
+        return self.replica.role
 
     @property
     def role_name(self) -> str:
         """The name of the current role in the table of ``roles``."""
-        return self._replica.role_name
+        return self.replica.role_name
 
     @property
     def epoch(self) -> LeaderEpoch:
         """The newest epoch that this replica knows."""
-        return self._replica.epoch
+        return self.replica.epoch
 
     @property
     def leader_id(self) -> NodeId:
         """The leader of the epoch, or -1 if it is unknown."""
-        return self._replica.leader_id
+        return self.replica.leader_id
 
     @property
     def leader_endpoints(self) -> tuple[VoterEndpoint, ...]:
         """The leader's listeners that this replica knows."""
-        return self._replica.leader_endpoints or self.voters.endpoints_of(self.leader_id)
+        return self.replica.leader_endpoints or self.voters.endpoints_of(self.leader_id)
 
     @property
     def is_only_voter(self) -> bool:
         """Whether this replica is the whole quorum."""
-        return self._replica.is_only_voter
+        return self.replica.is_only_voter
 
     @property
     def high_watermark(self) -> int:
@@ -163,7 +163,7 @@ class RaftCore:
 
         Records below it are committed.
         """
-        return self._replica.high_watermark
+        return self.replica.high_watermark
 
     @property
     def is_fetch_parked(self) -> bool:
@@ -173,18 +173,18 @@ class RaftCore:
     @property
     def history(self) -> VoterHistory:
         """The voter sets by offset."""
-        return self._replica.history
+        return self.replica.history
 
     @property
     def voters(self) -> VoterSet:
         """The newest voter set, committed or not."""
-        return self._replica.voters
+        return self.replica.voters
 
     # Steps
 
     def step(self, event: Event, now_ms: int) -> Effects:
         """Process one event and everything that is due, and return the effects."""
-        replica = self._replica
+        replica = self.replica
         replica.now_ms = now_ms
         effects = replica.effects = Effects()
         self._take(event)
@@ -194,7 +194,7 @@ class RaftCore:
         return effects
 
     def _take(self, event: Event) -> None:
-        replica = self._replica
+        replica = self.replica
         match event:
             case Synced():
                 self._note_synced(event.end_offset)
@@ -230,7 +230,7 @@ class RaftCore:
                 pass
 
     def _handle(self, reply_to: Hashable, request: Request) -> None:
-        replica = self._replica
+        replica = self.replica
         response: Response | None = None
         match request:
             case VoteRequest():
@@ -263,7 +263,7 @@ class RaftCore:
 
         Return whether the peer may be sent another request at once.
         """
-        replica, is_well = self._replica, False
+        replica, is_well = self.replica, False
         match response:
             case VoteResponse():
                 is_well = elections.take_vote_response(replica, peer_id, response)
@@ -289,18 +289,18 @@ class RaftCore:
     def _take_failure(self, event: RequestFailed) -> None:
         match event.request:
             case VoteRequest():
-                elections.take_vote_failure(self._replica, event.request, event.error)
+                elections.take_vote_failure(self.replica, event.request, event.error)
             case KRaftVersionRequest():
-                leadership.take_versions(self._replica, event.peer_id, None)
+                leadership.take_versions(self.replica, event.peer_id, None)
             case FetchRequest() | FetchSnapshotRequest() | UpdateVoterRequest() if event.is_refused:
-                following.note_refusal(self._replica, event.peer_id)
+                following.note_refusal(self.replica, event.peer_id)
             case _:
                 pass
 
     # The log
 
     def _note_log(self, event: LogChanged) -> None:
-        replica = self._replica
+        replica = self.replica
         replica.is_log_changing = False
         replica.synced_end_offset = min(replica.synced_end_offset, replica.log.end_offset)
         replica.history.truncate_to(replica.log.end_offset)
@@ -315,7 +315,7 @@ class RaftCore:
                 pass
 
     def _note_synced(self, end_offset: int) -> None:
-        replica = self._replica
+        replica = self.replica
         replica.synced_end_offset = max(
             replica.synced_end_offset, min(end_offset, replica.log.end_offset)
         )
@@ -331,7 +331,7 @@ class RaftCore:
 
     def _poll(self) -> None:
         """Do what is due in the current role, until no role changes any more."""
-        replica, role = self._replica, None
+        replica, role = self.replica, None
         while role is not replica.role:
             role = replica.role
             replica.effects.deadline_ms = None
@@ -356,7 +356,7 @@ class RaftCore:
         The entry is checked at the start, and again once the log has all committed records. Before
         that, a new directory may read entries of former voters.
         """
-        replica, latest = self._replica, self.history.latest
+        replica, latest = self.replica, self.history.latest
         if latest is self._checked_voters:
             return
         role = replica.role
@@ -380,7 +380,7 @@ class RaftCore:
         This is never the leader's role, because records of its epoch may be lost. The only voter
         leads the next epoch.
         """
-        replica = self._replica
+        replica = self.replica
         replica.role = role = self._first_role()
         if isinstance(role, Candidate) and role.votes.is_won:
             transitions.become_leader(replica, role)
@@ -388,7 +388,7 @@ class RaftCore:
             transitions.become_prospective(replica)
 
     def _first_role(self) -> Role:
-        replica = self._replica
+        replica = self.replica
         state = self._stored or ElectionState(leader_id=NO_LEADER, leader_epoch=NO_EPOCH)
         epoch, deadline_ms = state.leader_epoch, replica.election_deadline_ms()
         endpoints = replica.voters.endpoints_of(state.leader_id)
@@ -418,7 +418,7 @@ class RaftCore:
 
     def _remember(self) -> None:
         """Request to store the election state after a change. Report another leader or epoch."""
-        replica = self._replica
+        replica = self.replica
         if replica.role is self._settled_leader:
             return  # this leader was reported, and stays until the role changes
         state = remembered(replica.role)

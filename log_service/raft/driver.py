@@ -135,7 +135,7 @@ class RaftDriver:
         self._lock: DirectoryLock | None = None
         self._log = MetadataLog(env.files, env.clock, directory, self._config)
         self._log_changes = trio.Semaphore(1)
-        self._core: RaftCore | None = None
+        self.core: RaftCore | None = None
         self._cluster_id: str | None = None
         self._listeners = MetadataListeners()
         self._inbox: deque[Event] = deque()
@@ -163,7 +163,7 @@ class RaftDriver:
     @property
     def role_name(self) -> str:
         """The name of this node's role in ``roles``, or ``closed`` while the log is not open."""
-        return self._core.role_name if self._core is not None else "closed"
+        return self.core.role_name if self.core is not None else "closed"
 
     @property
     def voted_id(self) -> NodeId:
@@ -173,7 +173,7 @@ class RaftDriver:
         """
         if self.is_leader:
             return self._node_id
-        return remembered(self._core.role).voted_id if self._core is not None else NOT_VOTED
+        return remembered(self.core.role).voted_id if self.core is not None else NOT_VOTED
 
     @property
     def is_leader(self) -> bool:
@@ -188,7 +188,7 @@ class RaftDriver:
     @property
     def is_only_voter(self) -> bool:
         """Whether this node is the whole quorum."""
-        return self._core is not None and self._core.is_only_voter
+        return self.core is not None and self.core.is_only_voter
 
     @property
     def is_majority_gone(self) -> bool:
@@ -196,18 +196,18 @@ class RaftDriver:
 
         A voter counts as stopped if it has refused a connection and has sent no request since.
         """
-        gone, voters = self._requests.refusing_ids, self._core.voters if self._core else ()
+        gone, voters = self._requests.refusing_ids, self.core.voters if self.core else ()
         return bool(gone) and 2 * sum(voter.node_id not in gone for voter in voters) <= len(voters)
 
     @property
     def leader_endpoint(self) -> VoterEndpoint | None:
         """The leader's controller listener, or None if the leader is unknown or this node leads."""
-        if self._core is None or self.leader_id in {NO_LEADER, self._node_id}:
+        if self.core is None or self.leader_id in {NO_LEADER, self._node_id}:
             return None
         return next(
             (
                 each
-                for each in self._core.leader_endpoints
+                for each in self.core.leader_endpoints
                 if each.name == self._quorum.listener_name
             ),
             None,
@@ -216,7 +216,7 @@ class RaftDriver:
     @property
     def voters(self) -> tuple[Voter, ...]:
         """The voters in the log, or none if the voters are configuration."""
-        latest = self._core.history.latest if self._core else None
+        latest = self.core.history.latest if self.core else None
         return latest.voters.voters if latest is not None and latest.kraft_version > 0 else ()
 
     def subscribe(self, listener: MetadataListener) -> None:
@@ -265,7 +265,7 @@ class RaftDriver:
         self._listeners.add(batches)
         self.high_watermark = snapshot.id.end_offset if snapshot else self._log.start_offset
         self._last_snapshot_ms = self._env.clock.monotonic_ms()
-        self._core = RaftCore(
+        self.core = RaftCore(
             own=ReplicaKey(
                 self._node_id, (properties.directory_id if properties else None) or NO_DIRECTORY
             ),
@@ -278,7 +278,7 @@ class RaftDriver:
             bootstrap_servers=self._bootstrap_servers,
             endpoints=self._endpoints,
         )
-        effects = self._core.step(Started(), self._env.clock.monotonic_ms())
+        effects = self.core.step(Started(), self._env.clock.monotonic_ms())
         if effects.persist is not None:
             write_quorum_state(files, self._log.path, effects.persist)
         return snapshot, replace(effects, persist=None)
@@ -442,7 +442,7 @@ class RaftDriver:
 
     def describe(self) -> QuorumDescription | None:
         """Return the state of the quorum, or None if this node does not lead it."""
-        role = self._core.role if self._core is not None else None
+        role = self.core.role if self.core is not None else None
         if not isinstance(role, Leader) or not self.is_leader:
             return None
         return describe(
@@ -569,8 +569,8 @@ class RaftDriver:
     # Effects
 
     def _opened(self) -> RaftCore:
-        assert self._core is not None, "the log is not open"
-        return self._core
+        assert self.core is not None, "the log is not open"
+        return self.core
 
     def _post(self, event: Event) -> None:
         """Add an event to the inbox. The rules process it after the events before it."""

@@ -120,7 +120,7 @@ class Fetcher:
         self._throttle = throttle
         self._on_safe = on_safe
         self._start_soon = start_soon
-        self._followed: dict[PartitionKey, Followed] = {}
+        self.followed: dict[PartitionKey, Followed] = {}
         self._active: dict[PartitionKey, Followed] = {}
         self._changed: dict[PartitionKey, None] = {}
         self._gone: dict[PartitionKey, None] = {}
@@ -129,28 +129,28 @@ class Fetcher:
         self._session = FollowerSession()
         self._connection_count = 0
         self._destination: Destination | None = None
-        self._resume_ms = 0
+        self.resume_ms = 0
         self._news = trio.Event()
-        self._in_flight: tuple[trio.CancelScope, RpcConnection] | None = None
+        self.in_flight: tuple[trio.CancelScope, RpcConnection] | None = None
         self._is_losing_patience = False
         self._patient_until_ms = 0
         self._quiet = QuietLogger(logger, clock.monotonic_ms)
 
     def __repr__(self) -> str:
         return (
-            f"<Fetcher from {self.leader_id} partitions={len(self._followed)}"
+            f"<Fetcher from {self.leader_id} partitions={len(self.followed)}"
             f" active={len(self._active)}>"
         )
 
     def __len__(self) -> int:
-        return len(self._followed)
+        return len(self.followed)
 
     # The fetched partitions
 
     @property
     def max_lag(self) -> int:
         """The lag, in records, of the partition that is furthest behind its leader."""
-        return max((followed.lag for followed in self._followed.values()), default=0)
+        return max((followed.lag for followed in self.followed.values()), default=0)
 
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition.
@@ -158,7 +158,7 @@ class Fetcher:
         If the partition is already fetched, fetching starts again in the new leader epoch.
         """
         key = _key(partition)
-        self._followed[key] = followed = Followed(partition)
+        self.followed[key] = followed = Followed(partition)
         self._paused.pop(key, None)
         self._stale.pop(key, None)
         try:
@@ -171,13 +171,13 @@ class Fetcher:
             return
         self._activate(key, followed)
         self.wake()
-        self._ask_again_soon()
+        self.ask_again_soon()
 
-    def _ask_again_soon(self) -> None:
+    def ask_again_soon(self) -> None:
         """Cancel the request in flight soon, because a new partition waits for the next request."""
-        if self._in_flight is not None and not self._is_losing_patience:
+        if self.in_flight is not None and not self._is_losing_patience:
             self._is_losing_patience = True
-            self._start_soon(self._lose_patience, *self._in_flight)
+            self._start_soon(self._lose_patience, *self.in_flight)
 
     async def _sync_before(self, key: PartitionKey, followed: Followed) -> None:
         """Sync a log before the first fetch acknowledges its end to a leader.
@@ -185,17 +185,17 @@ class Fetcher:
         Records from an earlier leader may not be synced yet.
         """
         await self._sync_one(followed)
-        if self._followed.get(key) is followed and not followed.partition.is_offline:
+        if self.followed.get(key) is followed and not followed.partition.is_offline:
             self._activate(key, followed)
             self.wake()
-            self._ask_again_soon()
+            self.ask_again_soon()
 
     def remove(self, partition: Partition) -> None:
         """Stop fetching a partition."""
         key = _key(partition)
-        followed = self._followed.get(key)
+        followed = self.followed.get(key)
         if followed is not None and followed.partition is partition:
-            del self._followed[key]
+            del self.followed[key]
             self._rest(key)
             self._paused.pop(key, None)
             self._stale.pop(key, None)
@@ -203,7 +203,7 @@ class Fetcher:
 
     def wake(self) -> None:
         """Send the next request at once, because metadata of the leader or a partition changed."""
-        self._resume_ms = 0
+        self.resume_ms = 0
         self._news.set()
 
     async def _lose_patience(self, scope: trio.CancelScope, connection: RpcConnection) -> None:
@@ -215,8 +215,8 @@ class Fetcher:
         await trio.sleep(max(0, self._patient_until_ms - self._clock.monotonic_ms()) / 1_000)
         seen_bytes = -1
         while (
-            self._in_flight is not None
-            and self._in_flight[0] is scope
+            self.in_flight is not None
+            and self.in_flight[0] is scope
             and connection.bytes_received != seen_bytes
         ):
             seen_bytes = connection.bytes_received
@@ -271,26 +271,27 @@ class Fetcher:
     async def run(self) -> None:
         """Fetch until no partition is left to fetch, or until cancelled."""
         try:
-            while self._followed:
+            while self.followed:
                 self._news = trio.Event()
-                self._resume_paused()
-                self._hold_back_throttled()
+                self.resume_paused()
+                self.hold_back_throttled()
                 self._warn_of_stale()
-                if self._active and self._resume_ms <= self._clock.monotonic_ms():
+                if self._active and self.resume_ms <= self._clock.monotonic_ms():
                     await self._fetch()
                 else:
                     await self._wait_for_news()
         finally:
             self._give_up_connection()
 
-    def _resume_paused(self) -> None:
+    def resume_paused(self) -> None:
+        """Ask again for partitions whose pause is over."""
         if self._paused:
             now_ms = self._clock.monotonic_ms()
             for key in [key for key, until_ms in self._paused.items() if until_ms <= now_ms]:
                 del self._paused[key]
-                self._activate(key, self._followed[key])
+                self._activate(key, self.followed[key])
 
-    def _hold_back_throttled(self) -> None:
+    def hold_back_throttled(self) -> None:
         """Leave lagging partitions out of requests while the throttle's rate is exceeded."""
         throttle = self._throttle()
         now_ms = self._clock.monotonic_ms()
@@ -307,7 +308,7 @@ class Fetcher:
             now_ms = self._clock.monotonic_ms()
             for key in [key for key, until_ms in self._stale.items() if until_ms <= now_ms]:
                 del self._stale[key]
-                where = self._followed[key].partition.topic_partition
+                where = self.followed[key].partition.topic_partition
                 text = (
                     "%s has waited %d s for the metadata of a later leader epoch, which broker %s"
                     " has: it is not fetched until then"
@@ -318,7 +319,7 @@ class Fetcher:
         until_ms = [
             *self._paused.values(),
             *self._stale.values(),
-            *([self._resume_ms] if self._active else []),
+            *([self.resume_ms] if self._active else []),
         ]
         if not until_ms:
             await self._news.wait()
@@ -331,10 +332,10 @@ class Fetcher:
         response: FetchResponse | None = None
         try:
             connection = await self._connect()
-            request = self._request()
+            request = self.next_request()
             version = following.fetch_version(self._metadata_version())
             with trio.CancelScope() as scope:
-                self._in_flight = scope, connection
+                self.in_flight = scope, connection
                 response = await connection.request(
                     request, FetchResponse, max_version=version, waits_ms=self._config.max_wait_ms
                 )
@@ -342,11 +343,11 @@ class Fetcher:
             self._leader_failed(error)
             return
         finally:
-            self._in_flight = None
+            self.in_flight = None
         if response is None:
             self._give_up_connection()
         else:
-            await self._take(response, connection)
+            await self.take_response(response, connection)
 
     async def _connect(self) -> RpcConnection:
         where = self._find_leader()
@@ -384,14 +385,15 @@ class Fetcher:
 
     def _leader_failed(self, error: KafkaError) -> None:
         self._session.fail()
-        self._resume_ms = self._clock.monotonic_ms() + self._config.backoff_ms
+        self.resume_ms = self._clock.monotonic_ms() + self._config.backoff_ms
         self._quiet.warning(
             self.leader_id, "Broker %s cannot be fetched from: %s", self.leader_id, error
         )
 
     # A request
 
-    def _request(self) -> FetchRequest:
+    def next_request(self) -> FetchRequest:
+        """Return the next Fetch request. It names the partitions that changed in its session."""
         session = self._session
         asked = self._active if session.is_full else self._changed
         wanted = [
@@ -460,7 +462,8 @@ class Fetcher:
 
     # A response
 
-    async def _take(self, response: FetchResponse, connection: RpcConnection) -> None:
+    async def take_response(self, response: FetchResponse, connection: RpcConnection) -> None:
+        """Append the records of a response, and act on the errors of its partitions."""
         if response.error_code:
             self._session.fail(response.error_code)
             if response.error_code not in following.SESSION_ERRORS:
@@ -487,7 +490,7 @@ class Fetcher:
         if not is_all_taken:
             self._session.fail()
         for followed in lost:
-            await self._find_offset(followed, connection)
+            await self.find_offset(followed, connection)
         if unsynced:
             await self._sync(unsynced)
 
@@ -499,7 +502,7 @@ class Fetcher:
         lost: list[Followed],
     ) -> None:
         if result.error_code:
-            self._take_error(followed, result.error_code, lost)
+            self.take_error(followed, result.error_code, lost)
             return
         followed.failure_count = 0
         self._changed[_key(followed.partition)] = None
@@ -533,7 +536,7 @@ class Fetcher:
             self._on_safe(partition)
         return must_sync
 
-    def _take_error(self, followed: Followed, code: int, lost: list[Followed]) -> None:
+    def take_error(self, followed: Followed, code: int, lost: list[Followed]) -> None:
         """Handle an error of one partition in the leader's response."""
         step = following.step_after(code)
         name = ErrorCode.of(code)
@@ -581,12 +584,12 @@ class Fetcher:
         try:
             await followed.partition.sync()
         except KafkaError as error:
-            if self._followed.get(_key(followed.partition)) is followed:
+            if self.followed.get(_key(followed.partition)) is followed:
                 self._take_failure(followed, error)
 
     # Offsets that are out of the leader's range
 
-    async def _find_offset(self, followed: Followed, connection: RpcConnection) -> None:
+    async def find_offset(self, followed: Followed, connection: RpcConnection) -> None:
         """Request the leader's log end and log start, then truncate or restart the log there.
 
         The next offset of this follower is not in the leader's log.

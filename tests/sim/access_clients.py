@@ -416,7 +416,7 @@ class Prober:
 
     def _coordinator(self, name: str, topic: str = CONSUMER_OFFSETS) -> NodeHost | None:
         host = self._any()
-        rooms = None if host is None or host.current is None else host.current.broker._rooms
+        rooms = None if host is None or host.current is None else host.current.broker.open_rooms
         if rooms is None:
             return None
         service = rooms.groups if topic == CONSUMER_OFFSETS else rooms.transactions

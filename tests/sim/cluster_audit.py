@@ -48,7 +48,7 @@ class ClusterAuditor(Auditor):
         incarnation = self._host.current
         if (
             incarnation is None
-            or incarnation.broker._rooms is None
+            or incarnation.broker.open_rooms is None
             or not self._host.has_partitions
         ):
             return

@@ -123,7 +123,7 @@ class Service:
             for host in self._hosts
             if host.is_running
             and host.current is not None
-            and host.current.broker._rooms is not None
+            and host.current.broker.open_rooms is not None
         ]
         images = [host.current.broker.image for host in running if host.current is not None]
         if not images:
@@ -131,8 +131,8 @@ class Service:
         newest = max(images, key=lambda image: image.offset)
         for host in running:
             assert host.current is not None
-            assert host.current.broker._rooms is not None
-            for partition in host.current.broker._rooms.replicas.partitions.values():
+            assert host.current.broker.open_rooms is not None
+            for partition in host.current.broker.open_rooms.replicas.partitions.values():
                 topic = (
                     newest.topics.by_id.get(partition.topic_id) if partition.is_offline else None
                 )
@@ -147,7 +147,9 @@ class Service:
     def _is_served(self, partition: TopicPartition) -> bool:
         for host in self._hosts:
             rooms = (
-                host.current.broker._rooms if host.is_running and host.current is not None else None
+                host.current.broker.open_rooms
+                if host.is_running and host.current is not None
+                else None
             )
             found = None if rooms is None else rooms.replicas.partitions.get(partition)
             if (
@@ -184,7 +186,9 @@ def _unaware(hosts: Sequence[NodeHost], safe: Mapping[PartitionId, int]) -> list
 def _replicas(hosts: Sequence[NodeHost]) -> Iterator[tuple[NodeHost, Partition]]:
     """Return what the nodes that run hold, and can be read."""
     for host in hosts:
-        rooms = host.current.broker._rooms if host.is_running and host.current is not None else None
+        rooms = (
+            host.current.broker.open_rooms if host.is_running and host.current is not None else None
+        )
         held = () if rooms is None else rooms.replicas.partitions.values()
         yield from ((host, partition) for partition in held if not partition.is_offline)
 
@@ -211,7 +215,7 @@ class LeaderWaiters(Waiters):
 
     async def _fetch(self, line: Line, rng: Random) -> None:
         current = self._host.current
-        rooms = current.broker._rooms if self._host.is_running and current is not None else None
+        rooms = current.broker.open_rooms if self._host.is_running and current is not None else None
         led = {} if rooms is None else rooms.replicas.partitions
         names = {topic.name for topic in self.history.topics.values()}
         self._partitions = [

@@ -102,8 +102,8 @@ def own_keys(hosts: list[NodeHost]) -> dict[int, UUID]:
     found: dict[int, UUID] = {}
     for host in hosts:
         core = (
-            host.current.broker._raft._core
-            if host.is_running and host.current and host.current.broker._raft
+            host.current.broker.open_raft.core
+            if host.is_running and host.current and host.current.broker.open_raft
             else None
         )
         if core is not None:
@@ -118,12 +118,12 @@ def missing_voter(hosts: list[NodeHost]) -> str | None:
     present = set(own_keys(hosts).items())
     for host in hosts:
         core = (
-            host.current.broker._raft._core
-            if host.is_running and host.current and host.current.broker._raft
+            host.current.broker.open_raft.core
+            if host.is_running and host.current and host.current.broker.open_raft
             else None
         )
         if core is not None and isinstance(core.role, Leader):
             voters = {(voter.node_id, voter.directory_id) for voter in core.voters.voters}
-            if voters == present and core.high_watermark > core._replica.history.latest.offset:
+            if voters == present and core.high_watermark > core.replica.history.latest.offset:
                 return None
     return f"the voters are not {sorted(present)}"

@@ -106,13 +106,13 @@ class GroupWitness:
 
 def groups_of(incarnation: Incarnation) -> Iterator[ConsumerGroup]:
     """Return the groups of the consumer protocol that a process has loaded and coordinates."""
-    rooms = incarnation.broker._rooms
+    rooms = incarnation.broker.open_rooms
     if rooms is None:
         return
-    for led in list(rooms.groups._shards._led.values()):
+    for led in list(rooms.groups.shards.led.values()):
         if led.runtime is not None:
             yield from (
-                group for group in led.shard._groups.values() if isinstance(group, ConsumerGroup)
+                group for group in led.shard.groups.values() if isinstance(group, ConsumerGroup)
             )
 
 

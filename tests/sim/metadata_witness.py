@@ -46,7 +46,7 @@ class MetadataWitness:
 
     def look(self, host: NodeHost, incarnation: Incarnation) -> None:
         """Look at what a process has applied since the last look."""
-        rooms = incarnation.broker._rooms
+        rooms = incarnation.broker.open_rooms
         if rooms is None:
             return
         who, image = (host.name, incarnation.number), incarnation.broker.image

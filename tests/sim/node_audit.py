@@ -150,13 +150,13 @@ class Auditor:
         incarnation = self._host.current
         if incarnation is None:
             return
-        raft = incarnation.broker._raft
+        raft = incarnation.broker.open_raft
         if raft is None:
             return
         for key in stored_keys(self._host.disk):
             if key.name == METADATA_DIRECTORY:
                 self._floors[key] = max(self._floors.get(key, 0), raft.high_watermark)
-        if incarnation.broker._rooms is None:
+        if incarnation.broker.open_rooms is None:
             return
         by_path = {key.path: key for key in stored_keys(self._host.disk)}
         for partition in incarnation.broker.replicas.partitions.values():

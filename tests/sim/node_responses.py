@@ -247,7 +247,7 @@ class Responses:
         ):
             return
         for server in incarnation.broker.servers:
-            for connection in server._connections:
+            for connection in server.connections:
                 if (
                     connection._queue.is_head_ready
                     and not connection.is_sending

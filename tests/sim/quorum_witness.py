@@ -113,7 +113,7 @@ class QuorumWitness:
             await perform(
                 driver, effects
             )  # a vote counts once it has left the node, which may die before
-            core = driver._core
+            core = driver.core
             if core is not None and isinstance(core.role, Leader):
                 self._leading.add(
                     (driver, core.epoch)
@@ -132,7 +132,7 @@ class QuorumWitness:
     def look(self, host: NodeHost, incarnation: Incarnation) -> None:
         """Compare what a process believes with what it believed before, and with the others."""
         driver = _driver_of(incarnation)
-        core = None if driver is None else driver._core
+        core = None if driver is None else driver.core
         if driver is None or core is None:
             return
         who = (host.name, incarnation.number)
@@ -163,7 +163,7 @@ class QuorumWitness:
 
     def _check_open_changes(self, who: tuple[str, int], core: RaftCore) -> None:
         """Voters change one by one: a leader adds no change while another one is not committed."""
-        role, history = core.role, core._replica.history
+        role, history = core.role, core.replica.history
         assert isinstance(role, Leader)
         since = max(core.high_watermark, role.epoch_start_offset)
         if history.latest.offset < since:
@@ -287,7 +287,7 @@ class QuorumWitness:
     def _check_majority(
         self, who: tuple[str, int], batch: MetadataBatch, driver: RaftDriver
     ) -> None:
-        known = () if driver._core is None else driver._core.voters.voters
+        known = () if driver.core is None else driver.core.voters.voters
         voters = [
             self.hosts_by_id[voter.node_id] for voter in known if voter.node_id in self.hosts_by_id
         ]
@@ -309,7 +309,7 @@ def _committed(batch: MetadataBatch) -> _Committed:
 
 def _driver_of(incarnation: Incarnation) -> RaftDriver | None:
     """Return the metadata log of a process, None before it has one."""
-    return incarnation.broker._raft
+    return incarnation.broker.open_raft
 
 
 class _Reader:
@@ -323,7 +323,7 @@ class _Reader:
         self.is_open = False
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        core = self._driver._core
+        core = self._driver.core
         if self.is_open and core is not None and isinstance(core.role, Leader):
             self._witness.report(
                 RULE, f"{self._who} leads epoch {core.epoch} and loads snapshot {snapshot.id}"
@@ -346,7 +346,7 @@ def _end_with_own_vote(core: RaftCore) -> tuple[int, int]:
     """Return epoch and offset at which the part of a log ends that the replica's vote stands for:
     where a voter set leaves it out.
     """
-    replica, latest = core._replica, core._replica.history.latest
+    replica, latest = core.replica, core.replica.history.latest
     log: MetadataLog = replica.log  # type: ignore[assignment]
     if replica.own in latest.voters or latest.offset <= log.start_offset:
         return log.last_epoch, log.end_offset

@@ -211,7 +211,9 @@ class QuotaClients:
     def _leader(self) -> NodeHost | None:
         for host in self._hosts:
             rooms = (
-                host.current.broker._rooms if host.is_running and host.current is not None else None
+                host.current.broker.open_rooms
+                if host.is_running and host.current is not None
+                else None
             )
             found = None if rooms is None else rooms.replicas.partitions.get(TOPIC)
             if found is not None and found.state.is_leader:

@@ -175,7 +175,7 @@ class ReplicaWitness:
     def _changed(
         self, host: NodeHost, incarnation: Incarnation
     ) -> Iterator[tuple[Replica, Mark | None]]:
-        rooms = incarnation.broker._rooms
+        rooms = incarnation.broker.open_rooms
         if rooms is None:
             return
         self._hosts_by_id[host.node_id] = host.name
@@ -459,7 +459,7 @@ class ReplicaWitness:
             member, known = self._member(broker_id, name), brokers.get(broker_id)  # type: ignore[call-overload]
             if member is None or known is None or member is leader:
                 continue
-            rooms = member.incarnation.broker._rooms
+            rooms = member.incarnation.broker.open_rooms
             if (
                 rooms is None
                 or rooms.lifecycle.broker_epoch != known.epoch

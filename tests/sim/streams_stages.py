@@ -36,15 +36,15 @@ class HandoverWatch:
 
     def _members(self) -> Iterator[StreamsMember]:
         current = self._host.current
-        rooms = current.broker._rooms if self._host.is_running and current is not None else None
+        rooms = current.broker.open_rooms if self._host.is_running and current is not None else None
         if rooms is not None:
             shards = (
-                led.shard for led in rooms.groups._shards._led.values() if led.runtime is not None
+                led.shard for led in rooms.groups.shards.led.values() if led.runtime is not None
             )
             groups = (
                 group
                 for shard in shards
-                for group in shard._groups.values()
+                for group in shard.groups.values()
                 if isinstance(group, StreamsGroup)
             )
             yield from (member for group in groups for member in group.members.values())

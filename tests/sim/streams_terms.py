@@ -38,11 +38,11 @@ class CoordinatorTerms:
     def _of(self, name: str) -> int:
         partition, current = self._partition(), self._hosts[name].current
         rooms = (
-            current.broker._rooms if self._hosts[name].is_running and current is not None else None
+            current.broker.open_rooms
+            if self._hosts[name].is_running and current is not None
+            else None
         )
-        led = (
-            None if rooms is None or partition is None else rooms.groups._shards._led.get(partition)
-        )
+        led = None if rooms is None or partition is None else rooms.groups.shards.led.get(partition)
         return NOT_KNOWN if led is None else led.coordinator_log.leader_epoch
 
     def after(self, name: str, before: int) -> int:

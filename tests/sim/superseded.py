@@ -78,13 +78,13 @@ class SupersededCoordinators:
 
 
 def _terms_of(incarnation: Incarnation) -> list[Term]:
-    rooms = incarnation.broker._rooms
+    rooms = incarnation.broker.open_rooms
     return (
         []
         if rooms is None
         else [
             (number, led.coordinator_log.leader_epoch)
-            for number, led in rooms.groups._shards._led.items()
+            for number, led in rooms.groups.shards.led.items()
         ]
     )
 

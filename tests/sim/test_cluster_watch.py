@@ -172,7 +172,7 @@ def test_a_coordinator_of_groups_is_noted_while_it_does_not_know_of_a_later_epoc
             await admin.list_group_offsets("group")
         current = host.current
         assert current is not None
-        shards, loader = current.broker.rooms.groups._shards, current.broker._loader
+        shards, loader = current.broker.rooms.groups.shards, current.broker._loader
         index, history, image = hashed_partition("group", 2), watch.superseded.history, loader.image
         partition = image.topics.by_name[GROUP_METADATA_TOPIC].partitions[index]
 
@@ -180,7 +180,7 @@ def test_a_coordinator_of_groups_is_noted_while_it_does_not_know_of_a_later_epoc
             """What is noted where the node coordinates in a later epoch than its own, and where its
             metadata speak of one.
             """
-            log = shards._led[index].coordinator_log
+            log = shards.led[index].coordinator_log
             log.leader_epoch = partition.leader_epoch + later  # type: ignore[misc]
             loader.image = with_group_partition(
                 image, partition._replace(leader_epoch=LeaderEpoch(partition.leader_epoch + heard))
@@ -244,7 +244,7 @@ def test_an_acknowledgement_of_what_is_not_committed_is_named() -> None:
 def test_a_vote_for_a_shorter_log_is_named_and_one_that_was_forgotten() -> None:
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
         assert host.current is not None
-        core = host.current.broker.raft._core
+        core = host.current.broker.raft.core
         assert core is not None
         candidate = ReplicaKey(7)  # type: ignore[arg-type]
         request = VoteRequest(
@@ -258,7 +258,7 @@ def test_a_vote_for_a_shorter_log_is_named_and_one_that_was_forgotten() -> None:
         granted = VoteResponse(epoch=core.epoch, is_granted=True)
         watch.quorum._votes_in(core, told, Effects(replies=[("peer", granted)]), 0)
         watch.quorum.votes[core.own, core.epoch] = candidate
-        core._replica.role = Unattached(epoch=core.epoch, election_deadline_ms=0)
+        core.replica.role = Unattached(epoch=core.epoch, election_deadline_ms=0)
         watch.quorum._check_vote(("broker", 2), core)
 
     texts = found_after(act)
@@ -517,9 +517,9 @@ def test_a_broker_that_is_fenced_twice_for_a_connection_that_ended_is_named() ->
 def test_a_second_change_of_voters_before_the_first_is_committed_is_named() -> None:
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
         assert host.current is not None
-        core = host.current.broker.raft._core
+        core = host.current.broker.raft.core
         assert core is not None
-        end = core._replica.log.end_offset
+        end = core.replica.log.end_offset
         for number in (1, 2):
             voters = VoterSet(
                 (
@@ -527,9 +527,9 @@ def test_a_second_change_of_voters_before_the_first_is_committed_is_named() -> N
                     Voter(node_id=NodeId(number + 5), directory_id=UUID(int=number)),
                 )
             )
-            core._replica.history.note(VoterChange(offset=end + number, voters=voters))
+            core.replica.history.note(VoterChange(offset=end + number, voters=voters))
             watch.quorum._check_open_changes(("broker", 1), core)
-        core._replica.history.truncate_to(end)
+        core.replica.history.truncate_to(end)
 
     (text,) = found_after(act)
     assert "has changes of voters at" in text
@@ -538,7 +538,7 @@ def test_a_second_change_of_voters_before_the_first_is_committed_is_named() -> N
 def test_a_vote_for_two_candidates_in_one_epoch_is_named() -> None:
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
         assert host.current is not None
-        core = host.current.broker.raft._core
+        core = host.current.broker.raft.core
         assert core is not None
         for node_id in (7, 8):
             vote = _Vote(core.own, 9, ReplicaKey(node_id))  # type: ignore[arg-type]

@@ -55,10 +55,10 @@ class StageWatch:
 
     def _shards(self) -> Iterator[TransactionCoordinatorShard]:
         current = self._host.current
-        rooms = current.broker._rooms if self._host.is_running and current is not None else None
+        rooms = current.broker.open_rooms if self._host.is_running and current is not None else None
         if rooms is not None:
             yield from (
                 led.shard
-                for led in rooms.transactions._shards._led.values()
+                for led in rooms.transactions.shards.led.values()
                 if led.runtime is not None
             )

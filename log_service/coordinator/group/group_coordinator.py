@@ -120,46 +120,46 @@ class GroupCoordinatorShard:
     ) -> None:
         self._config = config
         self._image = image
-        self._groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}
         self._is_there = is_there
         self._offsets = OffsetStore(config)
-        self._offset_removals = OffsetRemovals(config, self._offsets, self._groups)
+        self._offset_removals = OffsetRemovals(config, self._offsets, self.groups)
         self._joining = Joining(config, new_member_id)
         self._membership = Membership(config, self._joining)
-        self._commit_checks = CommitChecks(self._groups, self._membership, image)
+        self._commit_checks = CommitChecks(self.groups, self._membership, image)
         settings = GroupSettings(config, image)
         sessions = ConsumerSessions(settings)
-        self._steps = ConsumerSteps(settings, sessions, image)
-        self._migration = GroupMigration(
+        self.steps = ConsumerSteps(settings, sessions, image)
+        self.migration = GroupMigration(
             config=config,
-            groups=self._groups,
-            steps=self._steps,
+            groups=self.groups,
+            steps=self.steps,
             sessions=sessions,
             rebalances=self._joining,
             image=image,
         )
-        self._removals = ConsumerRemovals(self._steps, sessions, self._migration.maybe_downgrade)
-        self._consumers = ConsumerHeartbeats(
-            settings, new_member_id, self._steps, sessions, self._removals
+        self._removals = ConsumerRemovals(self.steps, sessions, self.migration.maybe_downgrade)
+        self.consumers = ConsumerHeartbeats(
+            settings, new_member_id, self.steps, sessions, self._removals
         )
         self._classic_members = ClassicMembers(
             settings=settings,
             new_member_id=new_member_id,
             image=image,
-            steps=self._steps,
+            steps=self.steps,
             sessions=sessions,
             removals=self._removals,
-            migration=self._migration,
+            migration=self.migration,
         )
 
-        self._streams = StreamsHeartbeats(config, image)
-        self.share_groups = ShareGroups(config, image, self._groups.__contains__)
+        self.streams = StreamsHeartbeats(config, image)
+        self.share_groups = ShareGroups(config, image, self.groups.__contains__)
         self._stored = StoredGroups(
-            self._groups,
+            self.groups,
             offsets=self._offsets,
-            steps=self._steps,
-            migration=self._migration,
-            streams=self._streams,
+            steps=self.steps,
+            migration=self.migration,
+            streams=self.streams,
             share_groups=self.share_groups,
         )
 
@@ -186,11 +186,11 @@ class GroupCoordinatorShard:
         Checks for expired offsets begin.
         """
         self._stored.is_serving = True
-        for group in self._groups.values():
+        for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
-                self._consumers.resume(group, decision)
+                self.consumers.resume(group, decision)
             elif isinstance(group, StreamsGroup):
-                self._streams.resume(group, decision)
+                self.streams.resume(group, decision)
             else:
                 self._membership.resume(group, decision)
         self.share_groups.resume(decision)
@@ -200,22 +200,24 @@ class GroupCoordinatorShard:
         """Whether an offset belongs to a deleted partition or to an earlier topic of that name."""
         return not self._is_there(where, NO_TOPIC_ID if committed is None else committed.topic_id)
 
-    def _classic(self, group_id: str) -> ClassicGroup | None:
+    def classic_group(self, group_id: str) -> ClassicGroup | None:
         """Return a classic group, or None for any other kind of group."""
-        group = self._groups.get(group_id)
+        group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _consumer(self, group_id: str) -> ConsumerGroup | None:
-        group = self._groups.get(group_id)
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """Return a KIP-848 consumer group, or None for any other kind of group."""
+        group = self.groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
-    def _streams_group(self, group_id: str) -> StreamsGroup | None:
-        group = self._groups.get(group_id)
+    def streams_group(self, group_id: str) -> StreamsGroup | None:
+        """Return a streams group, or None for any other kind of group."""
+        group = self.groups.get(group_id)
         return group if isinstance(group, StreamsGroup) else None
 
     def _with_classic_members(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
         """Return a group that may have members of the classic protocol, or None."""
-        group = self._groups.get(group_id)
+        group = self.groups.get(group_id)
         return None if isinstance(group, StreamsGroup) else group
 
     # Members of the consumer protocol
@@ -231,8 +233,8 @@ class GroupCoordinatorShard:
         Raises:
             KafkaError: the error for the member. The caller must refuse the decision.
         """
-        self._consumers.validate(request, context)
-        self._consumers.handle_heartbeat(
+        self.consumers.validate(request, context)
+        self.consumers.handle_heartbeat(
             self._consumer_group_for(request, decision), request, context, decision
         )
 
@@ -243,7 +245,7 @@ class GroupCoordinatorShard:
 
         A joining member creates the group, or converts a classic group.
         """
-        group = self._groups.get(request.group_id)
+        group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return group
         if isinstance(group, StreamsGroup) or request.group_id in self.share_groups:
@@ -255,7 +257,7 @@ class GroupCoordinatorShard:
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found."
             )
         if group is not None and not group.is_in(GroupState.EMPTY):
-            return self._migration.upgrade(group, decision)
+            return self.migration.upgrade(group, decision)
         if group is not None:
             decision.append(GenerationRecord(group_id=request.group_id, generation=None))
         return ConsumerGroup(request.group_id)
@@ -265,7 +267,7 @@ class GroupCoordinatorShard:
     ) -> None:
         """Handle ConsumerGroupDescribe 0-1 for one group."""
         described = describe_consumer_group(
-            group_id, self._consumer(group_id), self._image(), self._config.consumer.assignors
+            group_id, self.consumer_group(group_id), self._image(), self._config.consumer.assignors
         )
         decision.reply(context.reply_to, described)
 
@@ -285,7 +287,7 @@ class GroupCoordinatorShard:
             KafkaError: the error for the member. The caller must refuse the decision.
         """
         validate_streams_heartbeat(request)
-        self._streams.handle_heartbeat(
+        self.streams.handle_heartbeat(
             self._streams_group_for(request, decision), request, context, decision
         )
 
@@ -297,7 +299,7 @@ class GroupCoordinatorShard:
         A joining member creates the group, or replaces an empty classic group.
         """
         group_id = request.group_id
-        group = self._groups.get(group_id)
+        group = self.groups.get(group_id)
         if isinstance(group, StreamsGroup):
             return group
         is_joining = request.member_epoch == JOIN_EPOCH
@@ -314,8 +316,8 @@ class GroupCoordinatorShard:
         self, group_id: str, context: RequestContext, decision: GroupDecision
     ) -> None:
         """Handle StreamsGroupDescribe 0 for one group."""
-        group = self._streams_group(group_id)
-        configured = None if group is None else self._streams.configured_topology(group)
+        group = self.streams_group(group_id)
+        configured = None if group is None else self.streams.configured_topology(group)
         decision.reply(context.reply_to, describe_streams_group(group_id, group, configured))
 
     # Members of the classic protocol
@@ -333,18 +335,18 @@ class GroupCoordinatorShard:
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, refused(request.member_id, error))
             return
-        replaced = self._groups.get(request.group_id)
+        replaced = self.groups.get(request.group_id)
         if isinstance(replaced, ConsumerGroup) and replaced.members:
             self._classic_members.handle_join(replaced, request, context, decision)
             return
-        group = self._classic(request.group_id)
+        group = self.classic_group(request.group_id)
         if group is None:
             if request.member_id != "":
                 decision.reply(
                     context.reply_to, refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
                 )
                 return
-            group = self._groups[request.group_id] = ClassicGroup(
+            group = self.groups[request.group_id] = ClassicGroup(
                 request.group_id, state_since_ms=decision.wall_ms
             )
             decision.on_refused(lambda: self._put_back(request.group_id, replaced))
@@ -355,15 +357,15 @@ class GroupCoordinatorShard:
     def _append_replacement(self, replaced: Group | None, decision: GroupDecision) -> None:
         """Append tombstones of the empty group that a classic group replaces."""
         if isinstance(replaced, StreamsGroup):
-            self._streams.cancel_timers(replaced.group_id, decision)
+            self.streams.cancel_timers(replaced.group_id, decision)
         if replaced is not None:
             append_removal(replaced, decision)
 
     def _put_back(self, group_id: str, replaced: Group | None) -> None:
         if replaced is None:
-            del self._groups[group_id]
+            del self.groups[group_id]
         else:
-            self._groups[group_id] = replaced
+            self.groups[group_id] = replaced
 
     def _validate_join(self, request: JoinGroupRequest) -> ErrorCode:
         if request.group_id == "":
@@ -374,7 +376,7 @@ class GroupCoordinatorShard:
             <= self._config.max_session_timeout_ms
         ):
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        group = self._streams_group(request.group_id)
+        group = self.streams_group(request.group_id)
         is_of_others = request.group_id in self.share_groups or (
             group is not None and bool(group.members)
         )
@@ -510,7 +512,7 @@ class GroupCoordinatorShard:
 
         An unknown group has no offsets, without an error.
         """
-        group = self._groups.get(request.group_id)
+        group = self.groups.get(request.group_id)
         error = ErrorCode.NONE
         if isinstance(group, ConsumerGroup):
             error = validate_fetch(group, request)
@@ -530,11 +532,11 @@ class GroupCoordinatorShard:
         self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision
     ) -> None:
         """Remove committed offsets of deleted topics, and mark groups whose topics have changed."""
-        self._steps.on_image(
-            delta, (group for group in self._groups.values() if isinstance(group, ConsumerGroup))
+        self.steps.on_image(
+            delta, (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
         )
-        self._streams.on_image(
-            delta, (group for group in self._groups.values() if isinstance(group, StreamsGroup))
+        self.streams.on_image(
+            delta, (group for group in self.groups.values() if isinstance(group, StreamsGroup))
         )
         self.share_groups.on_image(delta, decision)
         deleted = (
@@ -553,18 +555,18 @@ class GroupCoordinatorShard:
     ) -> None:
         """Handle DescribeGroups 0-6 for one group."""
         decision.reply(
-            context.reply_to, listing.describe(group_id, self._classic(group_id), context)
+            context.reply_to, listing.describe(group_id, self.classic_group(group_id), context)
         )
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
         """Return this shard's groups that pass the filters of ListGroups 0-5."""
-        groups: Iterable[Group | ShareGroup] = (*self._groups.values(), *self.share_groups.groups())
+        groups: Iterable[Group | ShareGroup] = (*self.groups.values(), *self.share_groups.groups())
         listed = (listing.listed(group) for group in sorted(groups, key=attrgetter("group_id")))
         return [group for group in listed if listing.is_wanted(group, request)]
 
     def overviews(self) -> list[listing.GroupOverview]:
         """Return an overview of every group of this shard."""
-        groups: Iterable[Group | ShareGroup] = (*self._groups.values(), *self.share_groups.groups())
+        groups: Iterable[Group | ShareGroup] = (*self.groups.values(), *self.share_groups.groups())
         return [
             listing.overview(group, self._offsets.of(group.group_id))
             for group in sorted(groups, key=attrgetter("group_id"))
@@ -588,7 +590,7 @@ class GroupCoordinatorShard:
                 group_id, context, decision, are_states_deleted=are_states_deleted
             )
             return
-        group = self._groups.get(group_id)
+        group = self.groups.get(group_id)
         error = ErrorCode.NONE
         if group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
@@ -597,14 +599,14 @@ class GroupCoordinatorShard:
         else:
             self._offsets.forget(group_id, self._offsets.partitions_of(group_id), decision)
             append_removal(group, decision)
-            self._streams.cancel_timers(group_id, decision)
+            self.streams.cancel_timers(group_id, decision)
         decision.reply(context.reply_to, DeletableGroupResult(group_id=group_id, error_code=error))
 
     def handle_offset_delete(
         self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision
     ) -> None:
         """Handle OffsetDelete 0: delete offsets, except in subscribed topics (KIP-496)."""
-        group = self._groups.get(request.group_id)
+        group = self.groups.get(request.group_id)
         error = ErrorCode.NONE
         if request.group_id == "":
             error = ErrorCode.INVALID_GROUP_ID
@@ -623,9 +625,9 @@ class GroupCoordinatorShard:
 
     def on_timer(self, key: Hashable, decision: GroupDecision) -> None:
         """Handle a due timer."""
-        group = self._groups.get(key[1]) if isinstance(key, tuple) and len(key) > 1 else None
+        group = self.groups.get(key[1]) if isinstance(key, tuple) and len(key) > 1 else None
         if isinstance(group, StreamsGroup):
-            self._streams.on_timer(group, key, decision)
+            self.streams.on_timer(group, key, decision)
             return
         match key:
             case (TimerKind.SESSION, _, str(member_id)) if isinstance(group, ConsumerGroup):
@@ -649,7 +651,7 @@ class GroupCoordinatorShard:
             case (TimerKind.SHARE_TOPICS,):
                 self.share_groups.on_deleted_topics_timer(decision)
             case (TimerKind.REGEX, str(group_id)):
-                self._steps.on_regex_timer(self._consumer(group_id), group_id, decision)
+                self.steps.on_regex_timer(self.consumer_group(group_id), group_id, decision)
             case (TimerKind.FORGET_ORPHANS,):
                 self._offset_removals.on_orphan_timer(decision)
             case (TimerKind.EXPIRE_OFFSETS,):

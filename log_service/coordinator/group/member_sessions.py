@@ -49,10 +49,10 @@ class MemberSessions:
 
     def __init__(self, timer_key: TimerKey) -> None:
         self._timer_key = timer_key
-        self._sessions: dict[tuple[str, str], Session] = {}
+        self.sessions: dict[tuple[str, str], Session] = {}
 
     def __repr__(self) -> str:
-        return f"<MemberSessions {len(self._sessions)}>"
+        return f"<MemberSessions {len(self.sessions)}>"
 
     def keep_alive(
         self, group_id: str, member_id: str, timeout_ms: int, decision: Decision[Any]
@@ -62,9 +62,9 @@ class MemberSessions:
         A timer that is already set for an earlier time stays. When it fires, it finds the later
         deadline and is set again.
         """
-        session = self._sessions.get((group_id, member_id))
+        session = self.sessions.get((group_id, member_id))
         if session is None:
-            session = self._sessions[group_id, member_id] = Session()
+            session = self.sessions[group_id, member_id] = Session()
             decision.on_refused(partial(self._forget, group_id, member_id))
         decision.on_refused(partial(session.set_back, session.deadline_ms, session.timer_ms))
         session.deadline_ms = decision.now_ms + timeout_ms
@@ -73,14 +73,14 @@ class MemberSessions:
             decision.set_timer(self._timer_key(group_id, member_id), session.deadline_ms)
 
     def _forget(self, group_id: str, member_id: str) -> None:
-        self._sessions.pop((group_id, member_id), None)
+        self.sessions.pop((group_id, member_id), None)
 
     def is_over(self, group_id: str, member_id: str, decision: Decision[Any]) -> bool:
         """Return whether a member's session has expired when its timer fires.
 
         If the session has not expired, the timer is set for the rest of it.
         """
-        session = self._sessions.get((group_id, member_id))
+        session = self.sessions.get((group_id, member_id))
         if session is None:
             return False
         decision.stage(session)
@@ -93,6 +93,6 @@ class MemberSessions:
     def end(self, group_id: str, member_id: str, decision: Decision[Any]) -> None:
         """Remove the session of a removed member and cancel its timer."""
         decision.cancel_timer(self._timer_key(group_id, member_id))
-        session = self._sessions.pop((group_id, member_id), None)
+        session = self.sessions.pop((group_id, member_id), None)
         if session is not None:
-            decision.on_refused(partial(self._sessions.__setitem__, (group_id, member_id), session))
+            decision.on_refused(partial(self.sessions.__setitem__, (group_id, member_id), session))

@@ -44,7 +44,7 @@ def new_topic(name: str, partitions: int = 1) -> CreateTopicsRequest:
 
 def spend(node: Story, spent_ms: int) -> None:
     """Have each request take so long of the node's time from now on: handlers take none in a story."""
-    quotas = node.broker.servers[0]._handler.quotas  # type: ignore[attr-defined]  # a pipeline
+    quotas = node.broker.servers[0].handler.quotas  # type: ignore[attr-defined]  # a pipeline
     account_of = quotas.account_of
     quotas.account_of = lambda call, size_bytes, started_ns: account_of(
         call, size_bytes, started_ns - spent_ms * 1_000_000

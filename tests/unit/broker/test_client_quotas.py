@@ -269,7 +269,7 @@ def test_quotas_come_go_and_change_while_the_broker_runs() -> None:
         await set_quotas(node, {**ANYBODY, **STORY}, producer_byte_rate=None)
         await set_quotas(node, ANYBODY, producer_byte_rate=None)
         assert await throttle() == 0
-        assert all(server._handler.quotas is None for server in node.broker.servers)  # type: ignore[attr-defined]  # a pipeline
+        assert all(server.handler.quotas is None for server in node.broker.servers)  # type: ignore[attr-defined]  # a pipeline
 
     tell(story)
 
@@ -607,7 +607,7 @@ def test_no_quota_leaves_the_pipelines_without_quotas() -> None:
     async def story(node: Story) -> None:
         await set_quotas_of_the_first(node, {"ip": None}, connection_creation_rate=1_000)
         await set_quotas_of_the_first(node, {"user": None}, controller_mutation_rate=1_000)
-        assert all(server._handler.quotas is None for server in node.broker.servers)  # type: ignore[attr-defined]  # a pipeline
+        assert all(server.handler.quotas is None for server in node.broker.servers)  # type: ignore[attr-defined]  # a pipeline
 
     tell(story)
 

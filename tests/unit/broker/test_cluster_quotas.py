@@ -59,7 +59,7 @@ def test_quotas_that_are_set_through_one_broker_hold_on_all() -> None:
             assert [(value.key, value.value) for value in entry.values] == [
                 ("producer_byte_rate", 1_000)
             ]
-            assert all(server._handler.quotas is not None for server in broker.servers)  # type: ignore[attr-defined]  # a pipeline
+            assert all(server.handler.quotas is not None for server in broker.servers)  # type: ignore[attr-defined]  # a pipeline
             other.close()
 
     tell_cluster(story)

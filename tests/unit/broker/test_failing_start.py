@@ -59,7 +59,7 @@ class FailingIn:
         self.is_started = False
 
     async def run(self) -> None:
-        while self.broker._rooms is None:
+        while self.broker.open_rooms is None:
             await trio.lowlevel.checkpoint()
         for _ in range(self.turn):
             await trio.lowlevel.checkpoint()

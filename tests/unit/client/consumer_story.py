@@ -1,5 +1,6 @@
-"""How a story of a consumer is told: in virtual time, beside a scripted broker to which the test
-gave a leader or a group.
+"""A consumer's story runs in virtual time beside a scripted broker.
+
+The test gives the broker a leader or a group.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,6 @@
-"""A coordinator of one member's group in both protocols, for stories of consumers that leave it or
-are left behind.
+"""A coordinator serves one member's group in both protocols.
+
+It is for stories of consumers that leave it or are left behind.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,10 +1,11 @@
-"""A broker that does what a test tells it: over the memory network, with our codec, one log per
+"""A broker does as a test tells it, over the memory network, with our codec and one log per
 partition.
 
-It has no logins. It knows ApiVersions, Metadata, InitProducerId, Produce and ListOffsets, and keeps
-the sequences of idempotent producers as a broker does. A test may respond to a produce with an
-error (before or after the append), hold responses back, or drop the connection. ``clustered`` makes
-several into one cluster: they have the same logs, and each takes produces only for what it leads.
+It has no logins. It knows ApiVersions, Metadata, InitProducerId, Produce and ListOffsets, and
+keeps the sequences of idempotent producers as a broker does. A test may respond to a produce with
+an error (before or after the append), hold responses back, or drop the connection. ``clustered``
+makes several into one cluster: they have the same logs, and each takes produces only for what it
+leads.
 """
 
 import contextlib
@@ -53,7 +54,7 @@ REMEMBERED_BATCHES = 5
 
 @dataclass
 class Written:
-    """What one partition's log holds: values in order, and the batches' headers."""
+    """The log of one partition holds values in order, and the batches' headers."""
 
     values: list[bytes] = field(default_factory=list)
     headers: list[BatchHeader] = field(default_factory=list)
@@ -62,8 +63,9 @@ class Written:
 
 
 class ScriptedBroker:
-    """``script`` holds what happens to the next produce requests: an error code instead of the
-    append, or one of the words below.
+    """``script`` holds the fates of the next produce requests.
+
+    Each is an error code instead of the append, or one of the words below.
     """
 
     APPEND = "append"
@@ -120,8 +122,9 @@ class ScriptedBroker:
             self.logs = [Written() for _ in range(self.partition_count)]
 
     def forget_producers(self) -> None:
-        """Lose what the logs know of producers, as with a loss of power or where a log is cut; the
-        records stay.
+        """Lose the logs' state of producers, as a loss of power does, or a log that is cut.
+
+        The records stay.
         """
         for log in self.logs:
             log.next_sequence.clear()

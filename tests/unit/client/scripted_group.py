@@ -1,5 +1,6 @@
-"""A coordinator that does what a test tells it: over the scripted broker, one member, who leads
-when the test says so.
+"""A coordinator does as a test tells it, over the scripted broker.
+
+Its one member leads when the test says so.
 """
 
 from collections import deque
@@ -34,8 +35,10 @@ MEMBER_ID = "the member"
 
 
 class Group:
-    """``beats`` holds the responses to the next heartbeats (None: none), ``joins`` what was asked,
-    ``is_led_by_member`` who assigns.
+    """The group responds by its scripts.
+
+    ``beats`` holds the responses to the next heartbeats (None: none), ``joins`` the requests, and
+    ``is_led_by_member`` says who assigns.
     """
 
     def __init__(self, broker: ScriptedBroker, assigned: int = 1) -> None:

@@ -1,5 +1,6 @@
-"""A leader that responds to fetches as a test says: over the scripted broker, one script per
-partition, with fetch sessions.
+"""A leader responds to fetches as a test says, with fetch sessions.
+
+It runs over the scripted broker, with one script per partition.
 """
 
 from collections import deque

@@ -1,8 +1,7 @@
-"""A queue that does what a test tells it: over the scripted broker, a coordinator of a share group
-and leaders with share sessions.
+"""A queue does as a test tells it: a coordinator of a share group, and leaders with share sessions.
 
-Each fetch that finds something gets one delivery of each partition; what was said of offsets is
-noted, and so are the epochs of sessions.
+It runs over the scripted broker.  Each fetch that finds something gets one delivery of each
+partition; what was said of offsets is noted, and so are the epochs of sessions.
 """
 
 from collections import deque
@@ -76,8 +75,9 @@ class Coordination:
 
 
 class Queue:
-    """One leader: responds to share fetches of topic t, per partition in order; nothing new once a
-    script has ended.
+    """One leader responds to share fetches of topic t, per partition in order.
+
+    Nothing new comes once a script has ended.
     """
 
     def __init__(self, broker: ScriptedBroker, coordination: Coordination) -> None:

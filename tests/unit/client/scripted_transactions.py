@@ -1,9 +1,8 @@
-"""A transaction coordinator, and the coordinator of a group, over the scripted broker: Kafka's
-rules, and what a test puts before them.
+"""A transaction coordinator and a group coordinator keep Kafka's rules over the scripted broker.
 
-``script`` holds, per API, the codes (or words of ``ScriptedBroker``) that the next requests are
-responded to with. It answers by the version of each request, as brokers do: EndTxn 5 raises the
-epoch, lower ones keep it.
+A test puts its own responses before them.  ``script`` holds, per API, the codes (or words of
+``ScriptedBroker``) that the next requests are responded to with. It answers by the version of each
+request, as brokers do: EndTxn 5 raises the epoch, lower ones keep it.
 """
 
 from collections import defaultdict, deque
@@ -71,8 +70,9 @@ class ScriptedCoordinator:
         return [key for key, _ in self.broker.requests if key in wanted]
 
     def committed(self, partition: int = 0) -> list[bytes]:
-        """What a reader of committed records sees: the values before each marker that commits,
-        since the marker before.
+        """Return the values that a reader of committed records sees.
+
+        They stand before each marker that commits, since the marker before.
         """
         found, start = [], 0
         for end, is_commit in self.markers[partition]:

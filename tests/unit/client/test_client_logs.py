@@ -1,4 +1,4 @@
-"""What a client says when things go wrong: useful lines, and never a flood."""
+"""A client logs useful lines when things go wrong, and never a flood."""
 
 import logging
 from typing import Any

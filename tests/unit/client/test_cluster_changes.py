@@ -28,9 +28,7 @@ FIRST, SECOND = "broker", "second"
 
 
 def tell(story: Story, **settings: Any) -> None:
-    """Run a story of one producer, the ids 1 and 2 of two brokers, and one partition that the first
-    one leads.
-    """
+    """Run a story of one producer and two brokers, 1 and 2. The first leads the one partition."""
 
     async def main(world: World) -> None:
         brokers = [ScriptedBroker(world), ScriptedBroker(world, node_id=2, host=SECOND)]
@@ -108,8 +106,9 @@ def test_without_a_name_beside_the_error_the_cluster_is_asked_who_leads() -> Non
 def test_a_record_that_a_hung_leader_has_taken_is_there_once_however_many_follow_it(
     pause_s: float,
 ) -> None:
-    """The new leader holds it, and remembers the last five batches of a producer: what the old one
-    owes goes there before all else.
+    """The new leader holds the record, and remembers the last five batches of a producer.
+
+    The batches that the old one owes go there before all else.
     """
     values = [b"first", b"owed", *(b"%d" % number for number in range(20))]
 
@@ -132,8 +131,9 @@ def test_a_record_that_a_hung_leader_has_taken_is_there_once_however_many_follow
 
 
 def test_a_leader_whose_log_was_cut_meanwhile_is_not_given_the_second_batch_first() -> None:
-    """An unclean election: the connection stays, and what the broker at its other end knew of the
-    producer does not.
+    """After an unclean election the connection stays.
+
+    The state of the producer at its other end does not.
     """
 
     async def story(world: World, brokers: list[ScriptedBroker], producer: Producer) -> None:
@@ -349,8 +349,9 @@ def records(*values: bytes, base_offset: int = 0) -> PartitionData:
 
 
 async def read_one(brokers: list[ScriptedBroker], consumer: Consumer) -> tuple[float, int]:
-    """Read the first record; returns how many seconds that took, and how often the cluster was
-    asked meanwhile.
+    """Read the first record.
+
+    Return how many seconds that took, and how often the cluster was asked meanwhile.
     """
     consumer.assign([TopicPartition("t", 0)])
     await consumer.cluster.refresh(("t",))
@@ -425,8 +426,9 @@ def test_a_near_replica_that_dies_is_left_for_the_leader() -> None:
 def test_a_near_replica_that_lost_its_tail_is_left_for_the_leader_and_nothing_is_read_again() -> (
     None
 ):
-    """KIP-392, KIP-320: a follower that has lost power says where its own log ends; what it lacks,
-    the leader has.
+    """A follower that has lost power tells where its log ends (KIP-392, KIP-320).
+
+    The leader has the records that it lacks.
     """
 
     async def story(brokers: list[ScriptedBroker], consumer: Consumer) -> None:
@@ -466,8 +468,9 @@ async def out_of_range(request: Any, version: int) -> FetchResponse:
 
 
 async def seek_beyond(consumer: Consumer, leader_epoch: int) -> None:
-    """Read on at offset 7, before which a record of that epoch was read, with the view of the first
-    broker.
+    """Read on at offset 7 with the view of the first broker.
+
+    A record of that epoch was read before it.
     """
     await consumer.cluster.refresh(("t",))
     consumer.assign([TopicPartition("t", 0)])
@@ -477,8 +480,9 @@ async def seek_beyond(consumer: Consumer, leader_epoch: int) -> None:
 def test_a_leader_that_has_not_heard_of_its_successor_is_not_asked_for_what_the_successor_wrote() -> (
     None
 ):
-    """It lacks that, and says that there is no such offset: the consumer began at the start of the
-    log again, and committed that.
+    """The leader lacks those records, and says that there is no such offset.
+
+    The consumer began at the start of the log again, and committed that.
     """
 
     async def story(brokers: list[ScriptedBroker], consumer: Consumer) -> None:
@@ -497,8 +501,9 @@ def test_a_leader_that_has_not_heard_of_its_successor_is_not_asked_for_what_the_
 
 
 def test_an_epoch_that_no_broker_comes_to_know_is_waited_for_no_longer_than_a_call() -> None:
-    """It may be that of a topic that was deleted and created anew: then the position is gone, and
-    the application has to hear of it.
+    """The epoch may be that of a topic that was deleted and created anew.
+
+    Then the position is gone, and the application has to hear of it.
     """
 
     async def story(brokers: list[ScriptedBroker], consumer: Consumer) -> None:

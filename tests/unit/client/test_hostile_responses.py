@@ -1,7 +1,7 @@
-"""Brokers that send what is well-formed and wrong, late, too large, or nothing: a clear error or
-another try, never a hang or a flood.
+"""Hostile brokers cause a clear error or another try, never a hang or a flood.
 
-(Damaged bytes are the fuzzer's: ``tests.fuzz.hostile_broker``.)
+They send well-formed responses that are wrong, late or too large, or none.  (Damaged bytes are the
+fuzzer's: ``tests.fuzz.hostile_broker``.)
 """
 
 import struct

@@ -1,5 +1,6 @@
-"""What callers get wrong is told to them at once, naming what was wrong, and harms nothing else of
-the client.
+"""A client tells callers their mistakes at once and by name.
+
+A mistake harms nothing else of the client.
 """
 
 import re
@@ -165,7 +166,7 @@ def test_an_interceptor_of_a_producer_that_returns_no_record_is_told() -> None:
 
 
 def test_an_interceptor_of_a_consumer_that_returns_no_list_is_told_and_no_record_lost() -> None:
-    """Where the word return was forgotten, all records were skipped, and committed."""
+    """A callback without a return statement caused all records to be skipped, and committed."""
     answers: list[Any] = [None, (), 5]
 
     def forget(records: list[ConsumerRecord]) -> Any:
@@ -282,8 +283,9 @@ def test_partitions_that_cannot_be_are_not_assigned(
 def test_offsets_that_cannot_be_are_neither_sought_nor_committed(
     offset: Any, error: type[Exception]
 ) -> None:
-    """A commit without waiting would fail in the consumer's own task, and take it down; a negative
-    one would be read from later.
+    """A commit without waiting would fail in the consumer's own task, and take it down.
+
+    A negative one would be read from later.
     """
 
     async def story(world: World, consumer: Consumer) -> None:

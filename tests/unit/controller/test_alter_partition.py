@@ -1,5 +1,6 @@
-"""AlterPartition: the leader reports who is in sync, and only the leader of the present epoch is
-believed (KIP-497, KIP-841, KIP-903).
+"""The controller believes the leader of the present epoch alone in AlterPartition.
+
+The leader reports who is in sync (KIP-497, KIP-841, KIP-903).
 """
 
 from collections.abc import Sequence

@@ -277,8 +277,9 @@ def test_brokers_that_count_as_alive_get_one_session_from_a_new_controller() -> 
 
 
 def test_the_next_process_of_the_controllers_own_node_is_no_duplicate() -> None:
-    """Its directories are locked: when a node's controller begins, what the metadata shows of its
-    broker is the process before.
+    """The directories of the controller's own node are locked.
+
+    When its controller begins, the metadata shows the broker process before.
     """
     context = ControllerContext().start(1, 2)
     context.new_epoch()

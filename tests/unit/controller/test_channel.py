@@ -1,6 +1,4 @@
-"""A request finds the active controller: in its own process, at another node, and after the leader
-has changed.
-"""
+"""A request finds the active controller in its own process, at another node, and after an election."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -284,8 +282,9 @@ def test_a_response_that_is_lost_costs_the_request_unless_it_may_be_repeated() -
 
 
 def test_a_controller_that_does_not_lead_forwards_nothing() -> None:
-    """The controller's listener speaks for its own node: a broker behind it looks for the leader by
-    itself.
+    """The controller's listener speaks for its own node.
+
+    A broker behind it looks for the leader by itself.
     """
 
     async def story(world: World, nodes: dict[str, Broker]) -> None:
@@ -378,7 +377,7 @@ class Watch:
 
 
 def controller_pipeline(broker: Broker) -> Pipeline:
-    pipelines = [server._handler for server in broker.servers]
+    pipelines = [server.handler for server in broker.servers]
     return next(
         each for each in pipelines if isinstance(each, Pipeline) and each._side is Side.CONTROLLER
     )

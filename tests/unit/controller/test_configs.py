@@ -194,8 +194,9 @@ def cordon(
 def test_a_controller_that_is_asked_itself_lets_directories_leave_the_list_and_none_join_it(
     context: ControllerContext,
 ) -> None:
-    """It does not know the broker's disks, and a path that is on none counts as one directory that
-    takes nothing.
+    """The controller does not know the broker's disks.
+
+    A path that is on none counts as one directory that takes nothing.
     """
     for operation, value in ((SET, "/a"), (SET, "*"), (APPEND, "/a")):
         code, text = cordon(context, operation, value, is_at_broker=False)

@@ -1,6 +1,4 @@
-"""What a controller does by itself, beside the rules of requests: what it begins with, and what its
-timers do.
-"""
+"""A controller begins with records of its own, and acts on timers."""
 
 from log_service.common.features import KRAFT_VERSION
 from log_service.common.secrets import SecretText

@@ -1,5 +1,6 @@
-"""When a closed connection means death: refusals at both ends of the grace, and no sign of life
-between them.
+"""A closed connection means death if connections are refused at both ends of the grace.
+
+There must be no sign of life between them.
 """
 
 import errno
@@ -86,8 +87,9 @@ def test_a_process_whose_sockets_close_one_by_one_is_probed_again() -> None:
 
 
 def test_a_connection_that_was_accepted_in_the_grace_begins_it_anew() -> None:
-    """A process that listens again may be the broker that starts: only refusals for a whole grace
-    after it are a death.
+    """A process that listens again may be the broker that starts.
+
+    Only refusals for a whole grace after it are a death.
     """
     watch = DeathWatch(GRACE_MS)
     ended(watch)

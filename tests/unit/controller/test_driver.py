@@ -424,8 +424,9 @@ def registration(process: Process, node_id: int, incarnation: int) -> BrokerRegi
 
 
 def test_a_registration_that_the_log_refuses_begins_no_session() -> None:
-    """A broker is heard of once its record is appended: one that was refused must not keep another
-    process out.
+    """A broker has a session once its record is appended.
+
+    A refused registration must not keep another process out.
     """
 
     async def main() -> None:

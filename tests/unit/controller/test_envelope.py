@@ -43,8 +43,9 @@ def test_a_principal_comes_back(kind: str, name: str, is_by_token: bool) -> None
 
 
 def test_a_login_by_token_stays_one_where_tags_follow() -> None:
-    """A later version of either product may add tags: who came by a token must not make another one
-    for all that.
+    """A later version of either product may add tags.
+
+    A client that logged in by a token must not make another one for all that.
     """
     content = principal_bytes(Principal("User", "alice"), is_by_token=True)
     tagged = content[:-1] + bytes.fromhex("01 00 02 abcd")

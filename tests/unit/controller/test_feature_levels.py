@@ -1,6 +1,4 @@
-"""UpdateFeatures: which levels the cluster may have, given the way that is asked for and what every
-member keeps (KIP-584, KIP-778).
-"""
+"""UpdateFeatures changes levels in the asked way, if every member keeps them (KIP-584, KIP-778)."""
 
 from uuid import UUID
 
@@ -132,8 +130,9 @@ def test_a_level_is_refused_where_one_member_is_too_new_for_it() -> None:
 
 
 def test_the_metadata_version_is_never_off_for_a_member() -> None:
-    """Level 0 of another feature is for members that do not have it; there are records of this one
-    in every log.
+    """Level 0 of another feature is for members that do not have it.
+
+    There are records of this one in every log.
     """
     context = ControllerContext().start(1)
     features = [Feature(name=TRANSACTIONS, min_supported_version=0, max_supported_version=2)]

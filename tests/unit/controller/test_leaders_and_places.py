@@ -1,5 +1,6 @@
-"""What admins do to leaders, places and membership: elections, reassignments, directories,
-features, brokers that go for good.
+"""Admins change leaders, places and membership.
+
+They ask for elections, reassignments, directories and features, and remove brokers.
 """
 
 from typing import Any
@@ -46,8 +47,9 @@ def cluster(*node_ids: int, replicas: tuple[int, ...] = (1, 2)) -> ControllerCon
 
 
 def change(context: ControllerContext, **fields: Any) -> None:
-    """Write a change of the partition that no request of an admin makes: what followers and leaders
-    report.
+    """Write a change of the partition that followers and leaders report.
+
+    No request of an admin makes it.
     """
     record = PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, **fields)
     context.write(record)
@@ -251,8 +253,10 @@ def test_a_broker_tells_where_its_replica_is() -> None:
 
 
 def test_a_replica_that_is_told_to_be_in_a_directory_that_is_there_leads_at_once() -> None:
-    """The broker has a new disk: the directory of before is gone, and with it the leader, until the
-    broker says where the replica is.
+    """The broker has a new disk.
+
+    The directory of before is gone, and with it the leader, until the broker says where the replica
+    is.
     """
     context = cluster()
     change(context, isr=[1], leader=-1, directories=[UUID(int=999), UUID(int=502)])
@@ -277,8 +281,9 @@ NEW_DISK = UUID(int=777)
 def lose_the_last(
     *returning: int, replicas: tuple[int, ...] = (1, 2), log_dirs: tuple[UUID, ...] = (NEW_DISK,)
 ) -> ControllerContext:
-    """Have broker 2 lead alone, die, and come back uncleanly with these directories, after the ones
-    that return have done so.
+    """Have broker 2 lead alone, die, and come back uncleanly with these directories.
+
+    The returning ones have done so before.
     """
     context = cluster(1, 2, 3, replicas=replicas)
     change(context, isr=[2], leader=2)
@@ -407,8 +412,9 @@ def test_a_broker_that_is_forgotten_leads_nothing_until_it_registers_again() -> 
 
 
 def test_another_broker_under_the_id_of_one_that_was_forgotten_takes_new_partitions() -> None:
-    """It was cordoned while it was emptied, and the key outlived it: the next broker with that id
-    got no topic, and nothing said why.
+    """The broker was cordoned while it was emptied, and the key outlived it.
+
+    The next broker with that id got no topic, and nothing said why.
     """
     context = cluster()
     for key, value in (("cordoned.log.dirs", "*"), ("log.cleaner.threads", "2")):

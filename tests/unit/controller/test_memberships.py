@@ -1,5 +1,6 @@
-"""Brokers that leave in order, lose directories, crash or take each other's place, and what becomes
-of their partitions.
+"""Brokers leave in order, lose directories, crash or take each other's place.
+
+Their partitions get other leaders.
 """
 
 from functools import partial
@@ -222,8 +223,9 @@ def test_directories_that_take_no_new_partitions_are_told_by_heartbeats() -> Non
 
 
 def test_a_cordoned_directory_that_has_failed_leaves_the_others_open() -> None:
-    """The controller counted names against directories: an operator had cordoned a bad disk, it
-    failed, and the broker got no partition.
+    """The controller counted names against directories.
+
+    An operator had cordoned a bad disk, it failed, and the broker got no partition.
     """
     context = ControllerContext()
     context.register(1, log_dirs=(FIRST, SECOND))
@@ -267,9 +269,10 @@ def test_a_clean_stop_keeps_a_broker_eligible_and_a_crash_does_not() -> None:
 @pytest.mark.parametrize("claimed", ["-1", "0", "older", "stored", "newer"])
 @pytest.mark.parametrize("incarnation", [1, 2])
 def test_only_the_stored_epoch_claims_a_clean_stop(claimed: str, incarnation: int) -> None:
-    """As ``ClusterControlManager.registerBroker`` of Apache Kafka 4.3, which compares the stored
-    epoch with the claimed one, for another incarnation only. Brokers of both products send the same
-    claim, -1 where they do not know (KIP-966).
+    """The controller compares the stored epoch with the claimed one, for another incarnation only.
+
+    So does ``ClusterControlManager.registerBroker`` of Apache Kafka 4.3. Brokers of both products
+    send the same claim, -1 where they do not know (KIP-966).
     """
     context = cluster(1, 2, elr=True, brokers=(1, 2), min_insync_replicas="2")
     context.leave(2)

@@ -1,5 +1,6 @@
-"""Moves that are under way: what another request makes of them, how they are taken back, and how
-they are listed (KIP-455).
+"""Other requests change moves that are under way.
+
+Moves are taken back, and they are listed (KIP-455).
 """
 
 from typing import Any

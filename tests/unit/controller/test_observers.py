@@ -1,5 +1,6 @@
-"""Observers: brokers that are not in sync and lead nothing, and partitions that take them where too
-few others are in sync.
+"""Observers are brokers that are not in sync and lead nothing.
+
+A partition takes them where too few others are in sync.
 """
 
 import pytest

@@ -1,6 +1,4 @@
-"""What one change does to one partition: who leads, who is in sync, who is eligible (KIP-455,
-KIP-841, KIP-966).
-"""
+"""One change of a partition decides its leader, its ISR and its ELR (KIP-455, KIP-841, KIP-966)."""
 
 from typing import Any
 from uuid import UUID
@@ -277,7 +275,10 @@ def test_a_move_to_other_brokers_alone_ends_once_all_of_them_are_in_sync() -> No
 
 
 def test_a_move_to_observers_alone_never_ends_for_none_of_them_could_lead() -> None:
-    """What waits for no observer would end at once, and leave a partition that nobody has in sync."""
+    """A move that waits for no observer would end at once.
+
+    The partition would have no replica in sync.
+    """
     target = unchanged(
         partition_on(3, 4, 1, 2, isr=(1, 2)), adding=nodes(3, 4), removing=nodes(1, 2)
     )

@@ -81,8 +81,9 @@ def test_who_goes_and_who_is_only_presumed_to_stay_are_eligible_together(
 def test_a_presumed_broker_that_has_lost_its_disk_takes_nothing_from_the_one_that_has_restarted() -> (
     None
 ):
-    """Broker 2 died before the controller did, and broker 1 after it; a controller that left 2
-    alone in sync would elect its empty log.
+    """Broker 2 died before the controller did, and broker 1 after it.
+
+    A controller that left 2 alone in sync would elect its empty log.
     """
     context = cluster(1, 2, elr=True).new_epoch()
     restart(context, 1)
@@ -128,8 +129,9 @@ def test_a_replica_that_was_not_in_sync_takes_no_other_out_of_the_set() -> None:
 
 
 def test_two_brokers_that_die_within_one_grace_stay_eligible_together() -> None:
-    """The one that is found dead first leaves the other, which is dead, too, and has lost its disk:
-    alone it must not be eligible.
+    """The broker that is found dead first leaves the other, which is dead, too.
+
+    That one has lost its disk, and alone it must not be eligible.
     """
     context = cluster(1, 2, elr=True)
     suspect(context, 1)

@@ -1,6 +1,4 @@
-"""What a controller knows of brokers' sessions, and what of it stays when the log refuses a
-decision.
-"""
+"""A controller keeps its knowledge of brokers' sessions when the log refuses a decision."""
 
 from typing import Any
 
@@ -45,8 +43,9 @@ def test_a_session_is_over_when_its_time_is(sessions: BrokerSessions) -> None:
 
 
 def test_a_heartbeat_that_was_not_taken_renews_and_begins_nothing(sessions: BrokerSessions) -> None:
-    """A broker that is gone would hold up the next process under its id, which would be taken for
-    its duplicate.
+    """A broker that is gone would hold up the next process under its id.
+
+    The process would be taken for its duplicate.
     """
     refused = at(5_000)
     note_heartbeat(sessions, refused, metadata_offset=50)

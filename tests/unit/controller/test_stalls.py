@@ -1,6 +1,4 @@
-"""A controller that was itself stalled reads the heartbeats that came meanwhile before it fences a
-broker.
-"""
+"""A controller that was itself stalled reads the waiting heartbeats before it fences a broker."""
 
 import pytest
 
@@ -23,8 +21,9 @@ def fenced(context: ControllerContext) -> set[int]:
 
 
 def stalled(late_ms: int = SESSION_MS) -> ControllerContext:
-    """A controller that did nothing from the last heartbeats on, until ``late_ms`` after the
-    sessions were over.
+    """Return a controller that did nothing from the last heartbeats on.
+
+    It is ``late_ms`` after the sessions were over.
     """
     context = ControllerContext().start(1, *OTHERS)
     context.pass_ms(SESSION_MS + late_ms)
@@ -115,8 +114,9 @@ def test_a_node_does_not_fence_its_own_broker_because_it_was_busy() -> None:
 
 
 def test_the_process_before_on_the_controllers_own_node_is_fenced() -> None:
-    """It is gone, and the present one may have much to read before it is there: others have to lead
-    meanwhile.
+    """The process is gone, and the present one may have much to read before it is there.
+
+    Others have to lead meanwhile.
     """
     context = ControllerContext().start(1).new_epoch()
     context.pass_ms(SESSION_MS)

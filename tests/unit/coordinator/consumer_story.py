@@ -1,6 +1,4 @@
-"""A shard of the group coordinator with topics, told as a story of members of the consumer protocol
-(KIP-848).
-"""
+"""A story of members of the consumer protocol runs on a shard of the group coordinator (KIP-848)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -152,7 +150,7 @@ class ConsumerStory(GroupStory):
 
     @property
     def group(self) -> ConsumerGroup:
-        group = self.shard._consumer(GROUP)
+        group = self.shard.consumer_group(GROUP)
         assert group is not None
         return group
 
@@ -167,7 +165,7 @@ class ConsumerStory(GroupStory):
 
 
 def assigned(response: ConsumerGroupHeartbeatResponse) -> dict[UUID, tuple[int, ...]] | None:
-    """What a member was told that it holds; None where it was told nothing."""
+    """Return the assignment that a member was told, or None."""
     if response.assignment is None:
         return None
     return {

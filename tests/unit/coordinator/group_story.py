@@ -1,5 +1,6 @@
-"""A shard of the group coordinator on a clock of its own, told as a story: who joins, syncs, stays
-silent, and what each of them hears.
+"""A story of a group runs on a shard of the coordinator with a clock of its own.
+
+Members join, sync, stay silent, and get responses.
 """
 
 from collections.abc import Callable, Hashable
@@ -196,8 +197,9 @@ class GroupStory:
         self._serve()
 
     def compact(self, *, has_tombstones: bool) -> None:
-        """Leave the last record of each key in the log, as the cleaner does; tombstones as long as
-        they are young.
+        """Leave the last record of each key in the log, as the cleaner does.
+
+        Tombstones stay as long as they are young.
         """
         last = {key: index for index, (key, _) in enumerate(self.log)}
         self.log = [
@@ -344,7 +346,7 @@ class GroupStory:
         return described
 
     def overviews(self) -> list[GroupOverview]:
-        """What a page of metrics shows."""
+        """Return the overviews of a page of metrics."""
         return self.shard.overviews()
 
     def delete(self) -> int:

@@ -1,5 +1,6 @@
-"""A coordinator on a log in memory whose high watermark moves when the test says so, and the
-requests that tests make of it.
+"""A coordinator has a log in memory whose high watermark moves when the test says so.
+
+Tests make its requests by these functions.
 """
 
 from collections.abc import Callable, Iterator, Sequence

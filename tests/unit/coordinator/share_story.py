@@ -1,5 +1,6 @@
-"""A shard of the group coordinator told as a story of members of share groups (KIP-932); states
-begin when the story says so.
+"""A story of members of share groups runs on a shard of the group coordinator (KIP-932).
+
+States begin when the story says so.
 """
 
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ class ShareStory(ConsumerStory):
 
 
 def assigned(response: ShareGroupHeartbeatResponse) -> dict[Any, list[int]] | None:
-    """What a response assigns; None where it says nothing of it."""
+    """Return the assignment in a response, or None without one."""
     if response.assignment is None:
         return None
     return {topic.topic_id: topic.partitions for topic in response.assignment.topic_partitions}

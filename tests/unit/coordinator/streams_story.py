@@ -62,8 +62,10 @@ class StreamsStory(ConsumerStory):
     def reply(
         self, member_id: str, epoch: int, owned: Any = None, **said: Any
     ) -> StreamsHeartbeatReply | KafkaError:
-        """Send a heartbeat; ``owned`` are the active tasks, or a pair of active and standby tasks,
-        None where it says nothing.
+        """Send a heartbeat.
+
+        ``owned`` are the active tasks, or a pair of active and standby tasks, None where it says
+        nothing.
         """
         active, standby = (
             owned if isinstance(owned, tuple) else (owned, None if owned is None else {})
@@ -113,7 +115,7 @@ class StreamsStory(ConsumerStory):
 
     @property
     def streams(self) -> StreamsGroup:
-        group = self.shard._streams_group(GROUP)
+        group = self.shard.streams_group(GROUP)
         assert group is not None
         return group
 

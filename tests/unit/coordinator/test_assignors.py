@@ -1,4 +1,4 @@
-"""What the assignors promise: every partition to one reader, evenly, and as few moves as possible."""
+"""The assignors give every partition to one reader, evenly, with as few moves as possible."""
 
 from uuid import UUID
 

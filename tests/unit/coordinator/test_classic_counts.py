@@ -1,5 +1,6 @@
-"""What a classic group counts of its members is what a walk over them finds, whatever happens to
-it; and no request walks over them.
+"""A classic group's counts of its members equal a walk over them, whatever happens to it.
+
+No request walks over them.
 """
 
 from collections import Counter
@@ -17,8 +18,9 @@ from tests.unit.coordinator.group_story import GROUP, REBALANCE_MS, GroupStory
 
 
 class Step(NamedTuple):
-    """What happens next. ``choice`` picks a member, its protocols and sizes; of a refused step
-    everything is taken back.
+    """One step of a random story.
+
+    ``choice`` picks a member, its protocols and sizes; of a refused step everything is taken back.
     """
 
     kind: str
@@ -58,7 +60,7 @@ steps = st.lists(
 
 
 def group_of(story: GroupStory) -> ClassicGroup | None:
-    return story.shard._classic(GROUP)
+    return story.shard.classic_group(GROUP)
 
 
 def perform(story: GroupStory, step: Step) -> None:

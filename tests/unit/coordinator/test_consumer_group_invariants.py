@@ -1,9 +1,9 @@
-"""Consumer groups under any sequence of events: a partition never has two owners, and a group that
-is left in peace becomes stable.
+"""A partition never has two owners under any sequence of events.
 
-The members here are honest clients: each says in every heartbeat what it owns, takes on what it is
-told, sooner or later, and begins anew when it is fenced. Replies are lost, members fall silent,
-topics grow, and the coordinator loads anew from its log, compacted or not.
+A group that is left in peace becomes stable. The members here are honest clients: each says in
+every heartbeat what it owns, takes on what it is told, sooner or later, and begins anew when it is
+fenced. Replies are lost, members fall silent, topics grow, and the coordinator loads anew from its
+log, compacted or not.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,9 @@ names = st.sampled_from(MEMBERS)
 
 @dataclass
 class Client:
-    """What one client believes. ``told`` is the assignment that it has heard and not taken on yet.
+    """One client's view of its group.
+
+    ``told`` is the assignment that it has heard and not taken on yet.
 
     A client that ``is_unsure``, because a reply was lost, says everything about itself again, as
     the Java client does. It says what it owns only when that is not about to change: what it is
@@ -137,8 +139,8 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         assert self._stored() == before
 
     def _stored(self) -> tuple[object, ...] | None:
-        """What the log says of the group."""
-        group = self.story.shard._consumer("orders-readers")
+        """Return the group as the log has it."""
+        group = self.story.shard.consumer_group("orders-readers")
         return (
             None
             if group is None
@@ -152,10 +154,11 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         )
 
     def _members(self) -> dict[str, Client]:
-        """The clients that the coordinator still takes for members; others have lost their
-        partitions, and know it by their own clocks.
+        """Return the clients that the coordinator still takes for members.
+
+        Others have lost their partitions, and know it by their own clocks.
         """
-        group = self.story.shard._consumer("orders-readers")
+        group = self.story.shard.consumer_group("orders-readers")
         return {
             name: client
             for name, client in self.clients.items()
@@ -174,7 +177,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
 
     @invariant()
     def no_partition_is_held_twice(self) -> None:
-        group = self.story.shard._consumer("orders-readers")
+        group = self.story.shard.consumer_group("orders-readers")
         members = [] if group is None else group.members.values()
         held = [
             (topic, index)
@@ -187,7 +190,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
 
     @invariant()
     def member_that_has_arrived_holds_its_target(self) -> None:
-        group = self.story.shard._consumer("orders-readers")
+        group = self.story.shard.consumer_group("orders-readers")
         if group is None:
             return
         for member in group.members.values():

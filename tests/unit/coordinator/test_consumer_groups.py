@@ -1,5 +1,5 @@
-"""Groups of the consumer protocol (KIP-848): joining, reconciling, leaving, and what survives a
-restart.
+"""Members join, reconcile and leave groups of the consumer protocol, and survive a restart
+(KIP-848).
 """
 
 from copy import deepcopy
@@ -336,9 +336,9 @@ def test_full_group_refuses_new_members_only() -> None:
 def test_heartbeat_that_the_log_refuses_changes_nothing() -> None:
     story = two_members()
     story.add_partitions("orders", 4, 6)
-    sessions, steps = story.shard._consumers._sessions, story.shard._steps
+    sessions, steps = story.shard.consumers.sessions, story.shard.steps
     for member_id, epoch, topics in (("a", 3, None), ("b", -1, None), ("c", 0, ["orders"])):
-        before = deepcopy((sessions._sessions._sessions, steps._stale))
+        before = deepcopy((sessions.members.sessions, steps.stale))
         decision = story.decision()
         said = ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
@@ -354,7 +354,7 @@ def test_heartbeat_that_the_log_refuses_changes_nothing() -> None:
         story.shard.handle_consumer_group_heartbeat(said, context, decision)
         assert decision.records
         decision.take_back()
-        assert (sessions._sessions._sessions, steps._stale) == before
+        assert (sessions.members.sessions, steps.stale) == before
     assert story.told("a", 3).member_epoch == 4, "the group still looks at its topics"
 
 
@@ -470,8 +470,9 @@ def commit_in_transaction(
 
 
 def test_commits_in_transactions_are_judged_by_the_epoch_of_each_partition() -> None:
-    """As other commits (KIP-1251): a rebalance that takes nothing from a member does not abort its
-    transaction.
+    """A rebalance that takes nothing from a member does not abort its transaction.
+
+    Other commits go by the same rule (KIP-1251).
     """
     story = two_members()
     assert commit_in_transaction(story, "a", 3, 0, 1) == 0
@@ -601,8 +602,9 @@ def test_consumer_is_refused_by_a_classic_group_with_members() -> None:
 
 
 def test_targets_do_not_wait_for_a_clock_that_was_set_back() -> None:
-    """The clock of another coordinator may be behind, too: members would be told nothing new until
-    it has caught up.
+    """The clock of another coordinator may be behind, too.
+
+    Members would be told nothing new until it has caught up.
     """
     story = ConsumerStory(GroupConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=1_000)))
     story.enter("a")
@@ -623,8 +625,9 @@ def test_regular_expressions_do_not_wait_for_a_clock_that_was_set_back() -> None
 
 
 def test_a_member_says_no_more_than_a_record_holds() -> None:
-    """As with Apache Kafka, whose topic takes no larger records: every coordinator of the group
-    keeps it in memory.
+    """A record's size bounds a member, as with Apache Kafka, whose topic takes no larger records.
+
+    Every coordinator of the group keeps it in memory.
     """
     story = ConsumerStory()
     many = tuple(f"{number:0200d}" for number in range(5_000))
@@ -642,8 +645,9 @@ def test_a_member_says_no_more_than_a_record_holds() -> None:
 
 
 def test_member_keeps_what_it_holds_where_its_subscription_comes_later_in_the_log() -> None:
-    """Compaction leaves the last record of each key: here what the member holds, and behind it what
-    it has said since.
+    """Compaction leaves the last record of each key.
+
+    Here the log has the member's partitions first, and its later subscription behind them.
     """
     story = ConsumerStory()
     story.enter("a")

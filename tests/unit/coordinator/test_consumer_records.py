@@ -1,6 +1,4 @@
-"""Records of consumer groups as Apache Kafka stores them, byte for byte, and hashes of topics as
-Kafka computes them.
-"""
+"""Records of consumer groups equal those of Apache Kafka, byte for byte. So do hashes of topics."""
 
 import json
 from base64 import b64decode

@@ -114,13 +114,13 @@ def test_policy_says_whether_a_classic_member_may_join_and_what_it_finds_when_it
     assert (joined.error_code, joined.leader, joined.members) == (0, "", [])
     story.told("b", -1)
     if policy == "upgrade":
-        assert isinstance(story.shard._groups[GROUP], ConsumerGroup)
+        assert isinstance(story.shard.groups[GROUP], ConsumerGroup)
         assert (
             story.heartbeat(response.member_id, joined.generation_id)
             == ErrorCode.REBALANCE_IN_PROGRESS
         ), "all is free now"
     else:
-        group = story.shard._groups[GROUP]
+        group = story.shard.groups[GROUP]
         assert isinstance(group, ClassicGroup)
         assert group.generation_id == 3
         assert story.describe().group_state == "PreparingRebalance"
@@ -165,14 +165,14 @@ def test_upgrade_and_downgrade_that_the_log_refuses_change_nothing() -> None:
             subscribed_topic_names=["orders"],
             topic_partitions=[],
         )
-        sessions = story.shard._consumers._sessions
+        sessions = story.shard.consumers.sessions
         before = (
-            story.shard._groups[GROUP],
+            story.shard.groups[GROUP],
             deepcopy(
                 (
-                    sessions._sessions._sessions,
-                    sessions._awaited_joins,
-                    story.shard._migration.ahead_of_log,
+                    sessions.members.sessions,
+                    sessions.awaited_joins,
+                    story.shard.migration.ahead_of_log,
                 )
             ),
         )
@@ -181,12 +181,12 @@ def test_upgrade_and_downgrade_that_the_log_refuses_change_nothing() -> None:
         assert decision.records
         decision.take_back()
         after = (
-            story.shard._groups[GROUP],
+            story.shard.groups[GROUP],
             deepcopy(
                 (
-                    sessions._sessions._sessions,
-                    sessions._awaited_joins,
-                    story.shard._migration.ahead_of_log,
+                    sessions.members.sessions,
+                    sessions.awaited_joins,
+                    story.shard.migration.ahead_of_log,
                 )
             ),
         )
@@ -206,7 +206,7 @@ def test_what_is_loaded_after_each_step_is_what_was_there() -> None:
     story.restart()
     assert repr(story.described()) == repr(before)
     story.told("b", -1)
-    generation = story.shard._groups[GROUP].generation_id  # type: ignore[union-attr]
+    generation = story.shard.groups[GROUP].generation_id  # type: ignore[union-attr]
     story.restart()
     assert story.describe().group_state == "Stable", "the rebalance that followed was not stored"
     assert story.heartbeat(member_id, generation) == ErrorCode.NONE
@@ -220,7 +220,7 @@ def test_static_classic_member_in_the_place_of_the_last_consumer_has_its_target_
     assert story.synced(story.sync(joined.member_id, 2, instance="one")).assignment == part(
         story, 0, 1, 2, 3
     )
-    group = story.shard._groups[GROUP]
+    group = story.shard.groups[GROUP]
     assert isinstance(group, ClassicGroup)
     assert group.members[joined.member_id].protocols == (("range", wants("orders")),)
     story.restart()
@@ -271,10 +271,10 @@ def test_member_that_changes_its_protocol_is_not_waited_for_any_more() -> None:
     story.enter("c", assignor="range")
     epoch = story.group.members[member_id].current.epoch
     assert story.heartbeat(member_id, epoch) == ErrorCode.REBALANCE_IN_PROGRESS
-    sessions = story.shard._consumers._sessions
-    assert sessions._awaited_joins == {(GROUP, member_id)}
+    sessions = story.shard.consumers.sessions
+    assert sessions.awaited_joins == {(GROUP, member_id)}
     changed = story.enter(member_id, assignor="range")
-    assert not sessions._awaited_joins
+    assert not sessions.awaited_joins
     assert not [
         key for key in story.timers if isinstance(key, tuple) and key[0] in {"join", "sync"}
     ]

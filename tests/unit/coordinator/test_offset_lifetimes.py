@@ -1,5 +1,6 @@
-"""How long committed offsets live: deletion on request (KIP-496), expiry (KIP-211), topics that go,
-and what a restart finds.
+"""Committed offsets end by deletion (KIP-496), by expiry (KIP-211) and with their topics.
+
+A restart finds the rest.
 """
 
 from dataclasses import replace
@@ -147,7 +148,7 @@ def test_an_empty_groups_positions_count_from_the_moment_it_became_empty() -> No
 
 
 def test_nothing_expires_while_a_group_rebalances() -> None:
-    """Who comes may read what no one has read so far."""
+    """A member that joins may read records that no one has read so far."""
     story = GroupStory(EXPIRES_SOON)
     member_id = consumer(story)
     for topic in ("orders", "bills"):

@@ -1,5 +1,6 @@
-"""Paths of the classic group's state machine that only Apache Kafka's own responses settle, and the
-bounds of a group.
+"""Apache Kafka's own responses settle these paths of the classic group's state machine.
+
+They settle the bounds of a group, too.
 """
 
 import pytest

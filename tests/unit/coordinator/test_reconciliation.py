@@ -1,5 +1,6 @@
-"""The table of reconciliation as a matrix: each state of a member, what it says that it owns, and
-its next assignment.
+"""The table of reconciliation is a matrix.
+
+It has each state of a member, the partitions that it says it owns, and its next assignment.
 """
 
 from collections.abc import Mapping

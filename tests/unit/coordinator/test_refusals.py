@@ -174,7 +174,7 @@ class RecordLog:
 
 
 class Refused:
-    """What a refused request hears."""
+    """The error of a refused request."""
 
 
 class Stage:
@@ -226,7 +226,7 @@ class Stage:
         """Everything that a request could find, with requests named by their numbers."""
         groups = {
             key: group
-            for key, group in self.shard._groups.items()
+            for key, group in self.shard.groups.items()
             if isinstance(group, ClassicGroup)
         }
         members = [
@@ -298,7 +298,7 @@ def test_a_silent_member_expires_once_the_log_takes_records_again() -> None:
     stage.ask(6, "sync_group", sync_request(leader, 1, leader, follower))
     stage.log.failure = UNDER_MIN_ISR
     stage.advance(SESSION_MS + REBALANCE_MS + 5_000)
-    (group,) = stage.shard._groups.values()
+    (group,) = stage.shard.groups.values()
     assert group.state.value == "PreparingRebalance", (
         "an empty generation has to be stored before it counts"
     )
@@ -354,7 +354,7 @@ def perform(walk: Walk, number: int, kind: str, choice: float, *, is_refused: bo
     _, member_id, generation_id = (
         known[int(choice * len(known))] if known else (group_id, "nobody", 1)
     )
-    group = stage.shard._classic(group_id)
+    group = stage.shard.classic_group(group_id)
     if group is not None and choice < 0.9:
         awaited = [each.member_id for each in group.members.values() if each.awaiting_join is None]
         present = (

@@ -1,5 +1,6 @@
-"""How much of a refresh of regular expressions is done at once: no other group waits for a group
-with monstrous ones.
+"""A step refreshes a bounded part of regular expressions.
+
+No other group waits for a group with monstrous ones.
 """
 
 from collections.abc import Hashable, Iterable
@@ -30,8 +31,9 @@ MOST_WORK = 50_000
 def test_a_step_does_little_however_large_and_many_the_expressions_are(
     regexes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four kilobytes of an expression took 100 s in one step, in a cluster of two thousand topics;
-    every group of the node waited.
+    """Four kilobytes of an expression took 100 s in one step, and every group of the node waited.
+
+    The cluster had two thousand topics.
     """
     names = [f"orders-{number}" for number in range(40)]
     story = ConsumerStory(topics=dict.fromkeys(names, 1))

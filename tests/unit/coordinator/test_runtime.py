@@ -1,5 +1,6 @@
-"""The runtime around shards: loading, responses that wait for the high watermark, refusals, and a
-log that refuses.
+"""The runtime around shards loads them and holds responses until the high watermark.
+
+Requests are refused, and a log refuses.
 """
 
 import errno
@@ -238,8 +239,9 @@ def test_damaged_batch_costs_its_own_records_only() -> None:
 def test_what_apache_kafka_stored_is_loaded_and_groups_of_other_kinds_are_left_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """``written_by_kafka.json`` holds segments of Kafka 4.3.1: a classic group, one of KIP-848 and
-    one of share consumers.
+    """``written_by_kafka.json`` holds segments of Kafka 4.3.1.
+
+    Its groups are a classic one, one of KIP-848 and one of share consumers.
     """
     segments = [
         b64decode(text)

@@ -1,4 +1,6 @@
-"""What clients hear of share groups when the coordinator moves between two of its steps (KIP-932)."""
+"""Clients of share groups get responses when the coordinator moves between two of its steps
+(KIP-932).
+"""
 
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -17,8 +19,9 @@ from tests.unit.coordinator.share_story import ShareStory
 
 
 class Steps:
-    """A service over the shard of a story, which goes when ``is_gone``; states are initialized when
-    the story says so.
+    """A service over the shard of a story, which goes when ``is_gone``.
+
+    States are initialized when the story says so.
     """
 
     def __init__(self) -> None:

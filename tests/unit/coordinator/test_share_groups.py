@@ -1,5 +1,6 @@
-"""Share groups (KIP-932): members share partitions, but only those with a state; administrators
-alter and delete offsets.
+"""Members of share groups share partitions with a state.
+
+Administrators alter and delete offsets (KIP-932).
 """
 
 from dataclasses import replace
@@ -198,8 +199,8 @@ def test_a_member_reads_other_topics() -> None:
 def test_a_refused_append_changes_nothing() -> None:
     story = ShareStory()
     story.enter("a")
-    heartbeats = story.shard.share_groups._heartbeats
-    before = (dict(heartbeats._sessions._sessions), set(heartbeats._stale))
+    heartbeats = story.shard.share_groups.heartbeats
+    before = (dict(heartbeats.sessions.sessions), set(heartbeats.stale))
     decision = story.decision()
     request = ShareGroupHeartbeatRequest(
         group_id=GROUP, member_id="b", member_epoch=0, subscribed_topic_names=["orders"]
@@ -207,7 +208,7 @@ def test_a_refused_append_changes_nothing() -> None:
     context = RequestContext(api_version=1, client_id="c", client_host="h", reply_to=1)
     story.shard.share_groups.handle_heartbeat(request, context, decision)
     decision.take_back()
-    assert (heartbeats._sessions._sessions, heartbeats._stale) == before
+    assert (heartbeats.sessions.sessions, heartbeats.stale) == before
     assert set(story.group.members) == {"a"}
 
 
@@ -261,8 +262,9 @@ def test_states_of_a_topic_that_went_while_no_shard_was_loaded_are_forgotten(sta
 
 
 def test_a_state_that_is_initialized_after_its_topic_has_gone_is_not_remembered() -> None:
-    """The share coordinator is on another node: it may say that all is well while this one hears of
-    the deletion.
+    """The share coordinator is on another node.
+
+    It may say that all is well while this one hears of the deletion.
     """
     story = ShareStory(topics={"orders": 4, "bills": 1})
     story.enter("a", "orders", "bills")
@@ -534,8 +536,9 @@ def test_partitions_are_shared_evenly_and_only_among_readers(
 
 
 def test_member_keeps_what_it_may_fetch_where_its_own_record_comes_later_in_the_log() -> None:
-    """Compaction leaves the last record of each key: here what the member may fetch, and behind it
-    what it has said since.
+    """Compaction leaves the last record of each key.
+
+    Here the log has the member's assignment first, and its later record behind it.
     """
     story = running("a")
     epoch = story.group.members["a"].current.epoch

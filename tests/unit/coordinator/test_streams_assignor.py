@@ -1,5 +1,6 @@
-"""The assignor of streams groups: every task is active once, standby tasks are elsewhere, and tasks
-stay where they are.
+"""The assignor of streams groups makes every task active once.
+
+Standby tasks are on other processes, and tasks stay where they are.
 """
 
 from collections import Counter

@@ -1,5 +1,6 @@
-"""Partition counts that follow from a topology: from upstream, from what is joined, from what the
-application fixes.
+"""Partition counts follow from a topology.
+
+They come from upstream topics, from joined ones, and from the application.
 """
 
 from typing import Any
@@ -190,8 +191,9 @@ def test_what_no_topics_could_solve_is_refused(subtopologies: tuple[dict[str, An
 
 
 def test_a_long_chain_in_the_worst_order_costs_no_more_than_its_length() -> None:
-    """A record holds a topology of many thousand subtopologies, which no client may make a broker
-    look at again and again.
+    """A record holds a topology of many thousand subtopologies.
+
+    No client may make a broker look at it again and again.
     """
     looked: list[str] = []
 

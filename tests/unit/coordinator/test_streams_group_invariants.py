@@ -1,10 +1,10 @@
-"""Streams groups under any sequence of events: a task is never active on two processes, and a group
-that is left in peace becomes stable.
+"""A streams task is never active on two processes under any sequence of events.
 
-The instances here are honest clients: each says in every heartbeat what it runs, takes on what it
-is told, sooner or later, and begins anew when it is fenced. Replies are lost, members fall silent,
-topics grow and go, the number of standby tasks changes, and the coordinator loads anew from its
-log, compacted or not. Two planted bugs show that the invariants see what they are for.
+A group that is left in peace becomes stable. The instances here are honest clients: each says in
+every heartbeat what it runs, takes on what it is told, sooner or later, and begins anew when it is
+fenced. Replies are lost, members fall silent, topics grow and go, the number of standby tasks
+changes, and the coordinator loads anew from its log, compacted or not. Two planted bugs show that
+the invariants see what they are for.
 """
 
 from collections import Counter
@@ -46,7 +46,10 @@ names = st.sampled_from(sorted(PROCESSES))
 
 @dataclass
 class Instance:
-    """What one instance believes. ``told`` are the tasks that it has heard and not taken on yet."""
+    """One instance's view of its group.
+
+    ``told`` are the tasks that it has heard and not taken on yet.
+    """
 
     epoch: int = 0
     owned: tuple[Owned, Owned] = field(default_factory=lambda: ({}, {}))
@@ -155,7 +158,7 @@ class StreamsGroupLife(RuleBasedStateMachine):
         assert self._stored() == before
 
     def _stored(self) -> tuple[object, ...] | None:
-        """What the log says of the group."""
+        """Return the group as the log has it."""
         group = self._group()
         return (
             None
@@ -164,11 +167,12 @@ class StreamsGroupLife(RuleBasedStateMachine):
         )
 
     def _group(self) -> StreamsGroup | None:
-        return self.story.shard._streams_group(GROUP)
+        return self.story.shard.streams_group(GROUP)
 
     def _members(self) -> dict[str, Instance]:
-        """The instances that the coordinator still takes for members; others have lost their tasks,
-        and know it by their own clocks.
+        """Return the instances that the coordinator still takes for members.
+
+        Others have lost their tasks, and know it by their own clocks.
         """
         group = self._group()
         return {

@@ -1,5 +1,6 @@
-"""Streams groups (KIP-1071) at their coordinator: heartbeats, epochs, statuses, and what becomes of
-members.
+"""A coordinator of streams groups takes heartbeats and keeps epochs and statuses (KIP-1071).
+
+It removes members.
 """
 
 from dataclasses import replace
@@ -358,15 +359,16 @@ def test_missing_internal_topics_are_replied_and_the_epoch_is_bumped_when_they_a
 
 
 def test_a_topology_that_is_validated_bumps_the_epoch_even_if_the_hash_is_the_same() -> None:
-    """The group was stored as one that is not ready, with the hash that its topics have now: only
-    the validation is new.
+    """The group was stored as one that is not ready, with the present hash of its topics.
+
+    Only the validation is new.
     """
     story = StreamsStory(topology=counting())
     story.start("a")
     story.create_topic("counts-changelog", 4)
-    metadata_hash = story.shard._streams._hashes.of(story.streams.required_topics, story.image)
+    metadata_hash = story.shard.streams._hashes.of(story.streams.required_topics, story.image)
     story.streams.epoch = replace(story.streams.epoch, metadata_hash=metadata_hash)
-    story.shard._streams.forget(GROUP)
+    story.shard.streams.forget(GROUP)
     response = story.hear("a", 2)
     assert (story.streams.epoch.epoch, response.member_epoch, active(response)) == (
         3,
@@ -494,7 +496,7 @@ def test_an_empty_classic_group_becomes_a_streams_group_and_back() -> None:
     assert story.joined(story.join()).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     story.hear("a", -1)
     assert story.joined(story.join()).error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert story.shard._streams_group(GROUP) is None
+    assert story.shard.streams_group(GROUP) is None
     assert story.describe().group_state == "Empty"
 
 
@@ -574,8 +576,9 @@ def commit_in_transaction(story: StreamsStory, member_id: str, epoch: int, *part
 
 
 def settled(story: StreamsStory) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Have two members share the tasks; return what each runs: those of a since epoch 2, those of b
-    since epoch 3.
+    """Have two members share the tasks, and return the tasks of each.
+
+    Those of a run since epoch 2, those of b since epoch 3.
     """
     story.start("a")
     story.start("b")

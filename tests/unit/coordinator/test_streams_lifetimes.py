@@ -1,6 +1,4 @@
-"""Streams groups over time (KIP-1071): topics that change once they were known, and members that
-fall silent.
-"""
+"""Topics of streams groups change once they were known, and members fall silent (KIP-1071)."""
 
 from log_service.common.errors import ErrorCode
 from log_service.coordinator.group.streams.configuration import StreamsStatus

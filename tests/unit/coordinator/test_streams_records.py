@@ -1,9 +1,8 @@
-"""What the log holds of streams groups, byte for byte as Apache Kafka 4.3.1 wrote it, and as any
-values come back.
+"""The log's records of streams groups equal those of Apache Kafka 4.3.1, byte for byte.
 
-``streams_written_by_kafka.json`` holds keys and values, as hexadecimal digits, of three groups on a
-node of Kafka 4.3.1: one with standby tasks, one that counts through a repartition topic, and one
-whose first member said everything that it can say.
+Any values come back. ``streams_written_by_kafka.json`` holds keys and values, as hexadecimal
+digits, of three groups on a node of Kafka 4.3.1: one with standby tasks, one that counts through a
+repartition topic, and one whose first member said everything that it can say.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""Timers of groups: each key begins with its kind, and after a stall those that remove silent
-members are put off.
+"""Each timer's key begins with its kind.
+
+After a stall those that remove silent members are put off.
 """
 
 from collections.abc import Hashable

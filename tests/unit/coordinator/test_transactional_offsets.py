@@ -1,5 +1,6 @@
-"""Positions that transactions commit, in a shard that serves: pending, counted or forgotten, and
-what they hold up (KIP-98, KIP-447).
+"""Transactions commit positions in a serving shard.
+
+They are pending, counted or forgotten, and hold others up (KIP-98, KIP-447).
 """
 
 from collections.abc import Callable
@@ -243,8 +244,9 @@ def test_a_deleted_topic_takes_what_is_pending_along() -> None:
 def test_a_deleted_topic_takes_nothing_along_that_is_pending_in_its_successor(
     first_committed: int | None, *, is_committed: bool
 ) -> None:
-    """The log refuses to take back the old positions at first; meanwhile the topic is made again,
-    and a transaction goes on in it.
+    """The log refuses to take back the old positions at first.
+
+    Meanwhile the topic is made again, and a transaction goes on in it.
     """
     gone: list[str] = []
     story = GroupStory(is_there=lambda where, _topic_id: where.topic not in gone)
@@ -271,8 +273,9 @@ def test_a_deleted_topic_takes_nothing_along_that_is_pending_in_its_successor(
 def test_a_new_coordinator_takes_nothing_along_that_is_pending_in_a_topic_that_is_there(
     *, is_committed: bool
 ) -> None:
-    """The old position waits for the transaction; then another node coordinates, which knows only
-    that the position is of another topic.
+    """The old position waits for the transaction, and another node coordinates then.
+
+    That node knows only that the position is of another topic.
     """
     gone: list[UUID] = []
     story = GroupStory(is_there=lambda _where, topic_id: topic_id not in gone)

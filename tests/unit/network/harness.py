@@ -1,5 +1,6 @@
-"""A server over a memory network in virtual time, a handler that is scripted by what is sent to it,
-and a peer that counts.
+"""A server runs over a memory network in virtual time.
+
+Its handler is scripted by the sent bytes, and a peer counts.
 """
 
 import struct
@@ -34,11 +35,12 @@ def framed(content: bytes) -> bytes:
 
 
 class ScriptedHandler:
-    """Echoes, but ``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is
-    not the protocol, ``bug...`` raises.
+    """The handler echoes, with exceptions.
 
-    ``pause...`` also has the connection pause. ``hold...`` is answered from its frame when the test
-    says so, and ``off...`` is put off as often as ``put_off_count`` says.
+    ``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is not the
+    protocol, ``bug...`` raises. ``pause...`` also has the connection pause. ``hold...`` is answered
+    from its frame when the test says so, and ``off...`` is put off as often as ``put_off_count``
+    says.
     """
 
     def __init__(self) -> None:
@@ -189,8 +191,9 @@ def play(
     network: MemoryNetwork | None = None,
     **limits: Any,
 ) -> Stage:
-    """Run a scene against a server with those ``NetworkLimits``, in virtual time; return the stage
-    as it was left.
+    """Run a scene against a server with those ``NetworkLimits``, in virtual time.
+
+    Return the stage as it was left.
     """
     left: list[Stage] = []
 

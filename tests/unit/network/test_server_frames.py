@@ -235,8 +235,9 @@ def test_full_queue_stops_reading_until_an_answer_leaves() -> None:
 
 
 def handled_after(sizes: list[int], **limits: Any) -> int:
-    """Return how many requests of those sizes a connection hands over while none is answered; all
-    are once they are, one by one.
+    """Return how many requests of those sizes a connection hands over while none is answered.
+
+    All are once they are, one by one.
     """
     counts = []
 

@@ -1,5 +1,6 @@
-"""Frames that their handler still reads, and frames that it puts off: nothing is handled behind
-them, and nothing of them is lost.
+"""A handler may still read frames, or put them off.
+
+Nothing is handled behind them, and nothing of them is lost.
 """
 
 import pytest

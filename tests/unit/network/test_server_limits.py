@@ -1,4 +1,4 @@
-"""What a listener refuses, how long it waits, and how it says so."""
+"""A listener refuses connections, waits for bounded times, and says so."""
 
 import errno
 import logging
@@ -411,7 +411,7 @@ def test_clients_that_have_not_logged_in_leave_memory_to_those_that_have() -> No
     async def scene(stage: Stage) -> None:
         strangers = [await stage.connect() for _ in range(MAX_LOGIN_FRAMES + 1)]
         await trio.sleep(0.001)
-        for context in (connection.context for connection in stage.server._connections):
+        for context in (connection.context for connection in stage.server.connections):
             context.max_frame_bytes = 600_000
         for peer in strangers:
             await peer.send_raw(struct.pack(">i", 500_000) + bytes(70_000))
@@ -428,7 +428,7 @@ def test_clients_that_have_not_logged_in_leave_memory_to_those_that_have() -> No
         client.connection.close()
         late = await stage.connect()
         await trio.sleep(0.001)
-        (connection,) = stage.server._connections
+        (connection,) = stage.server.connections
         connection.context.max_frame_bytes = 600_000
         async with trio.open_nursery() as nursery:
             nursery.start_soon(late.send, bytes(500_000))

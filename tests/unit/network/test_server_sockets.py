@@ -27,8 +27,9 @@ CONTENT = Random(5).randbytes(1_500_000)
 
 
 class FileHandler:
-    """Answers a request for n bytes with a slice of a file; a request with key 1 is answered a
-    little later.
+    """The handler answers a request for n bytes with a slice of a file.
+
+    A request with key 1 is answered a little later.
     """
 
     def __init__(self, path: Path, nursery: trio.Nursery) -> None:

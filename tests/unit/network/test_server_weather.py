@@ -1,5 +1,6 @@
-"""A listener in any weather: whatever is sent, cut, reset and completed in whatever order, answers
-keep their order and nothing is left.
+"""A listener keeps the order of answers in any weather, and leaves nothing behind.
+
+Bytes are sent, cut, reset and completed in whatever order.
 """
 
 import struct
@@ -34,8 +35,9 @@ LIMITS = NetworkLimits(
 
 
 class MoodyHandler:
-    """Answers with the request's number, in bytes or slices of a file: at once, later, after a
-    pause, from a held frame, never.
+    """The handler answers with the request's number, in bytes or slices of a file.
+
+    It does so at once, later, after a pause, from a held frame, or never.
     """
 
     def __init__(self, rng: Random, nursery: trio.Nursery) -> None:
@@ -86,8 +88,9 @@ class MoodyHandler:
 
 
 async def client(world: World, rng: Random, port: int, is_honest: bool) -> None:
-    """Send numbered requests while reading answers; an honest client checks that it gets what it
-    asked for, in order.
+    """Send numbered requests while reading answers.
+
+    An honest client checks that it gets what it asked for, in order.
     """
     peer = Peer(await world.network.host("client").connect("server", port))
     moods = [rng.choice([b"r", b"r", b"l", b"n", b"h", b"o"]) for _ in range(30)]

@@ -1,5 +1,6 @@
-"""Real sockets keep the contract of ``Network``; and what only they have: sendfile, addresses,
-buffers.
+"""Real sockets keep the contract of ``Network``.
+
+They alone have sendfile, addresses and buffers.
 """
 
 import socket

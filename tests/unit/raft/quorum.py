@@ -1,9 +1,8 @@
-"""A quorum in memory: replicas that run the rules of ``raft.core`` over logs of values, and the
-messages between them.
+"""A quorum in memory runs the rules of ``raft.core`` over logs of values.
 
-A ``Disk`` outlives its replica's process and loses what was not synced; a ``Process`` performs
-effects as the driver does. When messages arrive, when disks sync and what breaks is decided by the
-caller: a script, or a seed.
+It passes messages between replicas. A ``Disk`` outlives its replica's process and loses what was
+not synced; a ``Process`` performs effects as the driver does. When messages arrive, when disks sync
+and what breaks is decided by the caller: a script, or a seed.
 """
 
 from collections.abc import Callable
@@ -177,7 +176,7 @@ class MemoryLog:
 
 @dataclass(slots=True)
 class Disk:
-    """What a node has on disk."""
+    """The state of a node that is on its disk."""
 
     directory_id: UUID
     log: MemoryLog = field(default_factory=MemoryLog)
@@ -213,8 +212,9 @@ class Message:
 
 
 class Process:
-    """One process of a replica: performs the effects of its rules on its disk, and hands messages
-    to ``post``.
+    """One process of a replica performs the effects of its rules on its disk.
+
+    It hands messages to ``post``.
     """
 
     def __init__(
@@ -370,8 +370,9 @@ class Process:
         return True
 
     def snapshot(self, keep: int = 1) -> SnapshotId | None:
-        """Take a snapshot of what is committed, and let go of the log before the oldest of the
-        newest ``keep`` ones.
+        """Take a snapshot of the committed part.
+
+        Delete the log before the oldest of the newest ``keep`` snapshots.
         """
         log, end_offset = self.disk.log, self.core.high_watermark
         last = log.entry(end_offset - 1)
@@ -484,8 +485,9 @@ class Process:
 
 
 def first_disk(node_id: int, voters: VoterSet | None = None) -> Disk:
-    """Return the disk of a formatted node; with voters they are records (kraft.version 1), as
-    ``--initial-controllers`` writes them.
+    """Return the disk of a formatted node.
+
+    With voters they are records (kraft.version 1), as ``--initial-controllers`` writes them.
     """
     disk = Disk(directory(node_id))
     if voters is not None:

@@ -1,5 +1,6 @@
-"""Bugs planted in the quorum's rules, each of which the simulation must notice: one that never
-caught a bug proves nothing.
+"""The simulation notices each bug that is planted in the quorum's rules.
+
+One that never caught a bug proves nothing.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ _first_role = RaftCore._first_role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """What is wrong, and the (owner, name, replacement) that make it so."""
+    """A bug has a description, and the (owner, name, replacement) that plant it."""
 
     name: str
     replacements: tuple[tuple[Any, str, Any], ...]
@@ -45,7 +46,7 @@ def _forget_the_vote(role: Role) -> ElectionState:
 
 
 def _follow_and_truncate(replica: Replica, epoch: Any, leader_id: Any, endpoints: Any) -> bool:
-    """What followers did before KIP-101: cut the log to the high watermark."""
+    """Cut the log to the high watermark, as followers did before KIP-101."""
     is_following = _become_follower(replica, epoch, leader_id, endpoints)
     log = replica.log
     assert isinstance(log, MemoryLog)
@@ -81,7 +82,7 @@ def _advance_before_the_start(self: Leader) -> bool:
 def _lead_on(self: RaftCore) -> Role:
     role = _first_role(self)
     if isinstance(role, roles.Resigned):
-        replica = self._replica
+        replica = self.replica
         return Leader(
             epoch=role.epoch,
             own=role.own,

@@ -1,8 +1,7 @@
-"""One seed, one quorum: three to five replicas, messages that are lost, late and out of order,
-cuts, crashes that lose unsynced tails.
+"""One seed runs a quorum of three to five replicas.
 
-After every step the promises of the quorum are checked; at the end everything heals, and the quorum
-must commit again.
+Messages are lost, late and out of order, and crashes lose unsynced tails. After every step the
+promises of the quorum are checked; at the end everything heals, and the quorum must commit again.
 
     python -m tests.unit.raft.quorum_sim 10000          seeds 0 to 9999
     python -m tests.unit.raft.quorum_sim 17 --trace     seed 17, told
@@ -54,8 +53,9 @@ class BrokenPromiseError(AssertionError):
 
 
 class Promises:
-    """What must hold after every step, whatever breaks (``design`` of the quorum: one leader per
-    epoch, nothing committed is lost).
+    """The promises that hold after every step, whatever breaks.
+
+    They are one leader per epoch, and that nothing committed is lost.
     """
 
     def __init__(self) -> None:
@@ -324,7 +324,7 @@ class Sim:
         )
         self.promises.lengths[process] = 0
         self.start_count += 1
-        process.core._replica.connections._last_id = (
+        process.core.replica.connections._last_id = (
             self.start_count * 1_000_000
         )  # no response to an earlier process counts
         process.start(self.now_ms)

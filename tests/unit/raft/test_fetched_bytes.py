@@ -1,5 +1,6 @@
-"""What becomes of a fetch: where a leader sends a replica that asks, and what of the leader's bytes
-a replica appends.
+"""A leader sends a fetching replica to the right offset.
+
+The replica appends the valid part of the leader's bytes.
 """
 
 from random import Random

@@ -1,6 +1,4 @@
-"""The follower's side, response by response: one replica, and a leader that says what the test has
-it say.
-"""
+"""A follower takes response after response. The leader says as the test has it."""
 
 from dataclasses import replace
 

@@ -72,8 +72,9 @@ def test_another_directory_joins_the_cluster_of_the_first() -> None:
 def test_an_empty_directory_beside_one_that_was_used_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It may be the empty place of a disk that is not mounted: its replicas would be gone without a
-    word, and be copied to another disk.
+    """The directory may be the empty place of a disk that is not mounted.
+
+    Its replicas would be gone without a word, and be copied to another disk.
     """
     machine = Machine()
     format_directories(machine.files, [DIRECTORY, SECOND], DIRECTORY, machine.plan())

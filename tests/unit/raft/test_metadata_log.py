@@ -1,5 +1,6 @@
-"""The directory of the metadata log: a fetched snapshot takes the place of the log at any crash,
-and snapshots and log keep step.
+"""A fetched snapshot takes the place of the metadata log at any crash.
+
+Snapshots and log keep step.
 """
 
 from pathlib import Path
@@ -142,8 +143,9 @@ def test_a_crash_leaves_the_log_from_before_a_fetched_snapshot_or_begins_it_behi
 
 
 def test_a_snapshot_that_is_fetched_anew_begins_at_its_first_byte() -> None:
-    """The leader changed in the middle, and the next one has another snapshot; then the first is
-    sent once more.
+    """The leader changed in the middle, and the next one has another snapshot.
+
+    Then the first is sent once more.
     """
     files = MemoryFiles(rng=Random(1))
     log = with_old_snapshot(files)

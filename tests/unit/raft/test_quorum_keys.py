@@ -1,5 +1,6 @@
-"""What the keys of the quorum in a node's file do: three metadata logs in virtual time, each with
-one key that is not the default.
+"""Each key of the quorum in a node's file has an effect.
+
+There are three metadata logs in virtual time, each with one key that is not the default.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,6 @@
-"""Replicas of the quorum over lossy networks and disks: every promise holds for every seed, and
-every planted bug is noticed.
+"""Replicas of the quorum keep every promise for every seed, over lossy networks and disks.
+
+Every planted bug is noticed.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What a replica knows of elections is remembered in Kafka's own file."""
+"""A replica remembers elections in Kafka's own file."""
 
 from pathlib import Path
 from uuid import UUID

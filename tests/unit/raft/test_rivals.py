@@ -1,4 +1,4 @@
-"""What is said of two processes under one node id, and how often."""
+"""A node reports two processes under one node id, and not too often."""
 
 import logging
 

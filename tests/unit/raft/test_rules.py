@@ -1,5 +1,6 @@
-"""The table of roles as a matrix, and the order in which requests are checked: what Apache Kafka's
-voters say to the same requests.
+"""The table of roles is a matrix, and requests are checked in order.
+
+Apache Kafka's voters respond alike to the same requests.
 """
 
 from dataclasses import replace
@@ -288,8 +289,9 @@ def test_a_replica_that_does_not_lead_names_the_leader_and_its_address() -> None
 def test_a_leader_whose_address_is_not_known_is_not_named(
     request_: FetchRequest | VoteRequest,
 ) -> None:
-    """A peer of Apache Kafka ends that hears of a leader without an address, and does not know it
-    as a voter.
+    """A peer of Apache Kafka ends that hears of a leader without an address.
+
+    It does not know it as a voter.
     """
     script = led_by_first()
     process = script.processes[2]
@@ -387,8 +389,9 @@ def over_the_wire(message: Any) -> Any:
 
 
 def test_fetches_of_observers_that_wait_are_bounded() -> None:
-    """Fetches that name no replica, or a made-up one, waited without a bound, and each made-up one
-    was remembered for minutes.
+    """Fetches that name no replica, or a made-up one, waited without a bound.
+
+    Each made-up one was remembered for minutes.
     """
     own = ReplicaKey(NodeId(1))
     leader = Leader(

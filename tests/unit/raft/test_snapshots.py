@@ -1,5 +1,6 @@
-"""The bytes of a snapshot: all of it comes back, a peer can follow its offsets, and what is not
-whole is refused.
+"""A snapshot's bytes come back whole, and a peer can follow its offsets.
+
+A broken one is refused.
 """
 
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""Three nodes' metadata logs over disks in memory and a network in memory: elected, appended to,
-killed, and going on.
+"""Three nodes' metadata logs elect, append, die and go on.
+
+Their disks and their network are in memory.
 """
 
 from typing import Any
@@ -86,8 +87,9 @@ def test_a_leader_without_a_majority_commits_nothing_and_leads_no_more() -> None
 
 
 def test_a_node_whose_end_was_cut_starts_again_after_a_crash() -> None:
-    """It stopped in order with records that no majority had, and took note of them as durable; the
-    next leader has them cut.
+    """The node stopped in order with records that no majority had, and noted them as durable.
+
+    The next leader has them cut.
     """
 
     async def main(world: World) -> None:
@@ -117,8 +119,9 @@ def test_a_node_whose_end_was_cut_starts_again_after_a_crash() -> None:
 
 
 def test_a_leader_whose_disk_is_slow_commits_what_the_others_have_on_theirs() -> None:
-    """The others get a record at once, while the leader makes it durable: two disks of three are a
-    majority without its own.
+    """The others get a record at once, while the leader makes it durable.
+
+    Two disks of three are a majority without its own.
     """
 
     async def main(world: World) -> None:
@@ -276,8 +279,9 @@ def test_a_replica_that_comes_late_begins_with_a_snapshot() -> None:
 def test_a_snapshot_of_a_later_epoch_is_gone_on_from_by_a_replica_that_knew_an_earlier_one() -> (
     None
 ):
-    """The epochs of the log that the snapshot replaced say nothing of the new one, which its next
-    fetch would name else, for ever.
+    """The epochs of the replaced log say nothing of the new one.
+
+    The replica's next fetch would name them else, for ever.
     """
 
     async def main(world: World) -> None:

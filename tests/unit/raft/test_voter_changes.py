@@ -1,6 +1,4 @@
-"""Which changes of the voters a leader makes: one at a time, and only to what every voter can
-follow.
-"""
+"""A leader changes one voter at a time, and only to a set that every voter can follow."""
 
 from collections.abc import Callable
 from dataclasses import replace

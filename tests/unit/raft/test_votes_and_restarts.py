@@ -1,6 +1,4 @@
-"""What a replica begins with after a restart, to whom it gives its vote, whom it believes, and what
-it makes of late events.
-"""
+"""A replica begins after a restart, gives its vote, believes a leader, and takes late events."""
 
 from dataclasses import replace
 
@@ -79,8 +77,9 @@ def test_a_candidate_that_is_no_voter_any_more_does_not_stand() -> None:
 
 
 def test_a_log_of_a_later_epoch_than_is_remembered_tells_the_epoch() -> None:
-    """No vote and no leader is remembered of that epoch: the replica had another one's log, or lost
-    its file.
+    """The replica remembers no vote and no leader of that epoch.
+
+    It had another one's log, or lost its file.
     """
     script = restarted(ElectionState(NodeId(2), LeaderEpoch(3)), log=(Entry(5, "a"),))
     assert (*stands(script.processes[1]), script.processes[1].core.leader_id) == (
@@ -185,8 +184,9 @@ def test_a_voter_that_knows_no_pre_votes_has_the_election_held_at_once(
 
 
 def told_by(leader_id: int, epoch: int) -> tuple[ErrorCode, int | None]:
-    """Have node 2, which follows node 1 in epoch 1, told who leads; return its response and the
-    epoch of a rival that it noticed.
+    """Tell node 2, which follows node 1 in epoch 1, of a leader.
+
+    Return its response and the epoch of a rival that it noticed.
     """
     script = script_of("voters 1 2 3", "start 1 2 3", "run 1000")
     told = BeginQuorumEpochRequest(

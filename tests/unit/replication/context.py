@@ -54,8 +54,9 @@ def topic_id(name: str) -> TopicId:
 
 
 class ReplicaContext:
-    """What a test of replication works with. ``produce`` and ``read`` go through the partition as
-    the handlers do.
+    """The parts that a test of replication works with.
+
+    ``produce`` and ``read`` go through the partition as the handlers do.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
-"""Replicas whose log or log directory is damaged: others lead, and the replica comes back in sync
-where that loses nothing.
+"""Others lead for replicas whose log or log directory is damaged.
+
+The replica comes back in sync where that loses nothing.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ SEGMENT = "00000000000000000000.log"
 
 
 class Lost(ReplicaListener):
-    """What this node leads no more."""
+    """The partitions that this node leads no more."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

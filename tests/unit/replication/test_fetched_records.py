@@ -1,4 +1,4 @@
-"""What a follower makes of a response of its leader, partition by partition."""
+"""A follower takes its leader's response partition by partition."""
 
 import errno
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ from tests.unit.replication.fetching import BACKOFF_MS, active, fetcher_of, pair
 def told(
     index: int, *values: bytes, base_offset: int = 0, high_watermark: int = 0, **more: Any
 ) -> PartitionData:
-    """What a leader says of a partition, with a batch of records."""
+    """Return a leader's response for a partition, with a batch of records."""
     records = batch(*values) if values else None
     if records is not None:
         records[:8] = base_offset.to_bytes(8, "big")
@@ -43,16 +43,16 @@ async def take(
 ) -> None:
     """Ask, and take the response, in which a session is begun or goes on."""
     if asks:
-        fetcher._request()
+        fetcher.next_request()
     topic = FetchableTopicResponse(
         topic_id=context.image.topics.by_name["a"].topic_id, partitions=list(partitions)
     )
-    await fetcher._take(FetchResponse(session_id=7, responses=[topic]), cast("Any", None))
+    await fetcher.take_response(FetchResponse(session_id=7, responses=[topic]), cast("Any", None))
 
 
 def named(fetcher: Fetcher) -> tuple[bool, list[int]]:
     """Whether the next request begins a session, and the partitions that it names."""
-    request = fetcher._request()
+    request = fetcher.next_request()
     return request.session_epoch == 0, sorted(
         each.partition for topic in request.topics for each in topic.partitions
     )
@@ -78,7 +78,7 @@ def play(
 
 
 def followed_of(fetcher: Fetcher, partition: Partition) -> Followed:
-    return next(each for each in fetcher._followed.values() if each.partition is partition)
+    return next(each for each in fetcher.followed.values() if each.partition is partition)
 
 
 def test_a_session_names_a_partition_again_when_its_log_has_grown() -> None:
@@ -157,13 +157,13 @@ def test_a_full_disk_puts_a_replica_off_and_a_failed_one_stops_it() -> None:
         await take(context, fetcher, told(0, b"one"), told(1, b"one"))
         assert (ends(first, second), active(fetcher)) == ([0, 1], [second])
         await trio.sleep(BACKOFF_MS / 1_000)
-        fetcher._resume_paused()
+        fetcher.resume_paused()
         await take(context, fetcher, told(0, b"one"))
         assert ends(first, second) == [1, 1]
         context.files.fail_next("append", error=errno.EIO, containing="a-0")
         await take(context, fetcher, told(0, b"two", base_offset=1))
         await trio.sleep(100 * BACKOFF_MS / 1_000)
-        fetcher._resume_paused()
+        fetcher.resume_paused()
         assert first not in active(fetcher)
         assert first.is_offline
 
@@ -212,7 +212,7 @@ def test_what_was_not_asked_for_in_this_way_is_left_out_and_the_next_request_beg
     async def story(
         context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition
     ) -> None:
-        fetcher._request()
+        fetcher.next_request()
         first.append_as_follower(batch(b"other"))
         await take(context, fetcher, told(0, b"one", high_watermark=1), told(1, b"one"), asks=False)
         assert (ends(first, second), first.high_watermark) == ([1, 1], 0)
@@ -229,7 +229,7 @@ def test_a_response_to_a_request_from_before_a_new_leader_epoch_is_left_out() ->
     async def story(
         context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition
     ) -> None:
-        fetcher._request()
+        fetcher.next_request()
         fetcher.add(first)
         await take(context, fetcher, told(0, b"one"), told(1, b"one"), asks=False)
         assert (ends(first, second), named(fetcher)) == ([0, 1], (True, [0, 1]))

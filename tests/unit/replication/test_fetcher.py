@@ -1,6 +1,4 @@
-"""Which partitions a fetcher goes on with when the metadata says something new while one of them
-waits.
-"""
+"""A fetcher goes on with other partitions when metadata changes while one of them waits."""
 
 import errno
 from typing import Any, cast
@@ -37,8 +35,8 @@ def followed_pair(context: ReplicaContext) -> tuple[Fetcher, Partition, Partitio
 def test_a_partition_that_is_taken_away_while_it_rests_is_not_resumed(code: ErrorCode) -> None:
     async def story(context: ReplicaContext) -> None:
         fetcher, first, second = followed_pair(context)
-        followed = next(each for each in fetcher._followed.values() if each.partition is first)
-        fetcher._take_error(followed, code, [])
+        followed = next(each for each in fetcher.followed.values() if each.partition is first)
+        fetcher.take_error(followed, code, [])
         fetcher.remove(first)
         with trio.move_on_after(2 * STALE_LOGGED_AFTER_MS / 1_000):
             await fetcher.run()
@@ -53,7 +51,7 @@ def test_an_earlier_life_of_a_partition_takes_no_later_one_along() -> None:
         later = Partition(first.topic_partition, first.topic_id, first.log, node_id=NODE)
         fetcher.add(later)
         fetcher.remove(first)
-        assert [each.partition for each in fetcher._followed.values()] == [later, second]
+        assert [each.partition for each in fetcher.followed.values()] == [later, second]
 
     tell(story)
 
@@ -124,8 +122,9 @@ def test_a_log_is_synced_first_only_where_the_topic_asks_for_it() -> None:
 
 
 def test_a_log_that_knows_no_epochs_is_fetched_from_what_is_safe() -> None:
-    """What is behind that may not be the leader's, and without an epoch the leader cannot say where
-    the two parted.
+    """Records behind the safe offset may not be the leader's.
+
+    Without an epoch the leader cannot say where the two parted.
     """
 
     async def story(context: ReplicaContext) -> None:
@@ -191,9 +190,7 @@ def test_a_partition_that_comes_while_all_others_rest_is_asked_for_at_once() -> 
         asked: list[None] = []
         fetcher = fetcher_of(context, find_leader=lambda: asked.append(None))
         fetcher.add(first)
-        fetcher._take_error(
-            next(iter(fetcher._followed.values())), ErrorCode.FENCED_LEADER_EPOCH, []
-        )
+        fetcher.take_error(next(iter(fetcher.followed.values())), ErrorCode.FENCED_LEADER_EPOCH, [])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fetcher.run)
             await trio.sleep(1)
@@ -213,7 +210,7 @@ def test_a_request_names_its_follower_where_its_version_has_room_for_it(
     """To a leader that finds no follower named it is a consumer, which gets only what is safe."""
 
     async def story(context: ReplicaContext) -> None:
-        request = fetcher_of(context, metadata_version=metadata_version)._request()
+        request = fetcher_of(context, metadata_version=metadata_version).next_request()
         state = request.replica_state
         assert request.replica_id == (-1 if is_in_state else NODE)
         assert (None if state is None else (state.replica_id, state.replica_epoch)) == (
@@ -237,9 +234,9 @@ def test_a_leader_that_refuses_is_left_alone_for_a_moment_and_one_that_forgot_th
 ) -> None:
     async def story(context: ReplicaContext) -> None:
         fetcher, _, _ = followed_pair(context)
-        await fetcher._take(FetchResponse(error_code=code), cast("Any", Receiving()))
-        assert (fetcher._resume_ms > context.env.clock.monotonic_ms()) is is_paused
-        assert len(fetcher._request().topics[0].partitions) == 2, "the next request names all"
+        await fetcher.take_response(FetchResponse(error_code=code), cast("Any", Receiving()))
+        assert (fetcher.resume_ms > context.env.clock.monotonic_ms()) is is_paused
+        assert len(fetcher.next_request().topics[0].partitions) == 2, "the next request names all"
 
     tell(story)
 
@@ -253,15 +250,15 @@ def test_a_throttle_that_is_exceeded_holds_back_what_it_names_and_what_lags() ->
         for each in (first, second):
             fetcher.add(each)
         throttle.note(100_000, context.env.clock.monotonic_ms())
-        fetcher._hold_back_throttled()
-        fetcher._resume_paused()
+        fetcher.hold_back_throttled()
+        fetcher.resume_paused()
         assert active(fetcher) == [second], "the throttle does not name it"
         await trio.sleep(THROTTLED_PAUSE_MS / 1_000)
-        fetcher._resume_paused()
+        fetcher.resume_paused()
         assert sorted(active(fetcher), key=str) == [first, second]
-        for followed in fetcher._followed.values():
+        for followed in fetcher.followed.values():
             followed.is_lagging = False
-        fetcher._hold_back_throttled()
+        fetcher.hold_back_throttled()
         assert sorted(active(fetcher), key=str) == [first, second], (
             "what keeps records safe is never held back"
         )
@@ -273,7 +270,7 @@ def test_the_lag_is_that_of_the_partition_that_is_furthest_behind() -> None:
     async def story(context: ReplicaContext) -> None:
         fetcher, first, _ = followed_pair(context)
         assert (fetcher_of(context).max_lag, fetcher.max_lag) == (0, 0)
-        next(each for each in fetcher._followed.values() if each.partition is first).lag = 7
+        next(each for each in fetcher.followed.values() if each.partition is first).lag = 7
         assert fetcher.max_lag == 7
 
     tell(story)
@@ -289,8 +286,8 @@ def test_a_request_is_given_up_once_nothing_of_its_response_comes_any_more() -> 
     async def story(context: ReplicaContext) -> None:
         fetcher, scope, connection = fetcher_of(context), trio.CancelScope(), Receiving()
         receiving = cast("Any", connection)
-        fetcher._in_flight = scope, receiving
-        fetcher._ask_again_soon()
+        fetcher.in_flight = scope, receiving
+        fetcher.ask_again_soon()
         await trio.sleep(PATIENCE_MS / 2_000)
         for _ in range(10):
             connection.bytes_received += 1
@@ -298,8 +295,8 @@ def test_a_request_is_given_up_once_nothing_of_its_response_comes_any_more() -> 
             assert not scope.cancel_called
         await trio.sleep(2 * PATIENCE_MS / 1_000)
         assert scope.cancel_called
-        fetcher._in_flight = later, _ = trio.CancelScope(), receiving
-        fetcher._ask_again_soon()
+        fetcher.in_flight = later, _ = trio.CancelScope(), receiving
+        fetcher.ask_again_soon()
         await trio.sleep(1)
         assert later.cancel_called
 
@@ -311,12 +308,12 @@ def test_a_partition_may_come_just_when_a_response_does() -> None:
 
     async def story(context: ReplicaContext) -> None:
         fetcher, receiving = fetcher_of(context), cast("Any", Receiving())
-        fetcher._in_flight = trio.CancelScope(), receiving
-        fetcher._ask_again_soon()
-        fetcher._in_flight = None
+        fetcher.in_flight = trio.CancelScope(), receiving
+        fetcher.ask_again_soon()
+        fetcher.in_flight = None
         await trio.sleep(1)
-        fetcher._in_flight = later, _ = trio.CancelScope(), receiving
-        fetcher._ask_again_soon()
+        fetcher.in_flight = later, _ = trio.CancelScope(), receiving
+        fetcher.ask_again_soon()
         await trio.sleep(1)
         assert later.cancel_called
 

@@ -1,5 +1,6 @@
-"""Followers of a running cluster: they copy their leader byte for byte, join and leave the in-sync
-replicas, and mend their logs.
+"""Followers of a running cluster copy their leader byte for byte.
+
+They join and leave the ISR, and mend their logs.
 """
 
 import logging
@@ -128,10 +129,11 @@ def test_an_old_leader_learns_what_is_safe_from_a_leader_that_appends_no_more() 
 def test_what_came_too_late_for_its_leader_epoch_is_told_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The response that says what is safe comes with the news of another epoch, and the leader
-    takes it for told, as Apache Kafka's do.
+    """The response with the safe offset comes with the news of another epoch.
+
+    The leader takes it for told, as Apache Kafka's do.
     """
-    take = Fetcher._take
+    take = Fetcher.take_response
 
     async def story(cluster: ReplicaCluster) -> None:
         async def take_too_late(
@@ -142,14 +144,14 @@ def test_what_came_too_late_for_its_leader_epoch_is_told_again(
                 for topic in response.responses
                 for told in topic.partitions
             ):
-                monkeypatch.setattr(Fetcher, "_take", take)
+                monkeypatch.setattr(Fetcher, "take_response", take)
                 cluster.change(leader=1)
             await take(fetcher, response, connection)
 
-        monkeypatch.setattr(Fetcher, "_take", take_too_late)
+        monkeypatch.setattr(Fetcher, "take_response", take_too_late)
         cluster.create_topic(replicas=(1, 2))
         assert (await cluster.node(1).produce("a", batch(b"one"))).error_code == 0
-        await until(lambda: Fetcher._take is take)
+        await until(lambda: Fetcher.take_response is take)
         assert (
             cluster.node(2).partition().leader_epoch,
             cluster.node(2).partition().high_watermark,
@@ -160,8 +162,9 @@ def test_what_came_too_late_for_its_leader_epoch_is_told_again(
 
 
 async def follow_a_leader_that_has_less(cluster: ReplicaCluster) -> None:
-    """Node 1 has led, and has a record more than node 2, which leads now; it does not know that the
-    first record is safe.
+    """Have node 1 lead with a record more than node 2, which leads now.
+
+    Node 1 does not know that the first record is safe.
     """
     await cluster.node(3).kill()
     cluster.create_topic(replicas=(1, 2, 3))
@@ -182,9 +185,7 @@ async def follow_a_leader_that_has_less(cluster: ReplicaCluster) -> None:
 
 
 def test_logs_that_parted_in_several_epochs_meet_again() -> None:
-    """KIP-279: the leader's largest epoch may be one that the follower does not know, so that it
-    asks again.
-    """
+    """The leader's largest epoch may be unknown to the follower, so that it asks again (KIP-279)."""
 
     async def story(cluster: ReplicaCluster) -> None:
         cluster.create_topic(replicas=(1, 2))
@@ -270,11 +271,10 @@ def test_a_log_start_inside_a_batch_reaches_an_empty_follower() -> None:
 def test_an_old_leader_keeps_nothing_of_its_own_below_the_start_of_the_new_one(
     lost: tuple[int, ...], start_offset: int
 ) -> None:
-    """The new leader has deleted the place where the logs parted; a kill must not bring back what
-    the old leader had there.
+    """The new leader has deleted the place where the logs parted.
 
-    ``lost`` are the batches of the old leader from offset 1 on; the new one has a batch of two
-    records at offsets 1, 3 and 5 each.
+    A kill must not bring back the old leader's records there. ``lost`` are the batches of the old
+    leader from offset 1 on; the new one has a batch of two records at offsets 1, 3 and 5 each.
     """
 
     async def story(cluster: ReplicaCluster) -> None:
@@ -376,8 +376,9 @@ async def fence_later(cluster: ReplicaCluster) -> None:
 
 
 def test_a_follower_that_syncs_promises_only_what_is_synced() -> None:
-    """The next fetch tells the leader what this replica has: with flush.messages=1 that outlives
-    the loss of power.
+    """The next fetch tells the leader the end of this replica.
+
+    With flush.messages=1 that outlives the loss of power.
     """
 
     async def story(cluster: ReplicaCluster) -> None:
@@ -518,8 +519,9 @@ def test_a_replica_that_is_taken_away_is_fetched_no_more_and_its_log_goes() -> N
 
 
 def test_a_replica_that_is_left_alone_fetches_no_more() -> None:
-    """As after a move of a partition with one replica: its fetcher would ask the leader from before
-    without a pause, for ever.
+    """The fetcher of a moved partition would ask the former leader for ever, without a pause.
+
+    The partition has one replica.
     """
 
     async def story(cluster: ReplicaCluster) -> None:
@@ -577,8 +579,10 @@ REFUSALS: list[tuple[ErrorCode | KafkaError, int]] = [
 def test_what_becomes_of_a_proposal_that_is_refused(
     refusal: ErrorCode | KafkaError, least: int
 ) -> None:
-    """0: it waits for metadata; 1: it is void, and another fetch proposes again; 2: it is sent
-    again, after a pause.
+    """A refused proposal waits, ends, or is sent again.
+
+    0: it waits for metadata; 1: it is void, and another fetch proposes again; 2: it is sent again,
+    after a pause.
     """
 
     def refuse(_request: AlterPartitionRequest) -> ErrorCode | KafkaError:

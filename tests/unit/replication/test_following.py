@@ -1,5 +1,6 @@
-"""What a follower asks for, and what it makes of a response: versions, truncation, errors, and the
-session with its leader.
+"""A follower makes requests and takes responses.
+
+There are versions, truncation, errors, and the session with its leader.
 """
 
 from uuid import UUID
@@ -50,8 +51,9 @@ def parameters(offset: int) -> FetchParameters:
 def test_brokers_speak_the_version_of_fetch_that_all_of_them_know(
     metadata_version: int, version: int
 ) -> None:
-    """Apache Kafka's brokers go by the same levels; one of a higher version than the level has may
-    not be understood.
+    """Apache Kafka's brokers go by the same levels.
+
+    A request of a higher version than the level has may not be understood.
     """
     assert fetch_version(metadata_version) == version
 

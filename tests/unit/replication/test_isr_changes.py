@@ -1,4 +1,4 @@
-"""What a leader sends the controller of its in-sync sets, where something came between."""
+"""A leader sends the controller its in-sync sets, also where something came between."""
 
 import logging
 

@@ -52,8 +52,9 @@ def test_a_listener_that_comes_in_a_round_is_called_from_the_next_one_on() -> No
 
 
 def test_one_goes_at_one_cost_however_many_there_are() -> None:
-    """Each one that went had all others looked at: a thousand share groups of a partition cost a
-    million steps when it was lost.
+    """Each removal had all others looked at.
+
+    A thousand share groups of a partition cost a million steps when it was lost.
     """
 
     def cost_among(count: int) -> int:

@@ -1,5 +1,6 @@
-"""A follower whose next offset its leader does not have: it asks where the leader's log begins and
-ends, and goes there.
+"""A follower whose next offset its leader lacks asks where the leader's log begins and ends.
+
+It goes on there.
 """
 
 from collections.abc import Callable
@@ -63,18 +64,20 @@ async def lost(context: ReplicaContext, leader: Leader) -> tuple[Fetcher, Partit
     fetcher = fetcher_of(context, on_safe=leader.announced.append)
     fetcher.add(first)
     assert named(fetcher) == [0]
-    followed = next(iter(fetcher._followed.values()))
+    followed = next(iter(fetcher.followed.values()))
     found: list[Followed] = []
-    fetcher._take_error(followed, ErrorCode.OFFSET_OUT_OF_RANGE, found)
+    fetcher.take_error(followed, ErrorCode.OFFSET_OUT_OF_RANGE, found)
     assert found == [followed]
-    await fetcher._find_offset(followed, cast("Any", leader))
+    await fetcher.find_offset(followed, cast("Any", leader))
     return fetcher, first
 
 
 def named(fetcher: Fetcher) -> list[int]:
     """Return the partitions that the next request names."""
     return [
-        partition.partition for topic in fetcher._request().topics for partition in topic.partitions
+        partition.partition
+        for topic in fetcher.next_request().topics
+        for partition in topic.partitions
     ]
 
 
@@ -135,7 +138,7 @@ def test_a_follower_whose_leader_does_not_tell_its_offsets_keeps_its_log_and_ask
         assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 5)
         assert (active(fetcher), named(fetcher)) == ([], [])
         await trio.sleep(BACKOFF_MS / 1_000)
-        fetcher._resume_paused()
+        fetcher.resume_paused()
         assert named(fetcher) == [0]
 
     tell(story)

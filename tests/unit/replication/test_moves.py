@@ -1,5 +1,6 @@
-"""Replicas that move between the log directories of their node, and topics whose many logs go in
-turns.
+"""Replicas move between the log directories of their node.
+
+Topics whose many logs go are removed in turns.
 """
 
 import errno

@@ -1,6 +1,4 @@
-"""Observers as leaders treat them: they copy everything, and acknowledge nothing unless a partition
-is in need.
-"""
+"""Observers copy everything, and acknowledge nothing unless a partition is in need."""
 
 import trio
 

@@ -1,5 +1,6 @@
-"""A replica whose log directory is offline at a start, and a stale log of it in another directory
-(KIP-858).
+"""A replica's log directory is offline at a start (KIP-858).
+
+A stale log of it is in another directory.
 """
 
 import errno
@@ -58,8 +59,9 @@ async def written(files: MemoryFiles, path: Path, *values: bytes) -> UUID:
 
 
 async def two_logs(*, is_loaded_late: bool) -> tuple[MemoryFiles, UUID, UUID]:
-    """A stale log in the first directory, and the newer one in the other, which fails; return their
-    ids, too.
+    """Write a stale log in the first directory, and the newer one in the other, which fails.
+
+    Return their ids, too.
     """
     files = MemoryFiles(clock=VirtualClock())
     stale_id = await written(files, LOG_DIR, b"stale")

@@ -447,8 +447,9 @@ def led_elsewhere(base_offset: int, leader_epoch: int) -> bytes:
 
 
 def test_a_follower_leaves_out_a_last_batch_that_is_cut_off() -> None:
-    """Either product sends a slice of its file, which may end anywhere: it is no damage, and is
-    fetched again.
+    """Either product sends a slice of its file, which may end anywhere.
+
+    It is no damage, and is fetched again.
     """
 
     async def main() -> None:

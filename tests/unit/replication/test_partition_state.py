@@ -1,5 +1,6 @@
-"""A leader and its followers as values: who is in sync, how far records are safe, what is proposed,
-when an append is acknowledged.
+"""A leader and its followers are values.
+
+They say who is in sync, how far records are safe, and when an append is acknowledged.
 """
 
 from typing import Any
@@ -102,8 +103,9 @@ def test_a_follower_that_gave_up_joining_is_not_waited_for() -> None:
 
 
 def test_a_follower_that_may_not_join_is_not_waited_for() -> None:
-    """It is fenced or shuts down (KIP-841), or the broker that fetched is an earlier one of the
-    same id (KIP-903).
+    """A follower may not join if it is fenced or shuts down (KIP-841).
+
+    Nor may an earlier broker of the same id that fetched (KIP-903).
     """
     for eligible in ({LEADER: 101, SECOND: 102}, {**BROKER_EPOCHS, THIRD: 999}):
         group = Group(isr=(1, 2))
@@ -240,8 +242,9 @@ def test_a_follower_keeps_its_high_watermark_and_moves_it_no_more() -> None:
 
 
 def test_a_follower_believes_no_leader_that_knows_less_than_the_one_before() -> None:
-    """A new leader's high watermark begins below what was safe already: readers of this follower
-    may have read that (KIP-392).
+    """A new leader's high watermark begins below safe records.
+
+    Readers of this follower may have read them (KIP-392).
     """
     state = PartitionState(1, log_end_offset=9)
     assert state.follow_high_watermark(6)
@@ -490,8 +493,9 @@ def test_a_refusal_that_tells_of_newer_metadata_waits_for_it(code: ErrorCode) ->
 
 
 def test_late_metadata_of_the_epoch_that_a_proposal_was_made_against_leaves_it() -> None:
-    """The controller's response brought that epoch already; the controller may still take what was
-    proposed since.
+    """The controller's response brought that epoch already.
+
+    The controller may still take the later proposal.
     """
     group, proposal = proposed()
     group.apply(isr=(1, 2))

@@ -1,8 +1,8 @@
-"""A leader's view of its partition against a model of what really is: what the followers hold, and
-which ISR the controller has committed.
+"""A leader's view of its partition agrees with a model of the truth.
 
-The promise of replication: every in-sync replica, which the controller may elect, holds every
-record below the high watermark.
+The truth is the followers' logs, and the ISR that the controller has committed. The promise of
+replication: every in-sync replica, which the controller may elect, holds every record below the
+high watermark.
 """
 
 from collections.abc import Callable
@@ -64,8 +64,10 @@ class Replication:
         )
 
     def fetch(self, number: int) -> None:
-        """A fetch tells how far the follower is, and may make it a member; what it brings is told
-        by the next one.
+        """Fetch from the leader.
+
+        A fetch tells how far the follower is, and may make it a member; the next one tells its
+        records.
         """
         broker_id, is_whole = FOLLOWERS[number % 2], number >= 2
         epoch = self.eligible.get(broker_id, 0)

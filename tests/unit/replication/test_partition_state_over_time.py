@@ -1,5 +1,6 @@
-"""What a leader and a follower carry over: through moves, truncations, responses that come late,
-and followers that fall silent.
+"""A leader and a follower carry state through moves, truncations and late responses.
+
+Followers fall silent, too.
 """
 
 from log_service.common.errors import ErrorCode
@@ -36,8 +37,9 @@ def test_metadata_of_the_partition_epoch_that_a_response_told_brings_what_the_re
 
 
 def test_a_response_that_changed_nothing_ends_the_proposal() -> None:
-    """A controller that has such a set already responds with the epoch that it had: a leader that
-    waited on could never propose again.
+    """A controller that has such a set already responds with its present epoch.
+
+    A leader that waited on could never propose again.
     """
     group = Group(isr=(1, 2))
     group.fetch(THIRD, 0)
@@ -168,8 +170,9 @@ def follower(*, end: int, high_watermark: int) -> PartitionState:
 
 
 def test_what_a_follower_cut_off_is_neither_safe_nor_synced() -> None:
-    """An unclean election may take away what was safe: readers at this replica, and a leader's own
-    end, go by what is there.
+    """An unclean election may take away safe records.
+
+    Readers at this replica, and a leader's own end, go by the present log.
     """
     state = follower(end=10, high_watermark=8)
     state.note_truncation(6)

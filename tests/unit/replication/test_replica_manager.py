@@ -273,8 +273,9 @@ def test_high_watermarks_are_written_down_and_come_back() -> None:
 def test_a_high_watermark_comes_back_from_the_directory_that_holds_the_log(
     *, is_first: bool
 ) -> None:
-    """What another directory said of an earlier log of that name won, and records that were not
-    safe were handed out.
+    """The high watermark in another directory, of an earlier log of that name, won.
+
+    Records that were not safe were handed out.
     """
 
     async def main() -> None:
@@ -564,8 +565,9 @@ def test_a_bug_of_a_listener_fails_the_node_and_nothing_else(event: str) -> None
 
 
 def test_a_partition_that_came_while_the_node_runs_begins_its_log_whatever_its_epoch() -> None:
-    """One that was there when the node started may have its log where nothing could be read: it
-    does not begin anew.
+    """A partition that was there when the node started may have its log in an unreadable place.
+
+    It does not begin anew.
     """
 
     async def main() -> None:

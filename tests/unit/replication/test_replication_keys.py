@@ -1,5 +1,7 @@
-"""What the keys of replication do, seen from outside: requests, connections, times. Each test fails
-where its key is ignored.
+"""Each key of replication has an effect that is seen from outside, in requests, connections or
+times.
+
+Each test fails where its key is ignored.
 """
 
 import pytest

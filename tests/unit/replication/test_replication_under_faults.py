@@ -1,5 +1,7 @@
-"""Replication under faults that a seed draws: deaths, lost power, cuts, elections, nodes that hear
-late. Nothing acknowledged is lost.
+"""Replication loses nothing acknowledged under faults that a seed draws.
+
+There are deaths, lost power, cuts, elections, and nodes with late metadata. Nothing acknowledged is
+lost.
 
 The cluster's controller is honest and simple: it elects living members of the in-sync replicas
 only. Each run ends with a calm in which all replicas have to get in sync and hold the same bytes.
@@ -21,7 +23,7 @@ PATIENCE_S = 3.0
 
 
 class Faults:
-    """What happens to the cluster while a client writes, and what was acknowledged to it."""
+    """The faults of a cluster while a client writes, and the acknowledged records."""
 
     def __init__(self, cluster: ReplicaCluster, rng: Random) -> None:
         self.cluster = cluster
@@ -31,7 +33,7 @@ class Faults:
 
     @property
     def registration(self) -> PartitionRegistration:
-        """What the controller says of the partition."""
+        """Return the controller's registration of the partition."""
         return self.cluster.image.topics.by_name["a"].partitions[0]
 
     def living(self) -> list[ReplicaNode]:

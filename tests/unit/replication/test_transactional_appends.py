@@ -1,5 +1,6 @@
-"""What a leader asks of batches and markers of a producer's transaction before it appends them, and
-what readers then see.
+"""A leader checks batches and markers of a producer's transaction before it appends them.
+
+Readers see the results.
 """
 
 from collections.abc import Awaitable, Callable

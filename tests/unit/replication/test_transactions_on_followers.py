@@ -1,5 +1,6 @@
-"""Transactions of a leader that is Apache Kafka, on its followers: the index of those that were
-aborted, and the last stable offset.
+"""Followers of an Apache Kafka leader keep its index of aborted transactions.
+
+They keep the last stable offset.
 """
 
 from typing import Any
@@ -25,8 +26,9 @@ COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
 
 def write(node: ReplicaNode, producer_id: int, marker: ControlType | None = None) -> None:
-    """Append three records of a transaction, or its end, to the leader's log, as Apache Kafka's
-    leader would.
+    """Append three records of a transaction, or its end, to the leader's log.
+
+    Apache Kafka's leader would do so.
     """
     partition = node.partition()
     log = node.log()

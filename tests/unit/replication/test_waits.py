@@ -1,5 +1,5 @@
-"""What ends the wait of a request for a partition: news of its leader, of the topic, and of the
-brokers that it waited for.
+"""News of the leader, of the topic and of awaited brokers ends the wait of a request for a
+partition.
 """
 
 from collections.abc import Callable

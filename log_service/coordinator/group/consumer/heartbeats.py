@@ -61,7 +61,7 @@ class ConsumerHeartbeats:
         self._settings = settings
         self._new_member_id = new_member_id
         self._steps = steps
-        self._sessions = sessions
+        self.sessions = sessions
         self._removals = removals
 
     def validate(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
@@ -104,12 +104,12 @@ class ConsumerHeartbeats:
         )
         epoch = self._steps.note(beat, decision)
         current = self._steps.advance(beat, epoch, owned_partitions(request), decision)
-        self._sessions.keep_alive(
+        self.sessions.keep_alive(
             group_id, member_id, self._settings.session_timeout_ms(group_id), decision
         )
         if member.is_classic:
-            self._sessions.note_join(group_id, member_id, decision)
-            self._sessions.note_sync(group_id, member_id, decision)
+            self.sessions.note_join(group_id, member_id, decision)
+            self.sessions.note_sync(group_id, member_id, decision)
         response = ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=current.epoch,
@@ -185,10 +185,10 @@ class ConsumerHeartbeats:
         """
         self._steps.note_loaded(group.group_id)
         for member in group.members.values():
-            timeout_ms = self._sessions.timeout_ms(group.group_id, member)
-            self._sessions.keep_alive(group.group_id, member.member_id, timeout_ms, decision)
+            timeout_ms = self.sessions.timeout_ms(group.group_id, member)
+            self.sessions.keep_alive(group.group_id, member.member_id, timeout_ms, decision)
             if member.current.state is MemberState.UNREVOKED_PARTITIONS:
-                self._sessions.await_revocation(group.group_id, member, decision)
+                self.sessions.await_revocation(group.group_id, member, decision)
 
 
 def validate_size(group: ConsumerGroup, member_id: str, settings: GroupSettings) -> None:

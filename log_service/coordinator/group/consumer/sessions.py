@@ -39,18 +39,18 @@ class ConsumerSessions:
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
-        self._sessions = MemberSessions(session_timer)
-        self._awaited_joins: set[tuple[str, str]] = set()
+        self.members = MemberSessions(session_timer)
+        self.awaited_joins: set[tuple[str, str]] = set()
 
     def keep_alive(
         self, group_id: str, member_id: str, timeout_ms: int, decision: GroupDecision
     ) -> None:
         """Restart a member's session."""
-        self._sessions.keep_alive(group_id, member_id, timeout_ms, decision)
+        self.members.keep_alive(group_id, member_id, timeout_ms, decision)
 
     def is_over(self, group_id: str, member_id: str, decision: GroupDecision) -> bool:
         """Return whether a member's session has expired when its timer fires."""
-        return self._sessions.is_over(group_id, member_id, decision)
+        return self.members.is_over(group_id, member_id, decision)
 
     def timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
         """Return a member's session timeout. A classic member has a timeout of its own."""
@@ -64,7 +64,7 @@ class ConsumerSessions:
     def end(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
         """Cancel all timers of a removed member."""
         member_id = member.member_id
-        self._sessions.end(group_id, member_id, decision)
+        self.members.end(group_id, member_id, decision)
         decision.cancel_timer(rebalance_timer(group_id, member_id, member.current.epoch))
         if member.is_classic:
             self.note_join(group_id, member_id, decision)
@@ -94,9 +94,9 @@ class ConsumerSessions:
     def await_join(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
         """Start a member's join timer, unless it is already running."""
         key = (group_id, member.member_id)
-        if key not in self._awaited_joins:
-            self._awaited_joins.add(key)
-            decision.on_refused(partial(self._awaited_joins.discard, key))
+        if key not in self.awaited_joins:
+            self.awaited_joins.add(key)
+            decision.on_refused(partial(self.awaited_joins.discard, key))
             decision.set_timer(
                 join_timer(*key), decision.now_ms + member.subscription.rebalance_timeout_ms
             )
@@ -104,9 +104,9 @@ class ConsumerSessions:
     def note_join(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
         """Cancel a member's join timer, because the member has joined or need not join any more."""
         key = (group_id, member_id)
-        if key in self._awaited_joins:
-            self._awaited_joins.discard(key)
-            decision.on_refused(partial(self._awaited_joins.add, key))
+        if key in self.awaited_joins:
+            self.awaited_joins.discard(key)
+            decision.on_refused(partial(self.awaited_joins.add, key))
             decision.cancel_timer(join_timer(*key))
 
     def await_sync(

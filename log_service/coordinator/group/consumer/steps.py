@@ -96,7 +96,7 @@ class ConsumerSteps:
         self._sessions = sessions
         self._image = image
         self._hashes = TopicHashes()
-        self._stale: set[str] = set()
+        self.stale: set[str] = set()
         self._regexes = RegexRefresher(settings, image, self.next_epoch)
 
     # Subscription of a member
@@ -145,12 +145,12 @@ class ConsumerSteps:
     def _settled_epoch(self, beat: Beat, decision: GroupDecision, *, is_bump_needed: bool) -> int:
         """Return the group's epoch. A new epoch begins if the group's topics have changed."""
         group_id = beat.group.group_id
-        if not is_bump_needed and group_id not in self._stale:
+        if not is_bump_needed and group_id not in self.stale:
             return beat.group.epoch.epoch
         metadata_hash = self.hash_of(beat.group.topics_of(beat.members()))
-        if group_id in self._stale:
-            self._stale.discard(group_id)
-            decision.on_refused(partial(self._stale.add, group_id))
+        if group_id in self.stale:
+            self.stale.discard(group_id)
+            decision.on_refused(partial(self.stale.add, group_id))
         if not is_bump_needed and metadata_hash == beat.group.epoch.metadata_hash:
             return beat.group.epoch.epoch
         return self._append_epoch(beat.group, metadata_hash, decision)
@@ -297,11 +297,11 @@ class ConsumerSteps:
 
     def note_loaded(self, group_id: str) -> None:
         """Mark a loaded group, so that its next request checks whether its topics have changed."""
-        self._stale.add(group_id)
+        self.stale.add(group_id)
 
     def forget(self, group_id: str) -> None:
         """Drop the cached state of a removed group."""
-        self._stale.discard(group_id)
+        self.stale.discard(group_id)
         self._regexes.forget(group_id)
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[ConsumerGroup]) -> None:
@@ -316,7 +316,7 @@ class ConsumerSteps:
         self._hashes.forget(deleted)
         if any(changed.is_new for changed in delta.changed_topics.values()):
             self._regexes.note_new_topics(self._image().offset)
-        self._stale.update(
+        self.stale.update(
             group.group_id
             for group in groups
             if has_new_racks or not touched.isdisjoint(group.subscribed_topics)

@@ -95,7 +95,7 @@ class ShareGroups:
         self._image = image
         self._is_taken = is_taken
         self._groups: dict[str, ShareGroup] = {}
-        self._heartbeats = ShareHeartbeats(config.share, image, config.max_metadata_record_bytes)
+        self.heartbeats = ShareHeartbeats(config.share, image, config.max_metadata_record_bytes)
         self._deleted_topics: set[UUID] = set()
 
     def __contains__(self, group_id: str) -> bool:
@@ -119,7 +119,7 @@ class ShareGroups:
         group = self._groups.get(record.group_id)
         if isinstance(record, ShareEpochRecord) and record.content is None:
             self._groups.pop(record.group_id, None)
-            self._heartbeats.forget(record.group_id)
+            self.heartbeats.forget(record.group_id)
             return
         if group is None:
             if record.content is None:
@@ -135,7 +135,7 @@ class ShareGroups:
         """
         known = self._image().topics.by_id
         for group in self._groups.values():
-            self._heartbeats.resume(group, decision)
+            self.heartbeats.resume(group, decision)
             states = group.known_states
             topic_ids = (*states.initializing, *states.initialized, *states.deleting)
             self._deleted_topics.update(
@@ -156,7 +156,7 @@ class ShareGroups:
         """
         validate_share_heartbeat(request)
         group = self._found(request.group_id, is_made=request.member_epoch == JOIN_EPOCH)
-        self._heartbeats.handle_heartbeat(group, request, context, decision)
+        self.heartbeats.handle_heartbeat(group, request, context, decision)
 
     def _found(self, group_id: str, *, is_made: bool) -> ShareGroup:
         group = self._groups.get(group_id)
@@ -211,7 +211,7 @@ class ShareGroups:
         group = self._groups.get(group_id)
         if group is not None and (initialized or failed):
             states = share_states.without_initializing(group.known_states, failed)
-            self._heartbeats.store_states(
+            self.heartbeats.store_states(
                 group_id,
                 share_states.with_initialized(states, initialized, self._image()),
                 decision,
@@ -232,7 +232,7 @@ class ShareGroups:
 
     def on_image(self, delta: MetadataDelta, decision: GroupDecision) -> None:
         """Mark groups whose topics have changed, and let a timer drop states of deleted topics."""
-        self._heartbeats.on_image(delta, self._groups.values())
+        self.heartbeats.on_image(delta, self._groups.values())
         self._deleted_topics.update(delta.deleted_topics)
         if delta.deleted_topics:
             decision.set_timer(DELETED_TOPICS_TIMER, decision.now_ms)
@@ -244,13 +244,13 @@ class ShareGroups:
         for group in self._groups.values():
             states = share_states.without_topics(group.known_states, gone)
             if states != group.known_states:
-                self._heartbeats.store_states(group.group_id, states, decision)
+                self.heartbeats.store_states(group.group_id, states, decision)
 
     def on_session_timer(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
         """Remove a member that has sent no heartbeat for a whole session."""
         group = self._groups.get(group_id)
         if group is not None:
-            self._heartbeats.on_session_timer(group, member_id, decision)
+            self.heartbeats.on_session_timer(group, member_id, decision)
 
     # Administration
 
@@ -277,7 +277,7 @@ class ShareGroups:
             for topic_id, each in start_offsets.items()
         }
         if initializing:
-            self._heartbeats.store_states(
+            self.heartbeats.store_states(
                 group.group_id,
                 share_states.with_initializing(group.known_states, initializing),
                 decision,
@@ -330,7 +330,7 @@ class ShareGroups:
         wanted = {topic.topic_id: name for name, topic in topics.items() if topic is not None}
         states, going = share_states.with_topics_deleting(group.known_states, wanted, self._image())
         if group.states is not None and states != group.states:
-            self._heartbeats.store_states(group.group_id, states, decision)
+            self.heartbeats.store_states(group.group_id, states, decision)
         refused = [
             DeleteShareGroupOffsetsResponseTopic(
                 topic_name=name,
@@ -355,7 +355,7 @@ class ShareGroups:
         """Store that the share states of topics are deleted. The reply is None."""
         group = self._groups.get(group_id)
         if group is not None and group.states is not None:
-            self._heartbeats.store_states(
+            self.heartbeats.store_states(
                 group_id, share_states.without_deleting(group.states, topic_ids), decision
             )
         decision.reply(reply_to, None)
@@ -383,7 +383,7 @@ class ShareGroups:
             decision.records.extend(share_tombstones(group))
         else:
             states, going = share_states.with_all_deleting(group.states, self._image())
-            self._heartbeats.store_states(group_id, states, decision)
+            self.heartbeats.store_states(group_id, states, decision)
             decision.reply(context.reply_to, StatesToDelete(group_id=group_id, partitions=going))
             return
         decision.reply(context.reply_to, result)

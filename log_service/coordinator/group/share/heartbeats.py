@@ -106,8 +106,8 @@ class ShareHeartbeats:
         self._times = GroupTimes("share", config, image)
         self._image = image
         self._hashes = TopicHashes()
-        self._sessions = MemberSessions(share_session_timer)
-        self._stale: set[str] = set()
+        self.sessions = MemberSessions(share_session_timer)
+        self.stale: set[str] = set()
         self._initializing_since_ms: dict[str, int] = {}
 
     # Heartbeat of a member that stays
@@ -203,12 +203,12 @@ class ShareHeartbeats:
         A new epoch begins if the members or their subscribed topics have changed.
         """
         group_id = group.group_id
-        if not is_bumped and group_id not in self._stale:
+        if not is_bumped and group_id not in self.stale:
             return group.epoch.epoch, False
         metadata_hash = self._hashes.of(topics_of(members), self._image())
-        if group_id in self._stale:
-            self._stale.discard(group_id)
-            decision.on_refused(partial(self._stale.add, group_id))
+        if group_id in self.stale:
+            self.stale.discard(group_id)
+            decision.on_refused(partial(self.stale.add, group_id))
         if not is_bumped and metadata_hash == group.epoch.metadata_hash:
             return group.epoch.epoch, False
         epoch = GroupEpoch(epoch=group.epoch.epoch + 1, metadata_hash=metadata_hash)
@@ -326,19 +326,19 @@ class ShareHeartbeats:
         metadata_hash = self._hashes.of(topics_of(staying), self._image())
         epoch = GroupEpoch(epoch=group.epoch.epoch + 1, metadata_hash=metadata_hash)
         decision.append(ShareEpochRecord(group_id=group_id, content=epoch))
-        self._sessions.end(group_id, member_id, decision)
+        self.sessions.end(group_id, member_id, decision)
 
     # Time and topics
 
     def _keep_alive(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
-        self._sessions.keep_alive(
+        self.sessions.keep_alive(
             group_id, member_id, self._times.session_timeout_ms(group_id), decision
         )
 
     def on_session_timer(self, group: ShareGroup, member_id: str, decision: GroupDecision) -> None:
         """Remove a member that has sent no heartbeat for a whole session."""
         member = group.members.get(member_id)
-        if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
+        if member is not None and self.sessions.is_over(group.group_id, member_id, decision):
             self.remove(group, member, decision)
 
     def resume(self, group: ShareGroup, decision: GroupDecision) -> None:
@@ -346,14 +346,14 @@ class ShareHeartbeats:
 
         The group's initializing states get a full retry interval.
         """
-        self._stale.add(group.group_id)
+        self.stale.add(group.group_id)
         self._initializing_since_ms[group.group_id] = decision.wall_ms
         for member_id in group.members:
             self._keep_alive(group.group_id, member_id, decision)
 
     def forget(self, group_id: str) -> None:
         """Drop the cached state of a removed group."""
-        self._stale.discard(group_id)
+        self.stale.discard(group_id)
         self._initializing_since_ms.pop(group_id, None)
 
     def on_image(self, delta: MetadataDelta, groups: Iterable[ShareGroup]) -> None:
@@ -365,7 +365,7 @@ class ShareHeartbeats:
         touched = deleted | {changed.topic.name for changed in delta.changed_topics.values()}
         has_new_racks = bool(delta.changed_brokers)
         self._hashes.forget(deleted)
-        self._stale.update(
+        self.stale.update(
             group.group_id
             for group in groups
             if has_new_racks or not touched.isdisjoint(group.subscribed_topics)

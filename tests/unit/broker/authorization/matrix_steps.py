@@ -80,10 +80,10 @@ def state(node: AclStory) -> Any:
 
 def members(node: AclStory) -> dict[str, tuple[str, ...]]:
     """The ids of the members of each group, those that have only asked to join among them."""
-    shards = node.broker.rooms.groups._shards.serving() or ()
+    shards = node.broker.rooms.groups.shards.serving() or ()
     found: dict[str, tuple[str, ...]] = {}
     for shard in shards:
-        for group in (*shard._groups.values(), *shard.share_groups.groups()):
+        for group in (*shard.groups.values(), *shard.share_groups.groups()):
             waiting = group.pending_join_members if isinstance(group, ClassicGroup) else ()
             found[group.group_id] = (*sorted(group.members), *sorted(waiting))
     return found

@@ -285,7 +285,7 @@ def test_the_metrics_page_counts_decisions_and_acls() -> None:
         assert (await node.produce("t", b"")).error_code == 29
         await node.allow((WRITE, TOPIC, "t"))
         await node.produce("t", b"")
-        families = authorizer_families(node.broker._authorizer, lambda _, value: value / 60)
+        families = authorizer_families(node.broker.authorizer, lambda _, value: value / 60)
         samples = {family.name: [value for _, _, value in family.samples] for family in families}
         assert samples == {
             "kafka_server_authorizer_authorization_request_total": [2],

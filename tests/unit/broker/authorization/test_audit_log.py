@@ -415,7 +415,7 @@ def test_a_topic_that_cannot_be_created_holds_up_no_request(
         for _ in range(3):
             await refused_produce(node)
         await trio.sleep(30)
-        authorizer = node.broker._authorizer
+        authorizer = node.broker.authorizer
         assert authorizer is not None
         assert authorizer.audit_queues["topic"].dropped_count == 3
         samples = [

@@ -49,12 +49,12 @@ class Writer:
 
 
 def context_of(node: AclStory) -> ConnectionContext:
-    return next(iter(node.broker.servers[0]._connections)).context
+    return next(iter(node.broker.servers[0].connections)).context
 
 
 def authorizer_of(node: AclStory) -> NodeAuthorizer:
-    assert node.broker._authorizer is not None
-    return node.broker._authorizer
+    assert node.broker.authorizer is not None
+    return node.broker.authorizer
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ NOT_YET = ErrorCode.NOT_CONTROLLER
 
 
 def forget_that_acls_are_known(node: AclStory) -> NodeAuthorizer:
-    authorizer = node.broker._authorizer
+    authorizer = node.broker.authorizer
     assert authorizer is not None
     authorizer.acls.is_loaded = False
     return authorizer

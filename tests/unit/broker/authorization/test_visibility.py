@@ -497,7 +497,7 @@ def test_acls_are_there_after_a_start() -> None:
     """The rights of the metadata log hold before the first client is served."""
 
     async def story(node: AclStory) -> None:
-        authorizer = node.broker._authorizer
+        authorizer = node.broker.authorizer
         assert authorizer is not None
         assert authorizer.acls.is_loaded
         assert codes(await node.ask(FindCoordinatorRequest(key="g", key_type=0), 1)) == {30}

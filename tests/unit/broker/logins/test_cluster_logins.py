@@ -73,7 +73,7 @@ async def started(cluster: Cluster) -> int:
 
 
 def logins_of(cluster: Cluster, node_id: int, listener: str) -> int:
-    logins = cluster.brokers[node_id]._logins
+    logins = cluster.brokers[node_id].logins
     assert logins is not None
     return sum(meter.success_total for meter in logins.handlers[listener].meters.values())
 
@@ -137,7 +137,7 @@ def test_logins_between_nodes_that_end_are_repeated() -> None:
         leader = await started(cluster)
         await replicate_records(cluster, leader)
         await trio.sleep(30)
-        logins = cluster.brokers[leader]._logins
+        logins = cluster.brokers[leader].logins
         assert logins is not None
         meter = logins.handlers["CONTROLLER"].meters["PLAIN"]
         assert meter.repeated_success_total >= 2
@@ -292,7 +292,7 @@ def test_nodes_log_in_to_each_other_by_tokens_from_a_file_and_again_with_fresh_o
         for _ in range(4):  # longer than the first token holds
             write_tokens(cluster, 20)
             await trio.sleep(10)
-        logins = cluster.brokers[leader]._logins
+        logins = cluster.brokers[leader].logins
         assert logins is not None
         for listener in ("CONTROLLER", "INSIDE"):
             meter = logins.handlers[listener].meters["OAUTHBEARER"]

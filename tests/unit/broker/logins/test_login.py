@@ -60,7 +60,7 @@ def test_client_with_the_right_password_is_served_and_one_without_is_not() -> No
         return [
             connection.context
             for server in node.broker.servers
-            for connection in server._connections
+            for connection in server.connections
         ]
 
     tell_of_logins(story)
@@ -79,8 +79,8 @@ def test_refusal_is_told_after_the_delay_and_the_connection_closed(delay_ms: str
 
         assert await seconds(refused) == pytest.approx(int(delay_ms) / 1_000, abs=0.02)
         assert await client.is_closed()
-        assert node.broker._logins is not None
-        assert node.broker._logins.refusals.__repr__() == "<LoginQueue waiting=0>"
+        assert node.broker.logins is not None
+        assert node.broker.logins.refusals.__repr__() == "<LoginQueue waiting=0>"
 
     tell_of_logins(story, connection_failed_authentication_delay_ms=delay_ms)
 
@@ -180,8 +180,8 @@ def test_login_that_ends_is_repeated_or_costs_the_connection() -> None:
         assert (await one.ask(MetadataRequest(topics=None), 12)).brokers
         await other.send(MetadataRequest(topics=None), 12)
         assert await other.is_closed()
-        assert node.broker._logins is not None
-        meter = node.broker._logins.handlers["GUARDED"].meters["PLAIN"]
+        assert node.broker.logins is not None
+        meter = node.broker.logins.handlers["GUARDED"].meters["PLAIN"]
         assert (meter.success_total, meter.repeated_success_total, meter.expired_total) == (2, 1, 1)
 
     tell_of_logins(story, connections_max_reauth_ms="5000")
@@ -291,8 +291,8 @@ def test_client_that_leaves_when_its_token_is_refused_is_counted(
         assert (told.error_code, told.auth_bytes) == (0, INVALID_TOKEN)
         client.close()
         await trio.sleep(1)
-        assert node.broker._logins is not None
-        assert node.broker._logins.handlers["GUARDED"].meters["OAUTHBEARER"].failure_total == 1
+        assert node.broker.logins is not None
+        assert node.broker.logins.handlers["GUARDED"].meters["OAUTHBEARER"].failure_total == 1
 
     jaas = {
         f"{LISTENER}.oauthbearer.sasl.jaas.config": f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule required;"
@@ -373,8 +373,8 @@ def test_no_bytes_before_the_login_harm_the_node(seed: int) -> None:
         survivor = await guest(node)
         assert (await survivor.log_in()).error_code == 0
         assert (await survivor.ask(MetadataRequest(topics=None), 12)).brokers
-        assert node.broker._logins is not None
-        assert len(node.broker._logins.handlers["GUARDED"]._sessions) == 1
+        assert node.broker.logins is not None
+        assert len(node.broker.logins.handlers["GUARDED"]._sessions) == 1
 
     tell_of_logins(story)
 

@@ -225,8 +225,8 @@ def test_one_who_leaves_while_waiting_is_not_judged() -> None:
         await trio.sleep(0.1)
         leaving.close()
         await trio.sleep(MAX_WAIT_MS / 1_000)
-        assert node.broker._logins is not None
-        logins = node.broker._logins
+        assert node.broker.logins is not None
+        logins = node.broker.logins
         assert logins.handlers["GUARDED"].meters["PLAIN"].failure_total == STEADY_GUESSES
         assert repr(logins.gate.waiting) == "<LoginQueue waiting=0>"
 
@@ -270,8 +270,8 @@ def test_a_login_that_is_repeated_is_a_guess_like_any_other() -> None:
 
 def test_logins_that_wait_have_room_for_each_address() -> None:
     async def story(node: Story) -> None:
-        assert node.broker._logins is not None
-        gate = node.broker._logins.gate
+        assert node.broker.logins is not None
+        gate = node.broker.logins.gate
         users = [f"user {number}" for number in range(MAX_DELAYED_COUNT_OF_HOST + 5)]
         for user in users:
             for host in ("one", "other"):

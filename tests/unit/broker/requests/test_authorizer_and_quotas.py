@@ -60,7 +60,7 @@ CONTROLLER_PORT = 9093
 
 
 def pipeline_of(node: Story, listener: int = 0) -> Pipeline:
-    found = node.broker.servers[listener]._handler
+    found = node.broker.servers[listener].handler
     assert isinstance(found, Pipeline)
     return found
 

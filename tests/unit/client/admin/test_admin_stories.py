@@ -1,5 +1,6 @@
-"""An admin whose controller refuses some items for now, moves, or does not respond: what succeeded
-is not asked for again.
+"""An admin asks again for the items alone that a controller has not done.
+
+The controller refuses some for now, moves, or does not respond.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,6 @@
-"""Which open transactions hang, and which filters a broker is too old for: decided from values
-alone.
+"""Plain functions decide which open transactions hang.
+
+They also say which filters a broker is too old for.
 """
 
 import pytest

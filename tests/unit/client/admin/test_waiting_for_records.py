@@ -1,5 +1,6 @@
-"""An admin that waits for records of several partitions: one that its leader refuses is left out,
-and the others are waited for.
+"""An admin waits for records of several partitions.
+
+It leaves out a partition that its leader refuses.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,10 +21,11 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 class Leaders:
-    """Two brokers that respond to fetches: at once where a partition is refused, or holds
-    something; else when the fetch has waited.
+    """Two brokers respond to fetches.
 
-    The first leads the partitions 0 and 1, the second leads 2.
+    They respond at once where a partition is refused, or holds something, else when the fetch has
+    waited. The first leads the partitions 0 and 1, the second leads 2.  The first leads the
+    partitions 0 and 1, the second leads 2.
     """
 
     def __init__(self, world: World) -> None:

@@ -1,5 +1,6 @@
-"""An asyncio client beside a scripted broker: both live in the client's own thread, joined by the
-memory network, in real time.
+"""An asyncio client runs beside a scripted broker.
+
+Both live in the client's own thread, joined by the memory network, in real time.
 """
 
 from contextlib import AsyncExitStack
@@ -59,8 +60,9 @@ def scripted_consumer(
 
 
 def scripted_share_consumer(kind: type[S], *, seed: int = 1, **settings: Any) -> tuple[Queue, S]:
-    """Return a queue whose broker runs while the consumer is open, and the consumer of any face,
-    which is to be opened.
+    """Return a queue, and a consumer of any face.
+
+    Its broker runs while the consumer is open. The caller opens the consumer.
     """
     world = World(seed)
     broker = ScriptedBroker(world)

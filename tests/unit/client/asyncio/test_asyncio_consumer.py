@@ -1,5 +1,6 @@
-"""The consumer for asyncio: no cancellation loses a record, nothing is committed that was not
-returned, and callbacks are on the loop.
+"""The consumer for asyncio loses no record by a cancellation.
+
+It commits nothing that was not returned, and its callbacks run on the loop.
 """
 
 import asyncio
@@ -34,8 +35,9 @@ ONLY = TopicPartition("t", 0)
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker whose topic t holds the numbers up to ``COUNT`` in one partition, each at the offset
-    of its value.
+    """Yield the address of a broker whose topic t holds the numbers up to ``COUNT``.
+
+    They are in one partition, each at the offset of its value.
     """
     with BrokerThread(tmp_path_factory.mktemp("broker")) as broker:
         with (
@@ -53,8 +55,9 @@ def offsets(records: list[ConsumerRecord]) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_cancelled_polls_and_loops_lose_no_record_and_return_none_twice(seed: int) -> None:
-    """Timeouts strike at any moment, around ``poll``, ``anext`` and a whole loop, with records
-    arriving meanwhile.
+    """Timeouts may strike at any moment of ``poll``, ``anext`` and a whole loop.
+
+    Records arrive meanwhile.
     """
     broker, unopened = scripted_consumer(seed=seed, fetch_max_wait_ms=5, max_poll_records=40)
     leader = Leader(broker)
@@ -130,8 +133,9 @@ def test_a_poll_whose_records_came_as_it_was_cancelled_leaves_them_to_the_next()
 def test_whatever_is_cancelled_a_member_that_goes_on_and_one_that_follows_read_everything(
     bootstrap: str, seed: int
 ) -> None:
-    """Any call may be cut short at any moment, and the block may be left in any way; nothing hangs,
-    and no commit is ahead.
+    """Any call may be cut short, and the block may be left in any way.
+
+    Nothing hangs, and no commit is ahead.
     """
     rng = Random(seed)
     group_id = f"cancelled {seed}"

@@ -1,5 +1,6 @@
-"""The producer for asyncio, beside a scripted broker in its own thread: order, room, cancellations,
-callbacks, closing, many loops.
+"""The producer for asyncio keeps order and bounds beside a scripted broker in its own thread.
+
+Sends are cancelled, callbacks run, and many loops share it.
 """
 
 import asyncio
@@ -97,9 +98,7 @@ def test_a_full_buffer_is_told_after_max_block_ms_and_the_next_in_turn_is_served
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_cancelled_send_has_not_taken_the_record_and_any_other_has(seed: int) -> None:
-    """Timeouts strike at any moment: while the topic is looked up, while there is no room, while
-    others run.
-    """
+    """Timeouts strike while the topic is looked up, while there is no room, and while others run."""
     broker, unopened = scripted_producer(
         seed=seed, linger_ms=1, batch_size=400, buffer_memory=1_500
     )
@@ -132,8 +131,9 @@ def test_a_cancelled_send_has_not_taken_the_record_and_any_other_has(seed: int) 
 
 
 def test_wait_for_around_a_send_and_around_a_receipt() -> None:
-    """As applications write it, with the timeout of Python 3.11, which runs the coroutine in a task
-    of its own.
+    """A timeout works as applications write it.
+
+    That of Python 3.11 runs the coroutine in a task of its own.
     """
     broker, unopened = scripted_producer(linger_ms=0)
 

@@ -1,5 +1,6 @@
-"""A share consumer for asyncio beside a scripted queue: what becomes of records where a task is
-cancelled.
+"""A share consumer for asyncio settles its records where a task is cancelled.
+
+It runs beside a scripted queue.
 """
 
 import asyncio

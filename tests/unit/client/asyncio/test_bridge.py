@@ -1,5 +1,6 @@
-"""Calls from an event loop: returned, raised, cancelled, refused once closed, and callbacks on the
-way back.
+"""A call from an event loop returns, raises, is cancelled, or is refused once the client is closed.
+
+Callbacks come back to the loop.
 """
 
 import asyncio
@@ -15,8 +16,9 @@ import pytest
 import trio
 
 from log_service.client import KafkaError
+from log_service.client.asyncio.bridge import Bridge
 from log_service.client.asyncio.calls import OnAsyncio
-from log_service.client.portal import Departed
+from log_service.client.portal import Departed, Portal
 
 PATIENCE_S = 20.0
 
@@ -42,6 +44,18 @@ class Client:
             await self.at_close()
 
 
+class Face(OnAsyncio[Client]):
+    """A client's face on asyncio that shows the bridge and the portal within."""
+
+    @property
+    def bridge(self) -> Bridge:
+        return self._bridge
+
+    @property
+    def portal(self) -> Portal[Client]:
+        return self._portal
+
+
 async def wait_for(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, PATIENCE_S)
 
@@ -55,11 +69,11 @@ async def response(value: Any) -> Any:
 
 def test_a_call_returns_or_raises_what_the_function_did() -> None:
     async def main() -> None:
-        async with OnAsyncio(Client()) as face:
-            call = face._bridge.call
+        async with Face(Client()) as face:
+            call = face.bridge.call
             assert await call(lambda: response(3)) == 3
             assert (
-                await face._bridge.call_sync(threading.current_thread)
+                await face.bridge.call_sync(threading.current_thread)
                 is not threading.current_thread()
             )
             with pytest.raises(ZeroDivisionError):
@@ -91,8 +105,8 @@ def test_a_cancelled_call_has_ended_over_there_before_its_task_goes_on() -> None
                     await trio.sleep(0.05)
                 heard.append("ended")
 
-        async with OnAsyncio(Client()) as face:
-            task = asyncio.create_task(face._bridge.call(reluctant))
+        async with Face(Client()) as face:
+            task = asyncio.create_task(face.bridge.call(reluctant))
             await wait_for(begun)
             task.cancel()
             await asyncio.sleep(0)
@@ -116,8 +130,8 @@ def test_a_result_that_came_as_the_task_was_cancelled_is_handed_over() -> None:
             returned.set()
             return 3
 
-        async with OnAsyncio(Client()) as face:
-            task = asyncio.create_task(face._bridge.call(quick, results.append))
+        async with Face(Client()) as face:
+            task = asyncio.create_task(face.bridge.call(quick, results.append))
             await asyncio.sleep(0)
             assert returned.wait(
                 PATIENCE_S
@@ -133,14 +147,14 @@ def test_a_result_that_came_as_the_task_was_cancelled_is_handed_over() -> None:
 def test_closing_ends_every_call_and_hears_calls_of_callbacks() -> None:
     async def main() -> None:
         client = Client()
-        async with OnAsyncio(client) as face:
+        async with Face(client) as face:
             heard: list[Any] = []
 
             async def callback() -> None:
-                heard.append(await face._bridge.call(lambda: response("while closing")))
+                heard.append(await face.bridge.call(lambda: response("while closing")))
 
-            client.at_close = lambda: face._bridge.run_on_loop(callback)
-            waiting = asyncio.create_task(face._bridge.call(trio.sleep_forever))
+            client.at_close = lambda: face.bridge.run_on_loop(callback)
+            waiting = asyncio.create_task(face.bridge.call(trio.sleep_forever))
             await asyncio.sleep(0.01)
         with pytest.raises(KafkaError, match="the client is closed"):
             await waiting
@@ -164,7 +178,7 @@ def test_a_client_hears_how_its_block_was_left(
     async def main() -> None:
         client = Client()
         with pytest.raises(type(error)):
-            async with OnAsyncio(client):
+            async with Face(client):
                 raise error
         (kind,) = client.left
         assert kind is not None
@@ -177,14 +191,14 @@ def test_closing_that_is_cancelled_is_cut_short_and_still_ends() -> None:
     async def main() -> None:
         client = Client()
         client.may_close.clear()
-        face = OnAsyncio(client)
+        face = Face(client)
         await face.__aenter__()
         closing = asyncio.create_task(face.close())
         await wait_for(client.is_closing)
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
-        assert not face._portal._thread.is_alive() or face._portal.ended.done()
+        assert not face.portal._thread.is_alive() or face.portal.ended.done()
 
     asyncio.run(main())
 
@@ -197,23 +211,23 @@ def test_opening_that_is_cancelled_leaves_no_thread() -> None:
             return self
 
     async def main() -> None:
-        face = OnAsyncio(Slow())
+        face = Face(Slow())
         task = asyncio.create_task(face.__aenter__())
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert face._portal.ended.done()
+        assert face.portal.ended.done()
         assert not face.is_open
 
     asyncio.run(main())
 
 
 def test_without_an_event_loop_of_asyncio_nothing_is_opened() -> None:
-    face = OnAsyncio(Client())
+    face = Face(Client())
     with pytest.raises(RuntimeError, match="no running event loop"):
         trio.run(face.__aenter__)
-    assert face._portal._thread.ident is None
+    assert face.portal._thread.ident is None
 
 
 def test_opening_raises_what_the_client_raised() -> None:
@@ -223,31 +237,30 @@ def test_opening_raises_what_the_client_raised() -> None:
 
     async def main() -> None:
         with pytest.raises(ZeroDivisionError):
-            async with OnAsyncio(Broken()):
+            async with Face(Broken()):
                 pass
 
     asyncio.run(main())
 
 
 def test_a_client_belongs_to_the_loop_that_opened_it() -> None:
-    face = OnAsyncio(Client())
+    face = Face(Client())
     asyncio.run(face.__aenter__())
     with pytest.raises(KafkaError, match="open one in each loop"):
-        asyncio.run(face._bridge.call(lambda: response(3)))
+        asyncio.run(face.bridge.call(lambda: response(3)))
     asyncio.run(face.close())
     assert face._client.left == [None]
 
 
 @pytest.mark.parametrize("is_wake_pending", [False, True])
 def test_a_loop_that_is_closed_under_a_client_ends_it(is_wake_pending: bool) -> None:
-    """What completes once the loop is gone tells nobody; the client ends as by an exception:
-    nothing is committed.
+    """A client whose loop is gone ends as by an exception, and commits nothing.
 
-    A wake-up that the loop never came to hear used to be the last one, and the client lived on for
-    as long as the process.
+    No task hears of calls that complete then.  A wake-up that the loop never came to hear used to
+    be the last one, and the client lived on for as long as the process.
     """
     client = Client()
-    face = OnAsyncio(client)
+    face = Face(client)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(face.__aenter__())
     may_return = threading.Event()
@@ -255,19 +268,19 @@ def test_a_loop_that_is_closed_under_a_client_ends_it(is_wake_pending: bool) -> 
     async def late() -> None:
         await trio.to_thread.run_sync(may_return.wait, PATIENCE_S)
 
-    face._portal.begin(late, _nothing(face))
+    face.portal.begin(late, _nothing(face))
     if is_wake_pending:
-        face._bridge.put(int)
+        face.bridge.put(int)
     loop.close()
     may_return.set()
-    face._portal.ended.result(PATIENCE_S)
+    face.portal.ended.result(PATIENCE_S)
     assert client.left == [Departed]
 
 
-def _nothing(face: OnAsyncio[Any]) -> Any:
+def _nothing(face: Face) -> Any:
     class Outcome:
         def set_result(self, result: object) -> None:
-            face._bridge.put(lambda: None)
+            face.bridge.put(lambda: None)
 
         set_exception = set_result
 
@@ -281,9 +294,9 @@ def test_a_client_that_nobody_closed_is_told_of_and_ended() -> None:
     client = Client()
 
     async def main() -> None:
-        face = OnAsyncio(client)
+        face = Face(client)
         await face.__aenter__()
-        ended = face._portal.ended
+        ended = face.portal.ended
         faces = [face]
         del face
         with pytest.warns(ResourceWarning, match="was never closed"):
@@ -310,13 +323,13 @@ def test_a_callback_runs_on_the_loop_with_the_context_of_the_one_who_opened() ->
 
     async def main() -> None:
         request.set("opened")
-        async with OnAsyncio(Client()) as face:
-            run = face._bridge.run_on_loop
-            await face._bridge.call(lambda: run(slow))
+        async with Face(Client()) as face:
+            run = face.bridge.run_on_loop
+            await face.bridge.call(lambda: run(slow))
             with pytest.raises(ZeroDivisionError):
-                await face._bridge.call(lambda: run(broken))
+                await face.bridge.call(lambda: run(broken))
             with pytest.raises(KafkaError, match="ended on its event loop by CancelledError"):
-                await face._bridge.call(lambda: run(ended))
+                await face.bridge.call(lambda: run(ended))
 
     asyncio.run(main())
     assert heard == [("opened", threading.current_thread())]
@@ -330,16 +343,16 @@ def test_a_callback_that_closes_the_client_is_told_not_to() -> None:
 
     async def main() -> None:
         client = Client()
-        face = OnAsyncio(client)
+        face = Face(client)
 
         async def close_it() -> None:
             with pytest.raises(KafkaError, match="must not close the client, which waits for it"):
                 await face.close()
             heard.append("refused")
 
-        client.at_close = lambda: face._bridge.run_on_loop(close_it)
+        client.at_close = lambda: face.bridge.run_on_loop(close_it)
         async with face, asyncio.timeout(PATIENCE_S):
-            await face._bridge.call(lambda: face._bridge.run_on_loop(close_it))
+            await face.bridge.call(lambda: face.bridge.run_on_loop(close_it))
         assert heard == ["refused", "refused"]
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
@@ -358,8 +371,8 @@ def test_cancelling_a_call_cancels_the_callback_that_it_waits_for() -> None:
             finally:
                 heard.append("cancelled")
 
-        async with OnAsyncio(Client()) as face:
-            task = asyncio.create_task(face._bridge.call(lambda: face._bridge.run_on_loop(slow)))
+        async with Face(Client()) as face:
+            task = asyncio.create_task(face.bridge.call(lambda: face.bridge.run_on_loop(slow)))
             await begun.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -381,10 +394,10 @@ def test_an_async_generator_is_iterated_and_closed_early() -> None:
             closed.set()
 
     async def main() -> None:
-        async with OnAsyncio(Client()) as face:
-            assert [number async for number in face._bridge.iterate(count())] == list(range(100))
+        async with Face(Client()) as face:
+            assert [number async for number in face.bridge.iterate(count())] == list(range(100))
             closed.clear()
-            async for number in face._bridge.iterate(count()):
+            async for number in face.bridge.iterate(count()):
                 if number == 3:
                     break
             await wait_for(closed)
@@ -393,15 +406,16 @@ def test_an_async_generator_is_iterated_and_closed_early() -> None:
 
 
 def test_a_call_that_a_child_process_throws_away_is_the_parents_alone(tmp_path: Path) -> None:
-    """A child has the parent's coroutines, too, and drops them: it must not wait for locks whose
-    threads it does not have.
+    """A child process drops its copies of the parent's coroutines.
+
+    It must not wait for locks whose threads it does not have.
     """
 
     async def main() -> None:
-        async with OnAsyncio(Client()) as face:
-            call = face._bridge.call(trio.sleep_forever)
+        async with Face(Client()) as face:
+            call = face.bridge.call(trio.sleep_forever)
             call.send(None)
-            token = face._portal._token
+            token = face.portal._token
             assert token is not None
             lock, is_held, is_done = token._reentry_queue.lock, threading.Event(), threading.Event()
 
@@ -431,12 +445,12 @@ def test_a_call_that_a_child_process_throws_away_is_the_parents_alone(tmp_path: 
 
 def test_a_child_process_is_refused_and_never_waits(tmp_path: Path) -> None:
     async def main() -> None:
-        async with OnAsyncio(Client()) as face:
+        async with Face(Client()) as face:
             child = os.fork()
             if child == 0:  # nothing of pytest may run in here
                 text = "nothing"
                 try:
-                    coroutine = face._bridge.call(lambda: response(3))
+                    coroutine = face.bridge.call(lambda: response(3))
                     try:
                         coroutine.send(None)
                     except KafkaError as error:
@@ -448,6 +462,6 @@ def test_a_child_process_is_refused_and_never_waits(tmp_path: Path) -> None:
                 os._exit(0)
             assert os.waitpid(child, 0)[1] == 0  # noqa: ASYNC222 - the child must not wait for anything
             assert (tmp_path / "heard").read_text().endswith("open one after the fork")
-            assert await face._bridge.call(lambda: response(3)) == 3
+            assert await face.bridge.call(lambda: response(3)) == 3
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""What is left for another thread: run once, in order, and with few wake-ups."""
+"""A mailbox runs work of another thread once, in order, and with few wake-ups."""
 
 import logging
 import threading
@@ -83,8 +83,9 @@ def test_a_wake_up_that_nobody_hears_is_sent_again() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_that_is_put_while_the_other_thread_empties_is_forgotten(seed: int) -> None:
-    """The thread that empties looks only when it was woken: a wake-up that is missing would leave
-    something behind.
+    """The thread that empties the mailbox looks only when it was woken.
+
+    A missing wake-up would leave something behind.
     """
     wakes = threading.Semaphore(0)
     heard: list[int] = []

@@ -126,7 +126,9 @@ def test_what_a_loop_did_not_come_to_is_not_committed_where_the_block_is_left(
 
 
 def test_a_commit_in_a_loop_tells_the_leader_epoch(bootstrap: str) -> None:
-    """Who reads on there knows by it of a leader that has not heard of its successor (KIP-320)."""
+    """A commit carries the leader epoch, which shows the next reader a leader with an old view
+    (KIP-320).
+    """
     with reading(bootstrap, group_id="epochs") as consumer:
         records = iter(consumer)
         epoch = next(records).leader_epoch
@@ -142,8 +144,9 @@ def test_a_commit_in_a_loop_tells_the_leader_epoch(bootstrap: str) -> None:
 def test_a_plain_offset_that_is_committed_in_a_loop_tells_the_leader_epoch_where_it_is_the_position(
     bootstrap: str,
 ) -> None:
-    """As that of a consumer on trio does: the positions of this one are behind what its loop has
-    not returned yet (KIP-320).
+    """A plain offset at the position gets its leader epoch, as in a consumer on trio.
+
+    The positions of this one are behind the records that its loop has not returned yet (KIP-320).
     """
     with reading(bootstrap, group_id="plain") as consumer:
         records = iter(consumer)
@@ -194,8 +197,8 @@ def test_a_poll_that_is_interrupted_loses_no_record(
 
 
 def test_a_wakeup_ends_the_loop_that_runs_or_the_next_one(bootstrap: str) -> None:
-    """One that came before the loop began was forgotten, and one that its body caused waited for
-    the rest of the poll.
+    """A wakeup before the loop was forgotten, and one from its body waited for the rest of the
+    poll.
     """
     with reading(bootstrap) as consumer:
         consumer.wakeup()

@@ -1,5 +1,6 @@
-"""The producer for threads, over a scripted broker that lives in the producer's own run: order,
-room, closing, forks.
+"""The producer for threads keeps order and bounds, also when it closes or its process forks.
+
+A scripted broker lives in the producer's own run.
 """
 
 import gc

@@ -120,9 +120,7 @@ def test_an_interrupted_wait_cancels_the_call(monkeypatch: pytest.MonkeyPatch) -
 def test_a_call_that_was_interrupted_has_ended_when_the_next_one_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A poll after Ctrl-C was refused every other time, because the one that was interrupted had
-    not ended.
-    """
+    """A poll after Ctrl-C was refused every other time, because the interrupted one had not ended."""
     portal = Portal(client([]), "test")
     portal.open()
     told: list[str] = []

@@ -1,4 +1,4 @@
-"""What a client believes of a cluster after each response."""
+"""A client updates its view of a cluster with each response."""
 
 from uuid import UUID
 

@@ -1,5 +1,6 @@
-"""What a reader sees of fetched bytes: nothing before its position, no markers, nothing of aborted
-transactions.
+"""A reader of fetched bytes gets nothing before its position.
+
+It gets no markers, and nothing of aborted transactions.
 """
 
 from typing import Any

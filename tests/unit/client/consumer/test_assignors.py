@@ -73,9 +73,7 @@ def test_range_prefers_replicas_in_the_members_rack() -> None:
 
 
 def test_range_gives_the_odd_partition_to_a_member_in_its_rack_and_none_more_than_that() -> None:
-    """As Java does: shares differ by one at most, and which member gets the larger one is what
-    racks decide.
-    """
+    """Shares differ by one at most, and racks decide which member gets the larger one, as in Java."""
     members = [in_rack("a", "x"), in_rack("b", "y"), in_rack("c", None)]
     assignment = ASSIGNORS["range"].assign(members, {"t": 4}, racks(t0="y", t1="y", t2="y", t3="x"))
     assert placed(assignment) == {"a": "t3", "b": "t0 t1", "c": "t2"}
@@ -89,8 +87,9 @@ def test_a_member_without_a_rack_is_near_to_everything_in_range() -> None:
 
 
 def test_range_places_topics_of_one_size_number_by_number() -> None:
-    """Java's order for copartitioned topics: each number to the first member that is near in all of
-    them and has room.
+    """Copartitioned topics go number by number, in Java's order.
+
+    Each number goes to the first member that is near in all of them and has room.
     """
     members = [in_rack("a", "x", "t u"), in_rack("b", None, "t u"), in_rack("c", "x", "t u")]
     told = racks(t0="y", t1="x", t2="x", t3="x", u0="y", u1="x", u2="x", u3="x")
@@ -179,8 +178,9 @@ def test_cooperative_members_give_up_what_is_far_before_others_get_it() -> None:
 
 
 def test_sticky_goes_over_a_third_member_where_two_cannot_help_each_other() -> None:
-    """a wants t, b t and u, c u: a gives b a partition and b gives c one, although a and b are
-    nearly equal.
+    """Two members of nearly equal shares exchange partitions by way of a third.
+
+    a wants t, b t and u, c u: a gives b a partition and b gives c one.
     """
     members = [
         member("a", "t", "t0 t1 t2 t3"),

@@ -1,5 +1,6 @@
-"""Consumers, their group and a whole broker in virtual time: weather, resets, members that die, and
-every record read at least once.
+"""Consumers and their group read every record at least once, in virtual time.
+
+A whole broker has weather and resets, and members die.
 """
 
 import re
@@ -77,8 +78,10 @@ def test_every_record_arrives_once_through_rough_weather(seed: int) -> None:
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_dead_members_partitions_go_on_where_it_committed(seed: int, strategy: str) -> None:
-    """Each member commits what it was given before it polls again; one is cut off for ever, its
-    session ends, the others carry on.
+    """A member goes on where a dead one committed.
+
+    Each commits its records before it polls again. One is cut off for ever, its session ends, and
+    the others carry on.
     """
     seen: set[bytes] = set()
     sent: set[bytes] = set()
@@ -297,9 +300,7 @@ def test_a_pattern_takes_topics_in_as_they_come_and_lets_them_go() -> None:
 def test_a_topic_that_the_cluster_refuses_is_raised_and_one_that_is_not_there_is_logged(
     caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
-    """Else a consumer whose topic is misspelt, or which has no right to it, would wait for ever,
-    and no one would know for what.
-    """
+    """A consumer of a misspelt or forbidden topic would else wait for ever without a word."""
 
     async def story(world: World) -> None:
         sent = await produce(world, 8)
@@ -333,8 +334,8 @@ def test_a_topic_that_the_cluster_refuses_is_raised_and_one_that_is_not_there_is
 def test_a_refusal_is_raised_as_often_as_the_cluster_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It came up again whenever the client learned of a broker or a leader, and where the topic was
-    subscribed again.
+    """A refusal came up again with each broker, leader or new subscription that the client learned
+    of.
     """
 
     async def story(world: World) -> None:

@@ -1,5 +1,6 @@
-"""A range with a batch whose checksum does not hold: every offset that had a record is read or
-named, whatever the header claims.
+"""A reader of a range with a wrong checksum reads or names every offset that had a record.
+
+The batch's header may claim anything.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,6 @@
-"""What a fetch asks of a broker where the view of the cluster changes while the connection to it
-opens.
+"""A fetch asks by the view that held when its connection began to open.
+
+The view may change meanwhile.
 """
 
 from operator import attrgetter
@@ -36,8 +37,9 @@ FOLLOWER = 1
 
 
 class ChangingCluster:
-    """Broker 1 leads both partitions; while it is connected to, broker 2 becomes the leader of the
-    first, in epoch 5.
+    """Broker 1 leads both partitions at first.
+
+    While it is connected to, broker 2 becomes the leader of the first, in epoch 5.
     """
 
     def __init__(self) -> None:
@@ -134,8 +136,9 @@ def positioned(topic_partition: TopicPartition) -> PartitionState:
 def test_a_broker_that_leads_no_more_is_not_asked_in_the_epoch_of_its_successor(
     version: int,
 ) -> None:
-    """A follower responds to consumers too (KIP-392), and one that lost its log would say that the
-    log was cut back to its end.
+    """A follower responds to consumers, too (KIP-392).
+
+    One that lost its log would say that the log was cut back to its end.
     """
     cluster = ChangingCluster()
     cluster.version = version
@@ -162,9 +165,7 @@ def test_where_an_epoch_ended_is_asked_in_the_epoch_of_the_leader_that_was_chose
 
 
 def test_offsets_are_asked_in_the_epoch_of_the_leader_that_was_chosen() -> None:
-    """One that has not heard yet that it leads again, in a later epoch, would tell where the log of
-    an earlier one ends.
-    """
+    """A leader with an old view would tell where the log of an earlier epoch ends."""
     cluster = ChangingCluster()
     found = trio.run(
         list_offsets, cast("ClusterMetadata", cluster), {MOVED: OffsetSpec.latest()}, 0, 1_000

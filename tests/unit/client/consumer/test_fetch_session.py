@@ -29,8 +29,9 @@ def asked(
 def step(
     session: FetchSession, wanted: dict[TopicPartition, Asked], response: FetchResponse
 ) -> tuple[int, int, list[int], list[int]]:
-    """Send a request and take the response; returns session id, epoch, the partitions named and
-    those taken back.
+    """Send a request and take the response.
+
+    Return session id, epoch, the partitions named and those taken back.
     """
     request = FetchRequest()
     session.fill(request, wanted)

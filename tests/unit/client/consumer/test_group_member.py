@@ -1,5 +1,4 @@
-"""What a member of the consumer protocol says and hears, against the coordinator that serves it:
-nothing is owned twice, whatever is lost.
+"""No partition has two owners in the consumer protocol, whatever is lost.
 
 The clients are those of our consumer without its network; the coordinator is a shard without its
 log's disk. Members of the classic protocol, which give everything up before they join again, are in
@@ -340,7 +339,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
-        group = self.story.shard._groups.get(GROUP)
+        group = self.story.shard.groups.get(GROUP)
         members = {} if group is None else group.members
         held = [
             each
@@ -363,7 +362,7 @@ class GroupLife(RuleBasedStateMachine):
         becomes classic has the targets of its members for assignments, which they have yet to hear
         of, and goes by these if it becomes a consumer group again before that.
         """
-        group = self.story.shard._groups.get(GROUP)
+        group = self.story.shard.groups.get(GROUP)
         if isinstance(group, ConsumerGroup):
             found = group.members.get(client.member_id)
             return None if found is None else found.current.epoch
@@ -390,7 +389,7 @@ class GroupLife(RuleBasedStateMachine):
         assert sorted(held) == sorted(
             (NAMES[topic], index) for topic, count in self.counts.items() for index in range(count)
         )
-        assert isinstance(self.story.shard._groups[GROUP], ConsumerGroup) == bool(self.clients)
+        assert isinstance(self.story.shard.groups[GROUP], ConsumerGroup) == bool(self.clients)
 
 
 GroupLife.TestCase.settings = settings(

@@ -1,4 +1,4 @@
-"""What a consumer tells a transactional producer of itself (KIP-447)."""
+"""A consumer describes itself to a transactional producer (KIP-447)."""
 
 import logging
 
@@ -45,8 +45,9 @@ def test_a_consumer_that_commits_by_itself_is_warned_of_once(
 def test_a_member_that_its_group_has_forgotten_names_itself_until_it_has_joined_again(
     code: ErrorCode | None,
 ) -> None:
-    """Offsets that name no member count whoever sends them: those of a member that hung would go
-    beside those of its successor.
+    """Offsets that name no member count from every sender.
+
+    Those of a member that hung would go beside those of its successor.
     """
 
     async def story(group: Group, consumer: Consumer) -> None:

@@ -1,5 +1,6 @@
-"""A consumer that gives up its subscription, for another one or while something goes wrong: it has
-left, and can subscribe again.
+"""A consumer that gives up its subscription has left, and can subscribe again.
+
+It gives up for another subscription, or while something goes wrong.
 """
 
 import re
@@ -183,8 +184,9 @@ def test_a_consumer_that_leaves_while_its_group_rebalances_does_not_join_again()
 
 
 def test_a_poll_that_gives_up_partitions_takes_none_after_another_task_has_unsubscribed() -> None:
-    """It took over the assignment that it had begun with, of a group that the consumer had left,
-    and gave that up once more.
+    """The poll took over its old assignment and gave it up once more.
+
+    The consumer had left that group.
     """
 
     async def story(group: LeavingGroup, consumer: Consumer) -> None:

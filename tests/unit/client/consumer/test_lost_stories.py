@@ -1,5 +1,6 @@
-"""A consumer whose group went on without it: the application hears of the lost partitions once it
-has heard them out.
+"""A consumer whose group went on without it tells the application of its lost partitions.
+
+It does so once running callbacks have ended.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ MAX_POLL_INTERVAL_MS = 10_000
 
 
 class Callbacks:
-    """What the application heard; ``on_lost`` takes 2 s to the end."""
+    """The callbacks record their calls. ``on_lost`` takes 2 s to the end."""
 
     def __init__(self) -> None:
         self.began: list[Sequence[TopicPartition]] = []
@@ -57,8 +58,9 @@ def test_a_callback_of_lost_partitions_that_was_cancelled_is_called_again(protoc
 def test_a_consumer_that_leaves_tells_what_it_has_lost_as_lost(
     protocol: str, is_cancelled: bool
 ) -> None:
-    """As Kafka's consumer does: ``on_revoked`` would commit and flush for partitions that others
-    read already.
+    """A consumer tells lost partitions as lost, as Kafka's does.
+
+    ``on_revoked`` would commit and flush for partitions that others read already.
     """
 
     async def story(group: LeavingGroup, consumer: Consumer) -> None:

@@ -1,6 +1,4 @@
-"""A member and a coordinator that does what a test tells it: when a member joins again, and when it
-has no reason to.
-"""
+"""A member joins again for a reason only. The coordinator does as a test tells it."""
 
 import contextlib
 import re
@@ -52,8 +50,9 @@ async def poll_for(consumer: Consumer, seconds: float) -> None:
 
 
 def test_a_member_that_leads_no_more_leaves_new_partitions_to_who_does() -> None:
-    """Or it would ask for a rebalance at every refresh of its metadata, for ever: what it assigned
-    by will never be so again.
+    """A member would else ask for a rebalance at every refresh of its metadata, for ever.
+
+    The metadata that it assigned by will never be so again.
     """
 
     async def story(group: Group, consumer: Consumer) -> None:
@@ -211,8 +210,9 @@ def test_a_commit_ends_by_its_deadline_also_behind_one_that_no_task_waits_for() 
 
 
 def test_a_commit_does_not_wait_for_the_epoch_of_a_member_that_leaves() -> None:
-    """It asked for a heartbeat, and in its place the member left, which had not polled for too long
-    (KIP-848).
+    """The commit asked for a heartbeat, and the member left instead.
+
+    It had not polled for too long (KIP-848).
     """
 
     async def beat(request: Any, version: int) -> ConsumerGroupHeartbeatResponse:
@@ -240,8 +240,9 @@ def test_a_commit_does_not_wait_for_the_epoch_of_a_member_that_leaves() -> None:
 
 @pytest.mark.parametrize("interval_ms", [600_000, 500], ids=["on giving up", "every interval"])
 def test_automatic_commits_leave_out_topics_that_were_deleted(interval_ms: int) -> None:
-    """The coordinator says that trying again may help, which holds the group up: the metadata says
-    that the topic is gone.
+    """The coordinator says that trying again may help, which holds the group up.
+
+    The metadata says that the topic is gone.
     """
 
     async def story(group: Group, consumer: Consumer) -> None:
@@ -388,8 +389,9 @@ def test_subscribing_to_a_pattern_that_is_cancelled_changes_nothing() -> None:
 
 @pytest.mark.parametrize("is_raising", [False, True], ids=["cancelled", "raising"])
 def test_what_a_poll_that_ended_early_did_not_give_up_the_next_one_does(is_raising: bool) -> None:
-    """The group goes on with an assignment that was told once: a member that forgot it would read
-    what others wait for.
+    """The group tells an assignment once.
+
+    A member that forgot it would read partitions that others wait for.
     """
 
     async def story(group: Group, consumer: Consumer) -> None:

@@ -1,5 +1,6 @@
-"""What a consumer has fetched ahead, while the application pauses, seeks, gives up and meets
-records that it cannot read.
+"""A consumer keeps or drops prefetched records as the application goes on.
+
+The application pauses, seeks, gives up, and meets records that it cannot read.
 """
 
 from typing import Any
@@ -333,7 +334,9 @@ def test_a_consumer_that_is_not_open_says_so() -> None:
 
 
 def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read() -> None:
-    """Where nothing was committed, its start cannot be asked for; theirs can."""
+    """The consumer cannot ask for the start of a partition without a leader, but it can for the
+    others.
+    """
 
     async def story(leader: Leader, consumer: Consumer) -> None:
         leader.broker.leaders = [1, -1]
@@ -369,9 +372,7 @@ def test_a_loop_that_polls_on_after_an_error_does_not_ask_as_fast_as_the_broker_
 
 
 def test_a_nearer_replica_that_is_not_known_yet_is_asked_about_with_pauses() -> None:
-    """KIP-392: the leader sends the consumer to a broker that its view does not hold, and sends
-    nothing else.
-    """
+    """KIP-392: the leader sends the consumer to an unknown broker, and sends nothing else."""
 
     async def story(leader: Leader, consumer: Consumer) -> None:
         for _ in range(10_000):

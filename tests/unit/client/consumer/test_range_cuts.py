@@ -1,5 +1,6 @@
-"""A range of offsets is cut out of a response by the headers of its batches, none of which was
-checked yet.
+"""A reader cuts a range of offsets out of a response by the headers of its batches.
+
+None of them was checked yet.
 """
 
 import struct

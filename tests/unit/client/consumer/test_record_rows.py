@@ -1,5 +1,6 @@
-"""Many records at once and one after the other: the same records, the same refusals, from the same
-places on.
+"""Reading many records at once and one by one gives the same records.
+
+Both refuse the same ones, and go on at the same places.
 """
 
 from typing import Any

@@ -1,5 +1,6 @@
-"""A reader that skips batches which cannot be read: all other records come out, once, and the
-offsets skipped are told.
+"""A reader skips batches which cannot be read.
+
+All other records come out, once, and the reader tells the skipped offsets.
 """
 
 import logging

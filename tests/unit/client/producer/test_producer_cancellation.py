@@ -1,5 +1,6 @@
-"""A producer whose calls are cancelled, or made by several tasks at once: nothing is taken twice,
-and nothing is given up for that.
+"""A producer takes nothing twice and gives nothing up when calls are cancelled.
+
+Several tasks may call it at once.
 """
 
 import trio
@@ -30,8 +31,9 @@ def test_a_send_that_is_cancelled_has_not_taken_the_record() -> None:
 
 
 def test_of_two_tasks_that_close_a_producer_neither_cuts_the_other_short() -> None:
-    """The second returned at once, and with it the block: what the first was delivering was never
-    sent, or not heard of.
+    """The second close returned at once, and with it the block.
+
+    Records that the first was delivering were never sent, or not heard of.
     """
     receipts: list[Delivery] = []
 

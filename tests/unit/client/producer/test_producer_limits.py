@@ -1,5 +1,6 @@
-"""What a producer promises about time, room, order and whatever the application hands it, in
-virtual time.
+"""A producer keeps its promises about time, room and order, in virtual time.
+
+The application may hand it anything.
 """
 
 from functools import partial
@@ -146,8 +147,10 @@ def test_one_bound_for_waiting_for_the_topic_and_for_room() -> None:
 def test_a_broker_that_does_not_know_the_producer_is_not_given_the_second_batch_first(
     seed: int,
 ) -> None:
-    """It would take any sequence: a leader that refuses the first batch, for it does not lead yet,
-    must not see the second before it.
+    """The broker would take any sequence.
+
+    A leader that refuses the first batch, for it does not lead yet, must not see the second before
+    it.
     """
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
@@ -164,8 +167,9 @@ def test_a_broker_that_does_not_know_the_producer_is_not_given_the_second_batch_
 def test_a_broker_that_lost_what_it_knew_is_not_given_the_second_batch_first(
     seed: int, *, is_first_tried_before: bool
 ) -> None:
-    """A loss of power: batches wait to connect, and the broker refuses the first of them, for it
-    does not lead yet.
+    """Batches wait to connect after a loss of power.
+
+    The broker refuses the first of them, for it does not lead yet.
     """
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:

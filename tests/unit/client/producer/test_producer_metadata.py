@@ -1,4 +1,4 @@
-"""Which topics a producer keeps asking the cluster about, in virtual time."""
+"""A producer keeps asking the cluster about the topics that it still uses, in virtual time."""
 
 from typing import Any
 

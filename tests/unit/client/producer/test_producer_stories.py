@@ -1,5 +1,6 @@
-"""A producer against a broker that misbehaves, in virtual time: what was acknowledged is there
-once, in order, and all is settled.
+"""A misbehaving broker holds acknowledged records once and in order, in virtual time.
+
+The producer settles every record.
 """
 
 from typing import Any
@@ -79,8 +80,9 @@ def test_an_accident_neither_loses_nor_duplicates_nor_reorders(
 
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_overtakes_a_batch_that_has_to_be_sent_again(seed: int) -> None:
-    """The broker goes away before the partition has heard of the producer, and comes back while
-    later batches wait to connect.
+    """The broker goes away before the partition has heard of the producer.
+
+    It comes back while later batches wait to connect.
     """
     sent: list[bytes] = []
 
@@ -102,8 +104,9 @@ def test_nothing_overtakes_a_batch_that_has_to_be_sent_again(seed: int) -> None:
 def test_a_batch_whose_response_never_came_follows_its_partition_into_the_new_epoch(
     seed: int,
 ) -> None:
-    """The broker has lost records, so that the first batch in flight begins anew; what became of
-    the second is not known.
+    """The broker has lost records, so that the first batch in flight begins anew.
+
+    The fate of the second is not known.
     """
     sent: list[bytes] = []
 
@@ -128,8 +131,9 @@ def test_a_batch_whose_response_never_came_follows_its_partition_into_the_new_ep
 
 @pytest.mark.parametrize("seed", range(5))
 def test_requests_keep_their_order_without_idempotence(seed: int) -> None:
-    """All batches are ready at once, when the connection is first opened: nothing but the sender's
-    order keeps them apart.
+    """All batches are ready at once when the connection first opens.
+
+    Nothing but the sender's order keeps them apart.
     """
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
@@ -375,8 +379,9 @@ def test_a_lost_producer_id_is_replaced() -> None:
 
 
 def test_a_producer_that_was_refused_an_id_goes_on_once_it_may_have_one() -> None:
-    """Topics that it did not know yet, and questions, were refused for ever, although records of
-    the others were delivered.
+    """The producer refused new topics and questions for ever.
+
+    It delivered records of known topics.
     """
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:

@@ -1,5 +1,6 @@
-"""Transactions from threads and from asyncio: the same blocks, the same ends, also where a block is
-interrupted or cancelled.
+"""Transactions have the same blocks and ends from threads and from asyncio.
+
+A block may be interrupted or cancelled.
 """
 
 import asyncio
@@ -80,8 +81,9 @@ def test_what_leaves_a_block_of_a_thread_aborts_it(error: type[BaseException]) -
 def test_a_block_of_a_thread_that_was_interrupted_as_it_began_is_aborted_before_the_next_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ctrl-C comes when the transaction is open, and the block has not begun: the next one was
-    refused for it.
+    """Ctrl-C comes when the transaction is open, and the block has not begun.
+
+    The next block was refused for it.
     """
 
     class Interrupted(Future[Any]):

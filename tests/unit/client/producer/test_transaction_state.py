@@ -1,5 +1,6 @@
-"""Every state of a transactional producer against every call, every failure and every code: the
-whole table, not examples.
+"""Every state of a transactional producer meets every call, failure and error code.
+
+The tests are the whole table, not examples.
 """
 
 import pytest
@@ -235,8 +236,8 @@ def test_with_version_2_leaders_add_partitions() -> None:
 @pytest.mark.parametrize("is_confirmed", [False, True])
 @pytest.mark.parametrize("is_version_2", [False, True])
 def test_an_abort_of_what_was_never_added_is_done(is_version_2: bool, is_confirmed: bool) -> None:
-    """AddPartitionsToTxn was refused, so that a coordinator of version 1 has no transaction to
-    abort, and says so.
+    """The coordinator refused AddPartitionsToTxn, and version 1 has no transaction to abort, and
+    says so.
     """
     transactions = producer_in(State.IN_TRANSACTION, is_version_2=is_version_2)
     transactions.note_partition(ORDERS)

@@ -1,5 +1,6 @@
-"""A transactional producer against a coordinator that moves, fences and forgets to respond, in
-virtual time, by both protocols.
+"""A transactional producer survives a coordinator that moves, fences and forgets to respond.
+
+It runs in virtual time, by both protocols.
 """
 
 from collections.abc import Awaitable, Callable
@@ -288,8 +289,9 @@ def test_offsets_of_a_member_that_was_put_out_abort_the_transaction(
 
 
 def test_offsets_that_did_not_get_in_keep_the_transaction_from_being_committed() -> None:
-    """An application that catches the timeout and commits would lose its offsets and read
-    everything twice.
+    """An application that catches the timeout and commits would lose its offsets.
+
+    It would read everything twice.
     """
 
     async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
@@ -369,8 +371,9 @@ def test_a_commit_that_was_not_responded_to_may_be_made_again(is_version_2: bool
 
 
 def test_an_abort_whose_next_epoch_was_not_told_may_be_made_again() -> None:
-    """With version 1: what was ended in the epoch before is not ended again, which would fence the
-    producer by its own epoch.
+    """The coordinator of version 1 ends nothing again that ended in the epoch before.
+
+    That would fence the producer by its own epoch.
     """
 
     async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
@@ -407,8 +410,9 @@ def test_a_cancelled_transaction_is_aborted_before_the_next_begins(is_version_2:
 
 @BOTH
 def test_a_commit_that_is_cancelled_while_records_are_delivered_aborts(is_version_2: bool) -> None:
-    """Every later transaction was refused then: the one before could only be aborted, and the block
-    had been left.
+    """Every later transaction was refused then.
+
+    The one before could only be aborted, and the block had been left.
     """
 
     async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
@@ -659,8 +663,9 @@ OF_COORDINATOR = (
 @BOTH
 @pytest.mark.parametrize("seed", range(12))
 def test_what_blocks_committed_is_what_readers_see(seed: int, is_version_2: bool) -> None:
-    """Accidents everywhere, transactions that are cancelled, abandoned and done again: in the end
-    everything is there once, in order.
+    """Readers see everything once and in order after accidents everywhere.
+
+    Transactions are cancelled, abandoned and done again.
     """
     wanted: list[bytes] = []
 

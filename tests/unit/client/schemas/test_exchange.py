@@ -1,5 +1,6 @@
-"""A request is repeated when that may help, at the next address first, and its failure says where
-and about what.
+"""A client repeats a request when that may help, at the next address first.
+
+Its failure says where and about what.
 """
 
 import json
@@ -143,7 +144,7 @@ def test_the_last_refusal_is_told_when_retries_are_used_up() -> None:
 
 @pytest.mark.parametrize("content", [b"<html>", b"\xff", b"[1]"])
 def test_a_page_of_something_else_is_no_response_of_a_registry(content: bytes) -> None:
-    """Such as the page of a proxy, also with status 200."""
+    """A proxy may send a page of its own, also with status 200."""
     steps = exchange_with().ask(REQUEST, lambda body: body["id"])
     next(steps)
     with pytest.raises(SchemaRegistryError, match="not one of a schema registry") as raised:

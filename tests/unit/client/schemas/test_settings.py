@@ -39,7 +39,7 @@ def test_several_urls_are_a_list_or_a_text_with_commas() -> None:
     ],
 )
 def test_logins_become_headers(given: dict[str, Any], headers: dict[str, str]) -> None:
-    """Those of Confluent's clients."""
+    """The settings of logins are those of Confluent's clients."""
     settings = RegistryClientSettings.of("http://one", given)
     assert settings.login_headers() == headers
     assert "pass" not in repr(settings)

@@ -1,5 +1,6 @@
-"""What comes out of a share fetch's bytes, for any batches and any acquired ranges; and how
-acknowledgements are put into batches.
+"""A share fetch's bytes give the acquired records, for any batches and ranges.
+
+Acknowledgements are put into batches.
 """
 
 import struct

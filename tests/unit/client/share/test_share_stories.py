@@ -1,6 +1,4 @@
-"""Stories of a share consumer in virtual time, beside a coordinator and leaders that do what the
-test says (KIP-932).
-"""
+"""A share consumer runs in virtual time beside scripted leaders and a coordinator (KIP-932)."""
 
 import logging
 from typing import Any

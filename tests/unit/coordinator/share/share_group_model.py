@@ -1,9 +1,9 @@
-"""A model of a share partition under random members, clocks, failed writes and new leaders: no
-record is lost, none is done with twice.
+"""No record of a share partition is lost, and none is done with twice.
 
-The model knows what the log holds and what members were told; of the share partition it knows only
-what every caller sees. Half of its groups have dead letters: then no record may be given up before
-its letter is written. ``test_share_bugs`` plants bugs for it to find. Source: KIP-932.
+Members, clocks, failed writes and new leaders are random. The model knows what the log holds and
+what members were told; of the share partition it knows only what every caller sees. Half of its
+groups have dead letters: then no record may be given up before its letter is written.
+``test_share_bugs`` plants bugs for it to find. Source: KIP-932.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Held:
 
 
 class ShareGroupModel(RuleBasedStateMachine):
-    """What members and the share coordinator see of one share partition."""
+    """The model holds the view of members and of the share coordinator of one share partition."""
 
     @initialize(
         sizes=st.lists(st.integers(1, 6), min_size=1, max_size=12),
@@ -272,7 +272,10 @@ class ShareGroupModel(RuleBasedStateMachine):
 
     @rule()
     def elect_a_new_leader(self) -> None:
-        """What was not stored is forgotten, and delivered again."""
+        """Elect a new leader.
+
+        State that was not stored is forgotten, and its records are delivered again.
+        """
         kept = {
             number: state
             for number, state in sorted(self.stored.items())

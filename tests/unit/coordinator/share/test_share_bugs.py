@@ -1,6 +1,4 @@
-"""The mistakes that are easily made with share groups, each planted into the share partition: the
-model has to find every one of them.
-"""
+"""The model finds each easy mistake with share groups that is planted into the share partition."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,8 +30,9 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def deliver_what_is_being_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that was released is delivered before that is stored: if the write fails, two
-    members hold it.
+    """Deliver a released record before its release is stored.
+
+    If the write fails, two members hold it.
     """
     monkeypatch.setattr(
         Run, "is_acquirable", property(lambda run: run.delivery.state is RecordState.AVAILABLE)
@@ -41,8 +40,9 @@ def deliver_what_is_being_stored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pass_over_what_is_being_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The start offset moves over a record whose acknowledgement is not stored yet: if the write
-    fails, the record is lost.
+    """Move the start offset over a record whose acknowledgement is not stored yet.
+
+    If the write fails, the record is lost.
     """
     monkeypatch.setattr(Run, "is_settled_final", property(lambda run: run.delivery.is_final))
 
@@ -65,7 +65,7 @@ def count_when_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def deliver_without_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is given back becomes available however often it was delivered."""
+    """Make released records available however often they were delivered."""
 
     def given_back(delivery: Delivery, _limit: int) -> Delivery:
         return delivery.followed_by(RecordState.AVAILABLE, delivery.delivery_count)
@@ -88,7 +88,7 @@ def hold_locks_a_little_longer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def let_anyone_acknowledge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose record it is does not count."""
+    """Let any member acknowledge a record."""
     change = Acknowledging._change
 
     def anyone(
@@ -103,13 +103,14 @@ def let_anyone_acknowledge(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledge_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was changed before the part of a request that is refused stays changed."""
+    """Keep the changes of a request before the part of it that is refused."""
     monkeypatch.setattr(InFlightBatch, "restore", lambda *_: None)
 
 
 def lose_the_gaps_of_an_earlier_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was acquired and never acknowledged at an earlier leader, between what was, is never
-    delivered again.
+    """Deliver no gaps of an earlier leader again.
+
+    They are records that were acquired between others and never acknowledged.
     """
     monkeypatch.setattr(DeliveryWindow, "gap_start", property(lambda _window: None))
 
@@ -125,8 +126,9 @@ def release_one_record_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def give_up_before_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record whose last lock expires is given up at once, where its dead letter should be written
-    before.
+    """Give up a record whose last lock expires at once.
+
+    Its dead letter should be written before.
     """
     monkeypatch.setattr(SharePartition, "_needs_dead_letter", lambda *_: False)
 
@@ -137,8 +139,9 @@ def send_rejected_records_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begin_behind_what_was_acquired(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored as the start is the end: a new leader begins behind records that nobody has
-    acknowledged.
+    """Begin at a new leader behind records that no member has acknowledged.
+
+    The stored start is the end.
     """
     write = SharePartition._write
 

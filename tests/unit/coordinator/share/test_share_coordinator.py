@@ -1,5 +1,5 @@
-"""The share coordinator: who may write a state, what becomes of it in the log, and what a load
-brings back (KIP-932).
+"""The share coordinator decides who may write a state, stores it in the log, and loads it
+(KIP-932).
 """
 
 from collections.abc import Callable, Hashable
@@ -380,8 +380,9 @@ def test_the_states_of_a_deleted_topic_go_and_those_of_an_unknown_one_stay() -> 
 
 
 def test_the_states_of_a_topic_that_went_while_no_shard_was_loaded_go_once_one_is() -> None:
-    """Apache Kafka 4.3 keeps them for ever, and the log from their snapshots on: only a shard that
-    hears of the deletion deletes them.
+    """Apache Kafka 4.3 keeps the states for ever, and the log from their snapshots on.
+
+    Only a shard that hears of the deletion deletes them.
     """
     story = Story()
     story.initialize()

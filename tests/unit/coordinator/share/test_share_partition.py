@@ -1,6 +1,4 @@
-"""A share partition: what members acquire, what acknowledgements do, when locks expire, and what is
-stored (KIP-932).
-"""
+"""A share partition delivers, takes acknowledgements, lets locks expire, and stores (KIP-932)."""
 
 from collections.abc import Sequence
 
@@ -331,8 +329,9 @@ def fail(story: Story) -> list[tuple[int, int, int]]:
 
 
 def test_a_batch_is_delivered_in_ever_smaller_parts_as_it_fails() -> None:
-    """At the limit of 4 Apache Kafka 4.3.1 delivers offsets 3 to 5 as 3 to 5 twice, then 3, 3, and
-    4 and 5 by themselves.
+    """Apache Kafka 4.3.1 delivers offsets 3 to 5 as 3 to 5 twice at the limit of 4.
+
+    Then it delivers 3, 3, and 4 and 5 by themselves.
     """
     story = Story((0, 2), (3, 5), settings=ShareSettings(delivery_count_limit=4), start=3)
     assert [fail(story) for _ in range(2)] == [[(3, 5, 1)], [(3, 5, 2)]]
@@ -354,8 +353,9 @@ def test_a_batch_that_fails_goes_with_no_other_records() -> None:
 
 
 def test_records_go_with_others_of_their_batch_where_as_many_are_taken_already() -> None:
-    """Apache Kafka 4.3.1 counts the part of a failing batch from the first record on that failed:
-    more may have gone before it.
+    """Apache Kafka 4.3.1 counts the part of a failing batch from the first failed record on.
+
+    More may have gone before it.
     """
     story = Story((0, 6), settings=ShareSettings(delivery_count_limit=6))
     story.acquire()
@@ -493,7 +493,9 @@ def test_records_below_the_log_start_are_archived_when_they_are_given_back() -> 
 
 def test_the_start_moves_on_over_records_behind_a_new_log_start_that_are_done_with() -> None:
     """A new leader has loaded states of records at the end of the window, and none of those before
-    them; the log then begins there.
+    them.
+
+    The log then begins there.
     """
     story = Story((0, 9), stored=[(0, 0, AVAILABLE.value, 1), (8, 9, ARCHIVED.value, 1)])
     assert story.partition.follow_log_start(8)

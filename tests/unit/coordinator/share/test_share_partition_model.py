@@ -1,6 +1,4 @@
-"""A share partition lives through random stories, and keeps what the model of a share group
-promises (KIP-932).
-"""
+"""A share partition lives through random stories, and keeps the promises of the model (KIP-932)."""
 
 from hypothesis import settings
 

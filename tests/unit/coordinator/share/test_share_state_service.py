@@ -1,5 +1,6 @@
-"""The share state APIs over shards: one response for several partitions, and what is heard where a
-shard is not here (KIP-932).
+"""The share state APIs give one response for several partitions.
+
+A client gets an error for a shard that is not here (KIP-932).
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""The transaction APIs of a node over a log in memory, asked as a client asks, with a clock and
-timers that a test moves.
+"""The transaction APIs of a node stand over a log in memory.
+
+A test asks as a client, and moves clock and timers.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""A shard of the transaction coordinator, told as stories: begin, end, fence, time out, forget, and
-load what another node left.
+"""A shard of the transaction coordinator begins, ends, fences, times out and forgets.
+
+It loads state that another node left.
 """
 
 from dataclasses import replace
@@ -121,8 +122,9 @@ def test_ids_that_no_producer_uses_are_forgotten_after_a_while() -> None:
 
 @pytest.mark.parametrize(("size", "batch_count"), [(10, 2), (20_000, 8)])
 def test_ids_are_forgotten_in_batches_of_a_bounded_size(size: int, batch_count: int) -> None:
-    """Five hundred of the longest ids were one batch of 16 MB: a log with smaller segments refused
-    it for ever.
+    """Five hundred of the longest ids were one batch of 16 MB.
+
+    A log with smaller segments refused it for ever.
     """
     count = FORGOTTEN_PER_STEP + 3 if size < 100 else 100
     story, sizes = TransactionStory(), []

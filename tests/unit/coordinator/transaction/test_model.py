@@ -73,8 +73,9 @@ class TransactionModel(RuleBasedStateMachine):
             self.producer = (producer_id, epoch)
 
     def _promise(self, version: int, *, is_commit: bool) -> None:
-        """Remember an outcome by its identity, where that identity ends one transaction only: a
-        classic end keeps it for the next one.
+        """Remember an outcome by its identity, where that identity ends one transaction only.
+
+        A classic end keeps it for the next one.
         """
         for due in self.story.due:
             assert due.is_commit is is_commit
@@ -177,8 +178,10 @@ class TransactionModel(RuleBasedStateMachine):
 
     @invariant()
     def only_a_marker_has_the_last_epoch(self) -> None:
-        """A classic abort at the last epoch keeps the producer id; a producer that asks again for
-        the end is told the marker's epoch.
+        """Send a marker alone with the last epoch.
+
+        A classic abort at it keeps the producer id; a producer that asks again for the end is told
+        the marker's epoch.
         """
         known = self.story.transaction()
         assert known.producer_epoch <= MARKER_EPOCH
@@ -221,8 +224,9 @@ def test_an_end_that_is_repeated_after_a_classic_abort_at_the_last_epoch_is_told
 
 
 def test_an_abort_without_a_transaction_may_follow_a_classic_commit_of_the_same_epoch() -> None:
-    """A producer that mixes both generations of EndTxn: the commit keeps the epoch, the abort
-    raises it and may be repeated.
+    """A producer mixes both generations of EndTxn.
+
+    The commit keeps the epoch, the abort raises it and may be repeated.
     """
     model = TransactionModel()
     model.begin(server_version=0, epoch=0)

@@ -1,4 +1,4 @@
-"""What each request makes of a transactional id: the tables of Kafka's coordinator, cell by cell."""
+"""Each request changes a transactional id by the tables of Kafka's coordinator, cell by cell."""
 
 from itertools import product
 

@@ -1,5 +1,6 @@
-"""The transaction APIs of a node over a log: what leaves when, what old versions are told, and what
-happens when leadership goes.
+"""The transaction APIs of a node send responses in order over a log.
+
+Old versions get their errors, and leadership goes.
 """
 
 from typing import Any
@@ -243,8 +244,9 @@ def test_a_pattern_that_makes_no_sense_is_refused() -> None:
 
 
 def test_a_pattern_that_is_too_large_for_ids_is_refused() -> None:
-    """An id of 32,767 characters took one of 100,000 instructions many seconds, in which nothing
-    else was served.
+    """An id of 32,767 characters took one of 100,000 instructions many seconds.
+
+    Nothing else was served meanwhile.
     """
 
     def story(stage: Stage) -> None:
@@ -310,9 +312,7 @@ def test_times_of_transactions_are_those_of_the_file() -> None:
 
 
 def cost_of_an_end(ending_count: int) -> int:
-    """Return what it takes to hear of a marker while the log refuses the ends of so many other
-    transactions.
-    """
+    """Return the cost of a marker while the log refuses the ends of so many other transactions."""
     costs: list[int] = []
 
     def story(stage: Stage) -> None:

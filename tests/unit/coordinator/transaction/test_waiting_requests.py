@@ -1,5 +1,6 @@
-"""A request that comes while the transaction before is ending waits for its end: for how long, and
-what it hears.
+"""A request that comes while the transaction before is ending waits for its end.
+
+The wait has a bound, and the request gets a response.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""A shard of the transaction coordinator on a clock of its own, told as a story: what producers ask
-and hear, which markers are due.
+"""A story of producers runs on a shard of the transaction coordinator.
+
+The shard has a clock of its own, and the story shows the markers that are due.
 """
 
 from collections.abc import Hashable

@@ -108,7 +108,7 @@ async def producer_of(node: Story, *, version: int = BY_NAME, **topic: Any) -> P
 
 
 def known(node: Story) -> RepeatedProduces:
-    pipeline: Pipeline = node.broker.servers[0]._handler  # type: ignore[assignment]
+    pipeline: Pipeline = node.broker.servers[0].handler  # type: ignore[assignment]
     return pipeline._recognizers[ApiKey.PRODUCE.value]  # type: ignore[return-value]
 
 
@@ -149,7 +149,7 @@ def test_both_ways_answer_with_the_same_bytes(version: int) -> None:
 def test_requests_of_the_short_way_are_metered(ordinary: list[ProduceRequest]) -> None:
     async def story(node: Story) -> None:
         producer = await producer_of(node)
-        meter = node.broker.servers[0]._handler._meters[ApiKey.PRODUCE]  # type: ignore[attr-defined]
+        meter = node.broker.servers[0].handler._meters[ApiKey.PRODUCE]  # type: ignore[attr-defined]
         partition = node.broker.replicas.partitions["a", 0]
         for _ in range(3):
             await producer.ask(batch(b"x"))
@@ -288,7 +288,7 @@ def test_the_same_bytes_are_another_request_from_another_listener_or_principal(
 ) -> None:
     async def story(node: Story) -> None:
         producer = await producer_of(node)
-        context = next(iter(node.broker.servers[0]._connections)).context
+        context = next(iter(node.broker.servers[0].connections)).context
         for number, (listener_name, principal) in enumerate(
             [
                 ("PLAINTEXT", Principal("User", "alice")),
