@@ -46,8 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Spark start quickly, and the children of tests be interrupted: a shell's background job,
-    which ignores Ctrl-C, may run them.
+    """Let Spark start quickly, and the children of tests be interrupted.
+
+    A shell's background job, which ignores Ctrl-C, may run them.
     """
     quicken_spark()
     os.environ.setdefault(
@@ -115,8 +116,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _own_loggers() -> Iterator[None]:
-    """Levels of loggers are of the whole process, and commands and brokers set them: give them
-    back, so that no test mutes another.
+    """Give the levels of loggers back, so that no test mutes another.
+
+    They are of the whole process, and commands and brokers set them.
     """
     before = {logger: (logger.level, logger.propagate, logger.disabled) for logger in _loggers()}
     yield
@@ -129,7 +131,9 @@ def _own_loggers() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _own_signals() -> Iterator[None]:
-    """Dagster lets SIGTERM do what SIGINT does, which a shell's background job ignores: children of
+    """Give the signals back.
+
+    Dagster lets SIGTERM do what SIGINT does, which a shell's background job ignores: children of
     later tests would never end.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,5 +1,6 @@
-"""The house keeps its sizes and its words: files and functions stay short, files say what they are,
-names are the field's.
+"""The house keeps its sizes and its words.
+
+Files and functions stay short, files say what they are, names are the field's.
 """
 
 import ast
@@ -47,11 +48,14 @@ def written(path: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the tests ask of a file's syntax tree; to keep the trees themselves costs seconds of
-    garbage collection.
+    """The facts of a file's syntax tree that the tests need.
+
+    To keep the trees themselves costs seconds of garbage collection.
     """
 
     has_docstring: bool
+    first_sentences: tuple[str, ...]
+    """The first sentence of each docstring."""
     function_lengths: tuple[tuple[str, int], ...]
     others_state: tuple[str, ...]
     imported: frozenset[str]
@@ -64,6 +68,7 @@ def facts(path: Path) -> Facts:
     is_product = path.relative_to(ROOT).parts[0] in PRODUCT
     return Facts(
         has_docstring=bool(ast.get_docstring(tree)),
+        first_sentences=tuple(first_sentences(tree)),
         function_lengths=tuple(
             (node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions(tree.body)
         ),
@@ -151,8 +156,9 @@ def rooms_of(package: Path) -> set[str]:
 
 
 def test_a_map_of_rooms_is_whole() -> None:
-    """A package whose docstring lists its rooms names every module and package in it, and lists
-    nothing that is not there.
+    """A package whose docstring lists its rooms names every module and package in it.
+
+    It lists nothing that is not there.
     """
     wrong = []
     for path in sources(*PRODUCT):
@@ -173,11 +179,8 @@ def test_a_map_of_rooms_is_whole() -> None:
     assert wrong == []
 
 
-TESTS_IN_PLAIN_WORDS = (
-    "tests/helpers",
-    "tests/unit/broker",
-    "tests/unit/cli",
-    "tests/unit/cluster_operations",
+TESTS_IN_PLAIN_WORDS = tuple(
+    f"tests/{folder}" for folder in ("chaos", "documentation", "fuzz", "helpers", "unit")
 )
 BESIDE_PRODUCT = ("benchmarks", "examples", "tools", *TESTS_IN_PLAIN_WORDS)
 """Folders whose docstrings begin as those of the product do: as CONTRIBUTING.md asks."""
@@ -185,9 +188,9 @@ MAX_FIRST_SENTENCE = 100
 GUESSED_OPENING = re.compile(r"(What|That|Such|Who|Where|Whose|Which|When|Those)\b")
 
 
-def first_sentences(path: Path) -> Iterator[str]:
+def first_sentences(tree: ast.Module) -> Iterator[str]:
     """Yield the first sentence of each docstring in a file."""
-    for node in ast.walk(ast.parse(written(path))):
+    for node in ast.walk(tree):
         if isinstance(
             node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
         ) and (text := ast.get_docstring(node)):
@@ -198,7 +201,7 @@ def test_first_sentences_are_short_and_name_their_subject() -> None:
     wrong = [
         f"{named(path)}: {sentence}"
         for path in sources(*PRODUCT, *BESIDE_PRODUCT)
-        for sentence in first_sentences(path)
+        for sentence in facts(path).first_sentences
         if len(sentence) > MAX_FIRST_SENTENCE or GUESSED_OPENING.match(sentence)
     ]
     assert wrong == []
@@ -219,9 +222,7 @@ def test_prose_names_who_acts() -> None:
 
 
 def test_a_node_gives_a_response() -> None:
-    """What a query of a user's returns is an answer; what a request of the protocol gets is a
-    response.
-    """
+    """A query of a user's returns an answer, and a request of the protocol gets a response."""
     assert lines_with(ANSWER_OF_A_NODE, "log_service") == []
 
 
@@ -255,7 +256,7 @@ def test_a_module_has_one_logger_and_its_name_is_logger() -> None:
 
 
 def test_tests_import_from_modules_that_are_no_tests() -> None:
-    """What two test files need has a module of its own, with a name that says what it is."""
+    """Code that two test files need has a module of its own, with a name that says what it is."""
     taken = re.compile(
         r"^from tests(\.\w+)*\.test_\w+ import|^import tests(\.\w+)*\.test_\w+|^from tests(\.\w+)* import test_\w+",
         re.MULTILINE,
@@ -359,8 +360,9 @@ def assigned_attributes(node: ast.AST) -> Iterator[ast.Attribute]:
 
 
 def messages_imported(tree: ast.Module) -> set[str]:
-    """Return the names of protocol messages in a file: plain structures, which a handler fills
-    field by field.
+    """Return the names of protocol messages in a file.
+
+    They are plain structures, which a handler fills field by field.
     """
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
     generated = ("log_service.protocol.messages", "log_service.protocol.stored")
@@ -373,8 +375,9 @@ def messages_imported(tree: ast.Module) -> set[str]:
 
 
 def own_names(function: ast.FunctionDef | ast.AsyncFunctionDef, messages: set[str]) -> set[str]:
-    """Return the names in a function whose attributes it may set: itself, what it has just
-    constructed, and messages that it fills.
+    """Return the names in a function whose attributes it may set.
+
+    They are itself, new objects, and messages that it fills.
     """
     own = {"self", "cls"}
     for argument in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]:
@@ -492,8 +495,9 @@ def module_of(path: Path) -> str:
 
 
 def imported_names(tree: ast.Module) -> Iterator[str]:
-    """Yield what a file names in its imports, wherever they stand: in a function and for type
-    checkers alone, too.
+    """Yield the names in a file's imports, wherever they stand.
+
+    Those in a function and for type checkers alone count, too.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -504,8 +508,9 @@ def imported_names(tree: ast.Module) -> Iterator[str]:
 
 
 def imported_modules(names: Collection[str], modules: Collection[str]) -> set[str]:
-    """Return which of ``modules`` are named; a package only where something that is not a module of
-    its own is taken from it.
+    """Return which of ``modules`` are named.
+
+    A package counts only where something that is not a module of its own is taken from it.
     """
     whole = {name for name in names if ":" not in name}
     within = {name.replace(":", ".") for name in names} - whole
@@ -518,8 +523,9 @@ def imported_modules(names: Collection[str], modules: Collection[str]) -> set[st
 
 
 def tangled(imported: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-    """Return the modules that wait for each other, with what each needs of the others; ``imported``
-    is what each module names.
+    """Return the modules that wait for each other, with what each needs of the others.
+
+    ``imported`` is what each module names.
     """
     waiting = {
         module: imported_modules(names, imported.keys()) - {module}
@@ -532,7 +538,8 @@ def tangled(imported: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
 
 
 def test_no_import_cycle() -> None:
-    """Two files that need each other are one file, or one of them lacks a third that both stand on;
+    """Two files that need each other are one file, or one of them lacks a third that both stand on.
+
     ``TYPE_CHECKING`` hides that only.
     """
     assert tangled({module_of(path): facts(path).imported for path in every_source(*PRODUCT)}) == {}

@@ -1,5 +1,6 @@
-"""A real node, and everything that happens to processes and disks: kill -9 under load, full,
-read-only and vanishing files.
+"""Chaos harms the processes and disks of a real node.
+
+It plays kill -9 under load, and full, read-only and vanishing files.
 
     make chaos                    two hundred kills and every case of a disk (python -m tests.chaos --kills 200 --seed 1)
 

@@ -1,5 +1,6 @@
-"""The command: so many kills of a loaded node, and every case of a disk; or so many faults of a
-cluster.
+"""The command plays so many kills of a loaded node, and every case of a disk.
+
+Or it plays so many faults of a cluster.
 
     python -m tests.chaos --kills 200 --seed 1
     python -m tests.chaos --kills 0 --case vanishes

@@ -1,10 +1,9 @@
-"""Faults happen to the nodes of a cluster: which faults, when and for how long is drawn from a
-seed; whom they strike shows while it runs.
+"""Faults happen to the nodes of a cluster.
 
-A ``Step`` is one fault, or two of which the second begins while the first lasts. ``steps`` decides
-all of them beforehand, so that the same seed plays the same faults. A fault names its victim by
-what it does (the leader of a partition, the active controller, ...): who that is depends on the
-run.
+A seed draws the faults, their times and their lengths; the victims show while it runs. A ``Step``
+is one fault, or two of which the second begins while the first lasts. ``steps`` decides all of them
+beforehand, so that the same seed plays the same faults. A fault names its victim by what it does
+(the leader of a partition, the active controller, ...): who that is depends on the run.
 """
 
 import os
@@ -76,8 +75,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Faults of which each begins ``gap_seconds`` after the one before; ``is_whole`` waits in the
-    end until all replicas are in sync.
+    """A step has faults, each ``gap_seconds`` after the one before.
+
+    ``is_whole`` waits in the end until all replicas are in sync.
     """
 
     faults: tuple[Fault, ...]
@@ -358,8 +358,9 @@ class Striker:
 
 
 def take_files(directory: Path, rng: Random) -> str | None:
-    """Take something from the log directory of a node that is down, and say what; None where there
-    is nothing to take.
+    """Take something from the log directory of a node that is down, and say it.
+
+    Return None where there is nothing to take.
     """
     topics = [each for each in sorted(directory.glob(f"{TOPIC}-*")) if not each.suffix]
     segments = [path for topic in topics for path in sorted(topic.glob("*.log"))[:-1]]

@@ -95,8 +95,9 @@ def run(
     pause_seconds: float = 0.004,
     told: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """Play so many faults, then let everybody finish, and judge; each writer waits for
-    ``pause_seconds`` after a record.
+    """Play so many faults, then let everybody finish, and check.
+
+    Each writer waits for ``pause_seconds`` after a record.
     """
     begun, outcome = time.monotonic(), Outcome(folder=folder, size=size, seed=seed)
 
@@ -229,8 +230,9 @@ def _ended(nodes: ClusterNodes) -> Iterator[tuple[int, int]]:
 
 
 def _killed_once_more(nodes: ClusterNodes, log: dict[tuple[str, int, int], str]) -> Iterator[str]:
-    """Kill all nodes of an idle cluster: their metadata logs agree, and after a start the records
-    are the same.
+    """Kill all nodes of an idle cluster.
+
+    Their metadata logs agree, and after a start the records are the same.
     """
     for node_id in nodes.running:
         nodes.kill(node_id)

@@ -1,10 +1,9 @@
-"""Disks harm a node: they fill up, turn read-only, and lose files, while it runs and while it
-is stopped.
+"""Disks harm a running and a stopped node.
 
-A case is a function of a folder that raises ``AssertionError`` where a promise is broken: an error
-must be told (to the client, in the log or by the exit code), what was acknowledged is served or
-refused, and no record is ever left out without a word. ``UnfitError`` says what this machine lacks
-for a case.
+They fill up, turn read-only, and lose files. A case is a function of a folder that raises
+``AssertionError`` where a promise is broken: an error must be told (to the client, in the log or by
+the exit code), what was acknowledged is served or refused, and no record is ever left out without a
+word. ``UnfitError`` says what this machine lacks for a case.
 """
 
 import os
@@ -77,8 +76,9 @@ def fill(bootstrap: str, count: int, first: int = 0) -> None:
 def read_until_told(
     bootstrap: str, count: int, seconds: float = WAIT_SECONDS
 ) -> tuple[list[tuple[int, int]], list[str]]:
-    """Read from the beginning: (offset, number) of what came before the first error or the end, and
-    the errors.
+    """Read from the beginning to the first error or the end.
+
+    Return (offset, number) of each record, and the errors.
     """
     source = consumer(
         bootstrap, "judge", auto_offset_reset="error", check_crcs=True, fetch_wait_max_ms=100
@@ -143,7 +143,9 @@ def partition_files(data: Path, suffix: str) -> list[Path]:
 
 
 def full_disk(folder: Path) -> None:
-    """Writes are refused with an error before the disk is full; what was acknowledged is read; room
+    """Fill the disk.
+
+    Writes are refused with an error before it is full, acknowledged records are read, and room
     makes it go on.
     """
     with (
@@ -196,8 +198,9 @@ def goes_on(broker: BrokerProcess, number: int) -> None:
 
 
 def disk_full_of_others(folder: Path) -> None:
-    """Not a byte is left, for anything: the node says so and keeps what it has, and works again
-    once there is room.
+    """Leave not a byte of the disk.
+
+    The node says so and keeps its records, and works again once there is room.
     """
     with (
         small_disk(folder / "disk") as disk,
@@ -249,8 +252,9 @@ def is_alive(broker: BrokerProcess) -> bool:
 
 
 def read_only_disk(folder: Path) -> None:
-    """The disk turns read-only under a running node: writes are refused or the node ends with a
-    sentence; all is there after.
+    """Turn the disk read-only under a running node.
+
+    Writes are refused or the node ends with a sentence; all is there after.
     """
     with (
         small_disk(folder / "disk") as disk,
@@ -312,8 +316,9 @@ def loaded(folder: Path) -> BrokerProcess:
 def vanished(
     suffix: str, which: int, *, is_running: bool, is_clean: bool = True, must_serve: bool
 ) -> Callable[[Path], None]:
-    """A case: one of the partition's files vanishes, the node starts again, and all is served (or,
-    if it need not be, that is told).
+    """Return a case in which one of the partition's files vanishes.
+
+    The node starts again, and all is served (or, if it need not be, that is told).
     """
 
     def case(folder: Path) -> None:
@@ -341,8 +346,9 @@ def vanished(
 
 
 def written_once_more(*, is_clean: bool) -> Callable[[Path], None]:
-    """A case: the segment that records are written to vanishes, and records follow it; nothing is
-    lost, and the node says what happened.
+    """Return a case in which the active segment vanishes, and records follow it.
+
+    Nothing is lost, and the node tells of it.
     """
 
     def case(folder: Path) -> None:
@@ -371,8 +377,9 @@ def written_once_more(*, is_clean: bool) -> Callable[[Path], None]:
 
 
 def vanished_beside(name: str, *, is_clean: bool) -> Callable[[Path], None]:
-    """A case: a file of the log directory vanishes while the node is stopped; all is served, or the
-    start is refused with its name.
+    """Return a case in which a file of the log directory vanishes while the node is stopped.
+
+    All is served, or the start is refused with its name.
     """
 
     def case(folder: Path) -> None:

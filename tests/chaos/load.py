@@ -1,9 +1,9 @@
-"""Clients that never stop: idempotent producers of two client libraries and a group that commits,
-and all that they were told.
+"""Clients never stop, and keep all responses.
 
-Decides what is sent: the value names its producer and counts up in each partition, so that a log
-alone shows duplicates, gaps and order. Each client lives in a thread of its own; ``stop`` ends them
-and waits for what is on its way.
+They are idempotent producers of two client libraries and a group that commits. Decides what is
+sent: the value names its producer and counts up in each partition, so that a log alone shows
+duplicates, gaps and order. Each client lives in a thread of its own; ``stop`` ends them and waits
+for what is on its way.
 """
 
 import threading
@@ -35,8 +35,9 @@ Acknowledged = dict[Place, str]
 
 
 class Client:
-    """A thread that works until it is stopped; ``failures`` are sentences about what must not be,
-    ``notes`` about what may.
+    """A thread works until it is stopped.
+
+    ``failures`` are sentences about broken promises, ``notes`` about allowed events.
     """
 
     def __init__(self, name: str) -> None:
@@ -62,7 +63,7 @@ class Client:
         self.failures.append(f"{self.name} does not end")
 
     def work(self) -> None:
-        """What it does; returns soon after ``stopping`` is set."""
+        """Do the client's work. Return soon after ``stopping`` is set."""
 
     def _run(self) -> None:
         try:
@@ -305,8 +306,9 @@ class Reader(Client):
 
 
 class ConsumerProtocolReader(Reader):
-    """A member of librdkafka's in a group of the consumer protocol (KIP-848): the broker says how
-    often it has to be heard.
+    """A member of librdkafka's is in a group of the consumer protocol (KIP-848).
+
+    The broker says how often it has to be heard.
     """
 
     membership: Mapping[str, Any] = MappingProxyType({"group_protocol": "consumer"})

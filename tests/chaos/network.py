@@ -1,9 +1,8 @@
-"""The network between the nodes of a cluster and its clients: a small TCP proxy before each
-listener, which can cut, hold and slow down.
+"""A small TCP proxy stands before each listener of a cluster.
 
-A node is told to everybody by the ports of its proxies, so that each connection to it passes here.
-Who connects is found by the process that owns the other end of the connection (``/proc``): a cut
-between nodes 1 and 2 leaves both their clients and node 3 alone.
+It can cut, hold and slow down. A node is told to everybody by the ports of its proxies, so that
+each connection to it passes here. Who connects is found by the process that owns the other end of
+the connection (``/proc``): a cut between nodes 1 and 2 leaves both their clients and node 3 alone.
 
 Two kinds of cut. A *held* direction loses nothing: bytes wait, as they do on a network that loses
 packets and sends them again, and arrive once it is healed; a connection that begins meanwhile
@@ -57,8 +56,9 @@ class _Connection:
 
 
 class Network:
-    """All proxies of a cluster; ``with Network() as network`` runs them, ``ClusterNodes(...,
-    ways=network)`` uses them.
+    """The network has all proxies of a cluster.
+
+    ``with Network() as network`` runs them, ``ClusterNodes(..., ways=network)`` uses them.
     """
 
     def __init__(self) -> None:
@@ -111,8 +111,9 @@ class Network:
     # What happens to the network
 
     def hold(self, pairs: Iterable[Pair]) -> None:
-        """Hold back what goes from one node to another, for each of these pairs; one that is held
-        twice is to be released twice.
+        """Hold back the bytes from one node to another, for each of these pairs.
+
+        A pair that is held twice is to be released twice.
         """
         self._call(partial(self._set, held=self._held + Counter(pairs)))
 
@@ -261,8 +262,9 @@ def _bound(port: int = 0) -> socket.socket:
 
 
 def _inode(local_port: int, remote_port: int) -> str:
-    """The system's number of the socket at one end of a connection within this machine; empty where
-    it is gone already.
+    """Return the system's number of the socket at one end of a connection within this machine.
+
+    It is empty where it is gone already.
     """
     ends = (f":{local_port:04X}", f":{remote_port:04X}")
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:

@@ -1,8 +1,8 @@
-"""The operator of a cluster who never rests: moves replicas and takes that back, has leaders
-elected, creates and deletes topics.
+"""The operator of a cluster never rests.
 
-Knows what was acknowledged of it: a topic that was created is there in the end, and one that was
-deleted is not.
+It moves replicas and takes that back, has leaders elected, creates and deletes topics. Knows what
+was acknowledged of it: a topic that was created is there in the end, and one that was deleted is
+not.
 """
 
 import time

@@ -1,5 +1,6 @@
-"""A few kills of a loaded node, and every case of a disk, in every run of the tests; ``make chaos``
-plays two hundred kills.
+"""Every run of the tests plays a few kills of a loaded node, and every case of a disk.
+
+``make chaos`` plays two hundred kills.
 """
 
 import threading
@@ -105,8 +106,9 @@ def test_a_close_that_hangs_is_held_against_the_cluster_unless_the_member_has_le
 
 
 class HangingReader(Reader):
-    """A member that joins, maybe leaves, and does not end before it may: librdkafka's close hangs
-    too seldom to wait for it.
+    """A member joins, maybe leaves, and does not end before it may.
+
+    Librdkafka's close hangs too seldom to wait for it.
     """
 
     def __init__(self, name: str, bootstrap: str, *, has_left: bool) -> None:

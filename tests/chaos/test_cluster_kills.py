@@ -1,5 +1,6 @@
-"""A few faults of three loaded nodes in every run of the tests, of five in a long one; ``make chaos
-NODES=3 KILLS=500`` plays hundreds.
+"""Every run of the tests plays a few faults of three loaded nodes, a long one of five.
+
+``make chaos NODES=3 KILLS=500`` plays hundreds.
 """
 
 from collections import Counter

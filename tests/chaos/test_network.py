@@ -1,5 +1,6 @@
-"""The network of proxies does what chaos relies on: it knows who connects, holds one direction,
-resets, and refuses for the dead.
+"""The network of proxies keeps the promises that chaos relies on.
+
+It knows who connects, holds one direction, resets, and refuses for the dead.
 """
 
 import os

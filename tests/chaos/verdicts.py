@@ -127,8 +127,9 @@ def _epochs(segments: Segments) -> dict[Place, int]:
 
 
 def sequences_follow(segments: Segments) -> list[str]:
-    """Each idempotent producer's sequences follow each other, from 0 on in every epoch but the
-    first: what brokers see to.
+    """Check that each idempotent producer's sequences follow each other.
+
+    They begin at 0 in every epoch but the first, as brokers ensure.
     """
     faults, due = [], dict[tuple[str, int, int], tuple[int, int]]()
     for (topic, partition), content in segments.items():

@@ -9,8 +9,9 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """Seconds: the longest in which nothing was acknowledged, and the longest that one of ``count``
-    records waited.
+    """The waits in seconds.
+
+    They are the longest without an acknowledgement, and the longest of one of ``count`` records.
     """
 
     silence: float
@@ -22,12 +23,12 @@ class Waits:
 
 
 def waits_between(told_at: Sequence[tuple[float, float]], begin: float, end: float) -> Waits:
-    """Return the waits between two moments; ``told_at`` has the moment that each record was sent
-    and acknowledged, as it was told.
+    """Return the waits between two moments.
 
-    The time up to the first acknowledgement counts, and that behind the last one. A record counts
-    where it was sent and acknowledged in between: one that was sent before may have waited for
-    something else.
+    ``told_at`` has the moment that each record was sent and acknowledged, as it was told. The time
+    up to the first acknowledgement counts, and that behind the last one. A record counts where it
+    was sent and acknowledged in between: one that was sent before may have waited for something
+    else.
     """
     found = [(sent, acknowledged) for sent, acknowledged in told_at if begin <= acknowledged <= end]
     moments = [begin, *(acknowledged for _, acknowledged in found), end]

@@ -1,5 +1,6 @@
-"""The blocks of the documents run: Python as it is printed, and what a reader types, against a
-broker of the test's own.
+"""The blocks of the documents run against a broker of the test's own.
+
+They are Python, and the lines that a reader types.
 """
 
 import signal
@@ -86,8 +87,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def blocks_here(language: str) -> list[Block]:
-    """The blocks that are run here; the pages on pipelines are followed by
-    ``tests/platform/test_pages.py``.
+    """Return the blocks that are run here.
+
+    The pages on pipelines are followed by ``tests/platform/test_pages.py``.
     """
     return [
         block

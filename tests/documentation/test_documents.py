@@ -1,5 +1,7 @@
-"""The names in the documents exist: targets of links, languages of blocks, commands and options,
-targets of make, keys of YAML.
+"""The names in the documents exist.
+
+They are targets of links, languages of blocks, commands and options, targets of make, and keys of
+YAML.
 """
 
 import re
@@ -101,8 +103,9 @@ def test_commands_that_are_typed_exist(block: Block) -> None:
 
 
 def check_command(words: list[str]) -> None:
-    """Follow the words of a command down the tree of commands; ``create / list`` names two that
-    stand side by side.
+    """Follow the words of a command down the tree of commands.
+
+    ``create / list`` names two that stand side by side.
     """
     command: click.Command = tidelog
     told = "tidelog " + " ".join(words)

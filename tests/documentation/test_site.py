@@ -1,5 +1,6 @@
-"""The site of the documentation: its pages can be found, its reference has each public name, its
-build has no warning and no network.
+"""Readers find the pages of the documentation's site.
+
+Its reference has each public name, its build has no warning and no network.
 """
 
 import ast

@@ -1,5 +1,6 @@
-"""The command: every engine in turn for a number of minutes, with figures; findings are written
-out, one file each.
+"""The command runs every engine in turn for a number of minutes, with figures.
+
+Findings are written out, one file each.
 
     python -m tests.fuzz --minutes 10 --seed 1
     python -m tests.fuzz --replay build/fuzz/finding.json

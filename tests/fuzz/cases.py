@@ -1,5 +1,6 @@
-"""A case is one input of an engine, a finding a case that broke a promise; both are files that play
-again with one command.
+"""A case is one input of an engine, a finding a case that broke a promise.
+
+Both are files that play again with one command.
 """
 
 import hashlib

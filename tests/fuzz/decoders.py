@@ -1,9 +1,8 @@
-"""Everything that parses bytes of others, called directly: one input a call, tens of thousands a
-second.
+"""These targets parse bytes of others, and are called directly.
 
-A target may return or raise what its docstring names; anything else, or more CPU than
-``SLOW_SECONDS``, is a finding. Where a message was read it is written again and read again: what
-comes back must be equal.
+There is one input a call, tens of thousands a second. A target may return or raise what its
+docstring names; anything else, or more CPU than ``SLOW_SECONDS``, is a finding. Where a message was
+read it is written again and read again: what comes back must be equal.
 """
 
 import logging
@@ -139,8 +138,9 @@ def targets() -> Iterator[Target]:
 def fuzz(
     seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60
 ) -> tuple[Figures, list[Finding]]:
-    """Feed every target in turn until the time or the rounds are over; findings come small, one per
-    target and kind.
+    """Feed every target in turn until the time or the rounds are over.
+
+    Findings come small, one per target and kind.
     """
     logging.getLogger("log_service").setLevel(logging.CRITICAL)
     figures, findings, seen = Figures(), [], set()
@@ -242,8 +242,9 @@ def _draw_pair(rng: Random) -> bytes:
 
 
 def forget_default_structs(message: Any) -> None:
-    """Take away tagged structs that say nothing but defaults: they are not written, as by Apache
-    Kafka, and so are not read again.
+    """Take away tagged structs that say nothing but defaults.
+
+    They are not written, as by Apache Kafka, and so are not read again.
     """
     for each in message.SCHEMA.fields:
         value = getattr(message, each.name)

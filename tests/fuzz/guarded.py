@@ -1,7 +1,7 @@
-"""A node that asks for a login and has an authorizer: the sessions of one user, who may do some of
-what is asked, get behind both.
+"""A node asks for a login and has an authorizer.
 
-The honest clients come to the other listener, where everybody is a super user.
+The sessions of one user, who may do some of the requests, get behind both. The honest clients come
+to the other listener, where everybody is a super user.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
-"""A listener with TLS reads these bytes before it knows its client: hellos, the names in
-certificates, and stores of keys.
+"""A listener with TLS reads these bytes before it knows its client.
 
-Draws a hello of OpenSSL's own and damages it; reads it as a listener does, over a stream that ends
-behind it. A refusal is a ``ProtocolError`` here, as of every other decoder; anything else that is
-raised is a finding.
+They are hellos, the names in certificates, and stores of keys. Draws a hello of OpenSSL's own and
+damages it; reads it as a listener does, over a stream that ends behind it. A refusal is a
+``ProtocolError`` here, as of every other decoder; anything else that is raised is a finding.
 """
 
 from collections.abc import Sequence

@@ -126,8 +126,9 @@ class LyingConnection:
 
 
 def damaged(rng: Random, frame: bytes) -> bytes:
-    """An answer of another mind: mostly with a correlation id and a size that hold, so that its
-    body is looked at.
+    """Draw a damaged answer.
+
+    Mostly its correlation id and size hold, so that its body is looked at.
     """
     draw = rng.random()
     if draw < 0.75:
@@ -141,7 +142,7 @@ def damaged(rng: Random, frame: bytes) -> bytes:
 
 
 class Acts:
-    """What a user of the client does; every act may fail with a ``TidelogError``."""
+    """The acts of a client's user. Every act may fail with a ``TidelogError``."""
 
     def __init__(self, world: World, figures: Figures, rate: float) -> None:
         self.world = world

@@ -211,8 +211,9 @@ def _receive(session: LoginSession, frame: memoryview, now: Now) -> None:
 
 
 def draw_challenge(rng: Random) -> bytes:
-    """Return a broker's first message and its last, each behind its length: right, with odd
-    iterations, or damaged.
+    """Return a broker's first message and its last, each behind its length.
+
+    They are right, with odd iterations, or damaged.
     """
     first = (
         SERVER_FIRST

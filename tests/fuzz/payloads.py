@@ -1,7 +1,7 @@
-"""Payloads travel inside messages: record batches, compressed records and bombs, the opaque bytes
-of groups.
+"""Payloads travel inside messages.
 
-All of it right, damaged, and from nothing.
+They are record batches, compressed records and bombs, and the opaque bytes of groups. All of it
+right, damaged, and from nothing.
 """
 
 import struct
@@ -30,8 +30,9 @@ FIELDS = (
 
 
 def draw_batch(rng: Random) -> bytes:  # noqa: PLR0911 - a list of kinds
-    """A batch: as an honest producer makes it, or with fields, records or compressed bytes of
-    another mind.
+    """Draw a batch.
+
+    It is as an honest producer makes it, or has damaged fields, records or compressed bytes.
     """
     draw = rng.random()
     if draw < 0.3:
@@ -115,8 +116,9 @@ def with_records(rng: Random, codec: int, records: bytes) -> bytes:
 
 
 def draw_compressed(rng: Random, codec: int) -> bytes:
-    """Draw the bytes that a codec reads: records or other bytes, compressed, and damaged in every
-    other case.
+    """Draw the bytes that a codec reads.
+
+    They are records or other bytes, compressed, and damaged in every other case.
     """
     plain = rng.choice(
         (

@@ -1,10 +1,9 @@
-"""A broker process over sockets: hostile sessions, crowds that hold on, and what the system says of
-the process.
+"""A broker process over sockets gets hostile sessions, and crowds that hold on.
 
-A finding is a process that ended, a traceback in its log, more resident memory than
-``MEMORY_BUDGET_BYTES``, or a good request that waits longer than ``PATIENCE_SECONDS``. Sessions
-come in windows; after each the node is looked at, and where it failed the window is played again to
-new nodes, with less and less in it.
+The system tells of the process. A finding is a process that ended, a traceback in its log, more
+resident memory than ``MEMORY_BUDGET_BYTES``, or a good request that waits longer than
+``PATIENCE_SECONDS``. Sessions come in windows; after each the node is looked at, and where it
+failed the window is played again to new nodes, with less and less in it.
 """
 
 import re
@@ -295,8 +294,9 @@ def fuzz(
     tries: int = 40,
     kind: type[Node] = Node,
 ) -> tuple[Figures, list[Finding]]:
-    """Play windows of sessions until the time or the rounds are over; a finding ends its node, and
-    the next window gets another.
+    """Play windows of sessions until the time or the rounds are over.
+
+    A finding ends its node, and the next window gets another.
     """
     figures, findings, seen = Figures(), [], set()
     begun = time.perf_counter()
@@ -359,8 +359,9 @@ def small(case: Case, fault: str, tries: int, kind: type[Node]) -> Case:
 
 
 def fingerprint(fault: str) -> str:
-    """Return the text that two findings of one bug have in common: how the text begins, and the
-    last line of ours in a traceback.
+    """Return the text that two findings of one bug have in common.
+
+    It is the beginning of the text, and the last line of ours in a traceback.
     """
     lines = re.findall(r'log_service/\S+", line \d+', fault)
     return f"{fault[:12]} {lines[-1] if lines else ''}"

@@ -1,11 +1,11 @@
-"""A controller's listener over sockets: hostile votes, fetches, registrations and voter changes,
-from peers that know the cluster's id.
+"""A controller's listener over sockets gets hostile votes, fetches, registrations and voter
+changes.
 
-Nodes trust each other where no listener asks who they are: a false peer may fence a broker or win
-an election, here as in Apache Kafka. A finding is what no peer may cause: a process that ended, a
-traceback in its log, more resident memory than ``MEMORY_BUDGET_BYTES``, or a controller that does
-not respond to a good request. A node whose broker was fenced or whose quorum was voted away is
-spent: the next window gets another one.
+They come from peers that know the cluster's id. Nodes trust each other where no listener asks who
+they are: a false peer may fence a broker or win an election, here as in Apache Kafka. A finding is
+what no peer may cause: a process that ended, a traceback in its log, more resident memory than
+``MEMORY_BUDGET_BYTES``, or a controller that does not respond to a good request. A node whose
+broker was fenced or whose quorum was voted away is spent: the next window gets another one.
 """
 
 from functools import partial

@@ -1,9 +1,8 @@
-"""Sessions: what one hostile connection sends, frame by frame, drawn for every API and version that
-is served.
+"""A session is the frames of one hostile connection.
 
-Decides bytes only. A frame is a request that means something, one that was damaged, or nonsense
-behind a good header; sometimes the frame itself is damaged, cut off, or announces more than there
-is.
+It is drawn for every API and version that is served. Decides bytes only. A frame is a request that
+means something, one that was damaged, or nonsense behind a good header; sometimes the frame itself
+is damaged, cut off, or announces more than there is.
 """
 
 import struct
@@ -38,8 +37,9 @@ class Frame:
 
 @dataclass(slots=True)
 class SessionDrawing:
-    """Draws sessions; every API and version gets its turn: a broker's listener also sees those that
-    it does not take.
+    """The drawing gives every API and version its turn.
+
+    A broker's listener also sees those that it does not take.
     """
 
     rng: Random

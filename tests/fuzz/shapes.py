@@ -1,8 +1,8 @@
-"""Well-formed messages from their schemas: every field of a version gets a value that a node may
-know, or one at an edge.
+"""Well-formed messages are drawn from their schemas.
 
-Decides only values. ``Vocabulary`` holds the names, ids and numbers that make a request reach code
-behind the first check; whoever reads answers adds to it.
+Every field of a version gets a value that a node may know, or one at an edge. Decides only values.
+``Vocabulary`` holds the names, ids and numbers that make a request reach code behind the first
+check; whoever reads answers adds to it.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
-"""Makes a failing case small: whole sessions go first, then pieces, then bytes, for as long as it
-still fails.
+"""Shrinking makes a failing case small.
 
-Knows no engine: ``fails`` plays a case. Bounded by a number of tries, since some engines take a
-second for one.
+Whole sessions go first, then pieces, then bytes, for as long as it still fails. Knows no engine:
+``fails`` plays a case. Bounded by a number of tries, since some engines take a second for one.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,8 @@
-"""Heartbeats and stored records of streams groups that get behind the first checks: what is drawn
-field by field is refused at once.
+"""Heartbeats and stored records of streams groups get behind the first checks.
 
-Decides values only. A heartbeat leaves the fields empty that no broker takes, and begins as a join
-in half of all cases; its topology names topics that may exist, and points at them from copartition
-groups, now and then at nothing.
+Those that are drawn field by field are refused at once. Decides values only. A heartbeat leaves the
+fields empty that no broker takes, and begins as a join in half of all cases; its topology names
+topics that may exist, and points at them from copartition groups, now and then at nothing.
 """
 
 from random import Random

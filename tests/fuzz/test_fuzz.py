@@ -1,7 +1,7 @@
-"""Hostile bytes in every run of the tests: a fixed seed for each engine, everything that was ever
-found, and proof that the engines find.
+"""Every run of the tests feeds hostile bytes.
 
-``make fuzz MINUTES=10`` goes on from here with other seeds.
+There is a fixed seed for each engine, every old finding, and proof that the engines find. ``make
+fuzz MINUTES=10`` goes on from here with other seeds.
 """
 
 import struct
@@ -222,8 +222,9 @@ def test_a_planted_bug_in_a_decoder_is_found() -> None:
 
 
 def test_a_tagged_struct_of_nothing_but_defaults_is_no_finding() -> None:
-    """It is not written: node 0 as the leader of epoch 0 cannot be told by FetchSnapshot, in Apache
-    Kafka's format.
+    """The struct is not written.
+
+    Node 0 as the leader of epoch 0 cannot be told by FetchSnapshot, in Apache Kafka's format.
     """
     partition = ResponsePartitionSnapshot(
         current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=7), unaligned_records=b""

@@ -1,9 +1,9 @@
-"""A whole node in virtual time, and hostile sessions: same seed, same run, so that a finding is a
-seed and its sessions.
+"""A whole node in virtual time gets hostile sessions.
 
-A finding is an exception of ours that somebody logs or that ends the node, a loop that never ends,
-or a good request that gets no good answer within ``PATIENCE_SECONDS`` of virtual time. Knows no
-memory and no real time: ``process_node`` does.
+The same seed gives the same run, so that a finding is a seed and its sessions. A finding is an
+exception of ours that somebody logs or that ends the node, a loop that never ends, or a good
+request that gets no good answer within ``PATIENCE_SECONDS`` of virtual time. Knows no memory and no
+real time: ``process_node`` does.
 """
 
 import logging
@@ -142,8 +142,10 @@ class Run:
             self.figures.tried[f"{frame.spec.name} v{frame.version}"] += 1
 
     async def _connect(self, session: Session, lingering: trio.Nursery) -> None:
-        """Send a session; some wait for answers, some stay, some are gone before the answer: by its
-        bytes, whatever was before it.
+        """Send a session.
+
+        Some wait for answers, some stay, some are gone before the answer: by its bytes, whatever
+        was before it.
         """
         behaviour = Random(crc32c.crc32c(b"".join(session)))
         env = self.world.client_env("hostile")
@@ -325,8 +327,9 @@ def small(case: Case, fault: str, tries: int) -> Case:
 
 
 def kind_of(fault: str) -> str:
-    """Return the text that two findings of one bug have in common: where the innermost line is, or
-    how the text begins.
+    """Return the text that two findings of one bug have in common.
+
+    It says where the innermost line is, or how the text begins.
     """
     return fault.rpartition(" at ")[2] if " at " in fault else fault[:40]
 

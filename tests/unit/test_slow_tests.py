@@ -1,5 +1,6 @@
-"""The table of slow tests names modules that are there, and leaves something of each kind in the
-quick run.
+"""The table of slow tests names modules that are there.
+
+It leaves something of each kind in the quick run.
 """
 
 from pathlib import Path

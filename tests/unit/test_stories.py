@@ -1,4 +1,6 @@
-"""When a recording of Apache Kafka's responses counts as one of what is asked today."""
+"""A recording of Apache Kafka's responses counts while the questions of a test are the recorded
+ones.
+"""
 
 from pathlib import Path
 

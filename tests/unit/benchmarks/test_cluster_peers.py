@@ -1,5 +1,6 @@
-"""Figures of three nodes: which are measured, what a run that is cut off keeps, and how loads are
-laid on the nodes.
+"""The benchmark of three nodes measures each figure.
+
+A run that is cut off keeps some, and loads are laid on the nodes.
 """
 
 import argparse

@@ -1,5 +1,6 @@
-"""Seconds to a visible row are told from the table's own log: each record by the first commit that
-covers its offset.
+"""The seconds to a visible row come from the table's own log.
+
+Each record counts by the first commit that covers its offset.
 """
 
 import json

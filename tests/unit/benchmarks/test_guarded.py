@@ -1,4 +1,7 @@
-"""What an authorizer costs is told pair by pair; brokers have the listeners that a family asks for."""
+"""The benchmark tells an authorizer's cost pair by pair.
+
+Brokers have the listeners that a family asks for.
+"""
 
 import pytest
 

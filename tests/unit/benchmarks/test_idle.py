@@ -1,5 +1,6 @@
-"""What is counted as the cost of a component: its own CPU and that of everything it starts, also
-once that has ended.
+"""The cost of a component is its own CPU and that of everything it starts.
+
+That holds once it has ended, too.
 """
 
 import subprocess

@@ -1,5 +1,6 @@
-"""What an authorizer costs is told operation by operation, against the bound that the table of
-brokers has.
+"""The benchmark tells an authorizer's cost operation by operation.
+
+It stands against the bound in the table of brokers.
 """
 
 import pytest
@@ -37,7 +38,7 @@ def test_memory_is_no_operation() -> None:
 def test_what_an_authorizer_costs_is_told_of_this_checkout_and_of_nothing_else(
     also: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was given beside it was left aside, or counted as a cost of the authorizer."""
+    """Arguments beside it were left aside, or counted as a cost of the authorizer."""
     monkeypatch.setattr("benchmarks.instructions.figures", lambda *_: PLAIN)
     monkeypatch.setattr("sys.argv", ["instructions", "--authorizer", *also])
     with pytest.raises(SystemExit):

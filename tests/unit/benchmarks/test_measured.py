@@ -1,4 +1,4 @@
-"""What a benchmark says that a process took is what that process took."""
+"""A benchmark's figure of a process is the process's own."""
 
 import subprocess
 import sys

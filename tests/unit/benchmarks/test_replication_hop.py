@@ -1,6 +1,4 @@
-"""The cost of a hop from leader to follower: that the two nodes of the benchmark still understand
-each other.
-"""
+"""The two nodes of the benchmark of a hop from leader to follower still understand each other."""
 
 import pytest
 

@@ -105,7 +105,7 @@ def layouts(
 
 
 def after(before: ClusterLayout, plan: Plan) -> dict[TopicPartition, tuple[int, ...]]:
-    """Where all replicas are when a plan is done."""
+    """Return the places of all replicas once a plan is done."""
     return {each.where: each.replicas for each in before.partitions} | {
         move.where: move.after for move in plan.moves
     }

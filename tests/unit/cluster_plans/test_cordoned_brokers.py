@@ -1,5 +1,6 @@
-"""Cordoned brokers in plans: they keep what they have and get nothing new, and what leaves too few
-brokers for that is told.
+"""Cordoned brokers keep their replicas in plans and get no new ones.
+
+A plan tells if that leaves too few brokers.
 """
 
 import json
@@ -84,8 +85,9 @@ def test_a_rebalance_takes_from_a_cordoned_broker_and_lets_it_lead_what_it_keeps
 
 
 def test_a_partition_stays_in_the_rack_of_a_cordoned_broker() -> None:
-    """No broker of that rack receives anything, so that a plan of the others' racks alone would
-    leave the partition in one.
+    """No broker of that rack receives anything.
+
+    A plan of the others' racks alone would leave the partition in one.
     """
     brokers = [broker(1, "a"), broker(2, "a"), broker(3, "c", is_cordoned=True)]
     uneven = layout(brokers, [partition("t", number, [1, 3]) for number in range(4)])

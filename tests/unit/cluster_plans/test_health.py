@@ -1,4 +1,4 @@
-"""What is wrong is told with the worst first, and a healthy cluster has no findings."""
+"""Findings come with the worst first, and a healthy cluster has none."""
 
 from dataclasses import replace
 
@@ -103,8 +103,9 @@ def test_a_broker_that_is_down_comes_before_the_voter_that_is_behind_for_it() ->
 
 
 def test_a_directory_that_a_node_has_left_is_not_behind() -> None:
-    """A voter came back with an empty disk: the quorum remembers its old directory for minutes, and
-    the node has caught up.
+    """A voter came back with an empty disk.
+
+    The quorum remembers its old directory for minutes, and the node has caught up.
     """
     old = QuorumMember(node_id=3, is_voter=False, lag=50, caught_up_ms_ago=60_000)
     assert texts(of(HEALTHY), replace(QUORUM, members=(*QUORUM.members, old))) == []

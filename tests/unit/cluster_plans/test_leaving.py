@@ -1,5 +1,6 @@
-"""A broker that serves is not forgotten, what is on one that is down is told, and a voter that the
-quorum needs stays.
+"""A serving broker is not forgotten, and a needed voter stays.
+
+The replicas of a broker that is down are told.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Plans hold what they promise: racks, even counts, no move too many, and refusals that change
+"""Plans keep their promises: racks, even counts, no move too many, and refusals that change
 nothing.
 """
 
@@ -44,8 +44,9 @@ def unevenness(counts: list[int]) -> int:
 
 
 def assert_is_sound(cluster: ClusterLayout, plan: Plan) -> None:
-    """What every plan keeps: each replica on another broker, and nothing new on a broker that does
-    not serve.
+    """Check the promises of every plan.
+
+    Each replica is on another broker, and nothing new is on a broker that does not serve.
     """
     for move in plan.moves:
         assert len(set(move.after)) == len(move.after)

@@ -1,5 +1,6 @@
-"""Observers in plans: their replicas stay where someone put them, none gets one unnamed, and none
-becomes a preferred leader.
+"""Observers' replicas stay in plans where someone put them.
+
+None gets one unnamed, and none becomes a preferred leader.
 """
 
 from collections.abc import Sequence

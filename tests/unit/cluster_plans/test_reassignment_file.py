@@ -160,7 +160,7 @@ def test_what_the_cluster_does_not_have_is_told_by_its_field_too() -> None:
 def test_mistakes_of_the_file_and_what_the_cluster_does_not_have_are_told_at_once_entry_by_entry() -> (
     None
 ):
-    """Who mends a file mends it once."""
+    """The author of the file mends it once."""
     entries = [
         wanted("u", 0, 1),
         {"topic": "u", "partition": "0", "replicas": [7, "x"]},
@@ -184,8 +184,9 @@ def test_mistakes_of_the_file_and_what_the_cluster_does_not_have_are_told_at_onc
 
 
 def test_a_partition_that_moves_already_is_not_sent_elsewhere_by_a_file() -> None:
-    """The file was made for replicas that are on their way: what it would stop halfway, its author
-    has not seen.
+    """The file was made for replicas that are on their way.
+
+    Its author has not seen the moves that it would stop halfway.
     """
     moving = replace(partition("t", 0, [1, 2]), adding=(2,))
     with pytest.raises(
@@ -196,8 +197,9 @@ def test_a_partition_that_moves_already_is_not_sent_elsewhere_by_a_file() -> Non
 
 
 def test_a_file_that_puts_another_replica_first_has_it_elected() -> None:
-    """The leader that stays behind it would go on leading; one that leaves is followed by the
-    controller's own election.
+    """The leader that stays behind it would go on leading.
+
+    One that leaves is followed by the controller's own election.
     """
     cluster = layout(
         [broker(each) for each in (1, 2, 3)],

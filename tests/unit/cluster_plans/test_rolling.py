@@ -82,8 +82,9 @@ def test_another_broker_that_is_down_is_waited_for() -> None:
 
 
 def test_a_broker_stays_down_only_where_a_majority_of_the_voters_is_left() -> None:
-    """A restart takes seconds, in which a quorum of two may wait; a node that stays down takes the
-    quorum with it.
+    """A quorum of two may wait for the seconds of a restart.
+
+    A node that stays down takes the quorum with it.
     """
     brokers = [broker(1), broker(2), broker(3, is_fenced=True), broker(4)]
     sole = QuorumState(

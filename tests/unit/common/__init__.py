@@ -1,1 +1,1 @@
-"""What every room shares."""
+"""Tests of the small parts that every room shares."""

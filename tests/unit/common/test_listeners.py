@@ -1,5 +1,6 @@
-"""Whose a listener is: the table of the system says it, for the addresses where a connection may
-end.
+"""The table of the system says whose a listener is.
+
+It counts for the addresses where a connection may end.
 """
 
 import os

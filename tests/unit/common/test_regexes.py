@@ -1,5 +1,6 @@
-"""Regular expressions of clients: what is kept of them is bounded, and long ones that name many
-topics are matched all the same.
+"""Regular expressions of clients take bounded memory.
+
+Long ones that name many topics are matched all the same.
 """
 
 import gc
@@ -83,8 +84,9 @@ def test_what_cannot_be_matched_is_refused(regex: str) -> None:
 def test_what_takes_too_long_to_read_is_refused_unread(
     regex: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The longest string of the protocol full of \\pL held a broker up for three seconds, and took
-    350 MB; any client may send it.
+    """The longest string of the protocol full of \\pL held a broker up for three seconds.
+
+    It took 350 MB, and any client may send it.
     """
     monkeypatch.setattr(regexes, "_compile", lambda *_: pytest.fail("it was read"))
     with pytest.raises(KafkaError, match="a regular expression") as refused:

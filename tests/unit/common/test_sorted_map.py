@@ -1,5 +1,6 @@
-"""Maps in key order: a changed copy equals a dictionary that was changed alike, and leaves the map
-before as it was.
+"""A changed copy of a map in key order equals a dictionary that was changed alike.
+
+The map before stays as it was.
 """
 
 import sys

@@ -1,5 +1,6 @@
-"""Whether the proof of a configuration key depends on that key: the key is made to be ignored, and
-the proof has to fail.
+"""The proof of a configuration key depends on that key.
+
+The key is made to be ignored, and the proof has to fail.
 
     python -m tests.unit.config.ignored_keys              # every key that acts, in some minutes, as in a long run of the tests
     python -m tests.unit.config.ignored_keys node.id ...  # these keys of a broker

@@ -1,4 +1,4 @@
-"""Which test proves that a configuration key acts: a file below ``tests``, and a test in it."""
+"""Each configuration key that acts has a proof: a file below ``tests``, and a test in it."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""The security settings of clients: which combinations contradict each other, and that no secret
-shows itself.
-"""
+"""Security settings of clients may contradict each other, and no secret shows itself."""
 
 import pickle
 from dataclasses import asdict

@@ -1,6 +1,4 @@
-"""Keys of one listener: whose they are, and what they override, also where the listener's name has
-dots.
-"""
+"""Keys of one listener override others, also where the listener's name has dots."""
 
 import pytest
 
@@ -87,8 +85,9 @@ def change(name: str, value: str, *, is_default: bool = False) -> BrokerChange:
 
 @pytest.mark.parametrize("listener", ["x", "ext.a"])
 def test_description_validation_and_authorization_agree(listener: str) -> None:
-    """A listener with a dot had keys that were needed ALTER for, and that were shown and checked as
-    those of a plug-in.
+    """A listener with a dot had keys that needed ALTER.
+
+    They were shown and checked as those of a plug-in.
     """
     jaas, store, count = (
         f"listener.name.{listener}.{key}"

@@ -1,4 +1,4 @@
-"""What the listener keys mean together."""
+"""The listener keys have a meaning together."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a configuration leaves open is told at the start, and what is closed is not."""
+"""A node tells at its start of the doors that its configuration leaves open, and of no closed ones."""
 
 import pytest
 
@@ -24,8 +24,9 @@ GUARDED = {
 
 
 def told(**named: str | None) -> list[str]:
-    """What is told of the guarded node with some keys changed; they are named with underscores, and
-    None takes one away.
+    """Return the warnings about the guarded node with some keys changed.
+
+    They are named with underscores, and None takes one away.
     """
     changed = {
         name.replace("__", "~").replace("_", ".").replace("~", "_"): text

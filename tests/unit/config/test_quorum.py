@@ -1,4 +1,4 @@
-"""What roles, voters and the listeners of controllers mean together."""
+"""Roles, voters and the listeners of controllers have a meaning together."""
 
 from dataclasses import fields
 

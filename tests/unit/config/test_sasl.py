@@ -1,6 +1,4 @@
-"""The keys of logins: which text holds for a listener and a mechanism, and what a node does not
-start with.
-"""
+"""A login key holds for a listener and a mechanism. A node does not start with some texts."""
 
 import pytest
 

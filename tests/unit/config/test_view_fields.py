@@ -1,6 +1,4 @@
-"""Fields of views that have the value of a key: the key declares them, and they have no default of
-their own.
-"""
+"""A view's field has the value of a key that declares it. It has no default of its own."""
 
 import ast
 import types

@@ -111,8 +111,10 @@ def token(token_id: str = "token 1", expiration: int = 2000) -> DelegationTokenR
 def quota(
     value: float | None, key: str = "producer_byte_rate", **entity: str | None
 ) -> ClientQuotaRecord:
-    """Return the record of a quota; ``entity`` has a name for each type, None for the default, and
-    a value of None removes the quota.
+    """Return the record of a quota.
+
+    ``entity`` has a name for each type, None for the default, and a value of None removes the
+    quota.
     """
     parts = [
         EntityData(entity_type=kind.replace("_", "-"), entity_name=name)

@@ -112,8 +112,9 @@ def test_a_snapshot_gives_the_image_back(records: list[MetadataRecord]) -> None:
 def test_no_uuids_are_compared_while_acls_come_to_many_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Their ids are random, and a UUID is compared and hashed in Python: most of what a thousand
-    new ACLs cost was that.
+    """The ids of ACLs are random, and a UUID is compared and hashed in Python.
+
+    Most of the cost of a thousand new ACLs was that.
     """
     base = image_of(*(acl(number * 7) for number in range(1, 20_001)))
 

@@ -235,8 +235,9 @@ RECORDS = st.lists(
 
 
 class There:
-    """What is there while records are looked at: topics and ACLs, and those from before a metadata
-    transaction.
+    """The topics and ACLs that exist while records are looked at.
+
+    Those from before a metadata transaction are kept, too.
     """
 
     def __init__(self) -> None:
@@ -264,8 +265,9 @@ class There:
 
 
 def possible(groups: list[list[MetadataRecord]]) -> list[list[MetadataRecord]]:
-    """Drop what a controller would never write: changes of topics and ACLs that are not there,
-    topics whose name is.
+    """Drop records that a controller would never write.
+
+    They change topics and ACLs that are not there, or make a topic whose name is.
     """
     there = There()
     return [records for records in groups if there.allows(records[0])]

@@ -1,8 +1,7 @@
-"""A metadata log that Apache Kafka 4.3.1 wrote, with all kinds of records: nothing of it is missing
-in our snapshot.
+"""Our snapshot loses nothing of a metadata log of Apache Kafka 4.3.1.
 
-``recorded/kafka-4.3.1.metadata`` is the first segment of the log that
-``tests/integration/test_metadata_of_all_kinds.py`` has Kafka write.
+The log has all kinds of records. ``recorded/kafka-4.3.1.metadata`` is the first segment of the log
+that ``tests/integration/test_metadata_of_all_kinds.py`` has Kafka write.
 """
 
 from pathlib import Path

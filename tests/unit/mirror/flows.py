@@ -9,7 +9,7 @@ def flows_of(*lines: str, aliases: str = "A, B") -> tuple[FlowSettings, ...]:
 
 
 def settings_of(*lines: str, aliases: str = "A, B") -> MirrorSettings:
-    """What a file with these lines asks for; it says where each cluster is."""
+    """Return the settings of a file with these lines. The function adds where each cluster is."""
     servers = [
         f"{alias.strip()}.bootstrap.servers = 127.0.0.1:{9_000 + number}"
         for number, alias in enumerate(aliases.split(","))

@@ -1,4 +1,4 @@
-"""What is wrong at the moment, and what was."""
+"""The mirror lists its present faults, and forgets the past ones."""
 
 import pytest
 

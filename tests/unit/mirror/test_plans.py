@@ -1,4 +1,4 @@
-"""What is changed in the target: topics, configs, offsets of groups."""
+"""A plan changes topics, configs and offsets of groups in the target."""
 
 from typing import Any
 

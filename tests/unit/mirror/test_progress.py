@@ -26,10 +26,11 @@ ORDERS = TopicPartition("orders", 3)
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[Progress, dict[int, int]]]:
-    """Transactions of a mirror, as the progress behind each and where all records of the source so
-    far are: {source: target}.
+    """Draw transactions of a mirror.
 
-    Offsets without records lie between: markers, and on the side of the target records of others.
+    Each is the progress behind it and the place of all records of the source so far: {source:
+    target}. Offsets without records lie between: markers, and on the side of the target records of
+    others.
     """
     source, target = draw(st.integers(0, 100)), draw(st.integers(0, 100))
     progress = Progress.begun(LINEAGE, source, target)

@@ -1,4 +1,4 @@
-"""What mirrored topics are called, and that none goes in a circle."""
+"""The policy names mirrored topics, and no topic goes in a circle."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What a mirror's file may say, and which sentence refuses what it may not."""
+"""A mirror's file sets allowed values, and a sentence refuses others."""
 
 from pathlib import Path
 

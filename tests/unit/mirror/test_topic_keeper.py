@@ -114,8 +114,9 @@ def test_a_topic_that_the_target_gives_no_more_partitions_is_mirrored_as_far_as_
 
 
 class ConfiguredCluster:
-    """A cluster of topics that have configs; it refuses a request for a topic whole where it
-    refuses one config of it.
+    """A cluster of topics that have configs.
+
+    It refuses a request for a topic whole where it refuses one config of it.
     """
 
     def __init__(
@@ -205,8 +206,9 @@ WITHOUT = (
 def test_a_topic_is_created_with_the_configs_that_the_target_takes_and_the_others_are_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A source with tiered storage, a target without: no record of the topic would come over for
-    the sake of one config.
+    """The source has tiered storage, and the target has none.
+
+    No record of the topic would come over for the sake of one config.
     """
     source, target = (
         ConfiguredCluster({"orders": TIERED}),

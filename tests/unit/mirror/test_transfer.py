@@ -1,5 +1,6 @@
-"""Records on their way, over clients that play one fault: what cannot be read keeps nothing else
-from its turn.
+"""Records are on their way over clients that play one fault.
+
+An unreadable record keeps nothing else from its turn.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -28,11 +29,10 @@ RECORDS = 20
 
 
 class FaultyConsumer:
-    """A consumer of two partitions: of one there is a record each second, of the other an error,
-    each time that it is asked again.
+    """A consumer of two partitions has a record of one each second.
 
-    Like the client it raises behind a poll that returned records, and returns records first behind
-    one that raised.
+    Of the other it has an error, each time that it is asked again. Like the client it raises behind
+    a poll that returned records, and returns records first behind one that raised.
     """
 
     def __init__(self) -> None:

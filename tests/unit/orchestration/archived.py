@@ -1,5 +1,6 @@
-"""The topic ``orders`` of a log in memory, archived into a lake: how a test archives, and what
-archive and log hold then.
+"""The topic ``orders`` of a log in memory is archived into a lake.
+
+Functions archive as a test asks, and return the records that archive and log hold then.
 """
 
 from typing import Any

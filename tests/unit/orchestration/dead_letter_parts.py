@@ -59,8 +59,9 @@ def ranges(*bounds: tuple[int, int, int]) -> OffsetRanges:
 def commit_target(
     lake: Lake, *bounds: tuple[int, int, int], attempt: int | None, target: str = "clean"
 ) -> None:
-    """Commit what a run commits: the rows, which do not matter here, checkpoints, and the attempt
-    of its dead letters.
+    """Commit as a run does: rows, checkpoints, and the attempt of its dead letters.
+
+    The rows do not matter here.
     """
     snapshot = lake.snapshot(target) or lake.create(target, TARGET_SCHEMA)
     covered = ranges(*bounds)

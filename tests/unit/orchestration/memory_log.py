@@ -1,5 +1,6 @@
-"""A log service in memory that keeps ``LogClient``'s promises: for tests of what the platform does
-with a log, not of the log.
+"""A log service in memory keeps ``LogClient``'s promises.
+
+It is for tests of the platform beside a log, not of the log.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,6 @@
-"""Random messages for the tests: every field that a version carries gets a value of its wire type,
-every other keeps its default.
+"""Random messages carry a value of each field's wire type.
+
+A field that a version lacks keeps its default.
 """
 
 import importlib
@@ -56,8 +57,9 @@ def versions(cls: type[Message]) -> range:
 def in_each_version(
     drawn: Any, cls: type[Message], *, is_tame: bool = False
 ) -> Iterator[tuple[int, Any]]:
-    """Draw a message for each version in turn: a test of each version apart would cost more in
-    pytest and hypothesis than in the codec.
+    """Draw a message for each version in turn.
+
+    A test of each version apart would cost more in pytest and hypothesis than in the codec.
     """
     for version in versions(cls):
         yield (
@@ -81,8 +83,9 @@ def named(cls: type[Message]) -> str:
 
 @cache
 def instances(cls: type[Message], version: int, *, is_tame: bool = False) -> st.SearchStrategy[Any]:
-    """Return a strategy of messages that ``version`` can carry; tame ones have small numbers and
-    plain text only.
+    """Return a strategy of messages that ``version`` can carry.
+
+    Tame ones have small numbers and plain text only.
     """
     present = {
         field.name: field for field in cls.SCHEMA.fields if has_version(field.versions, version)

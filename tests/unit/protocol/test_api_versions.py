@@ -1,5 +1,6 @@
-"""The table says what Apache Kafka 4.3 says, its rows lead to classes that agree, and nothing is
-imported before it is asked for.
+"""The table of APIs equals that of Apache Kafka 4.3.
+
+Its rows lead to classes that agree, and nothing is imported before it is asked for.
 """
 
 import subprocess

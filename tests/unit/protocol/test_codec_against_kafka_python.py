@@ -1,5 +1,6 @@
-"""Our bytes are kafka-python's bytes, and it reads all of them: two codecs from the same public
-schemas.
+"""Our bytes are kafka-python's bytes, and it reads all of them.
+
+Two codecs come from the same public schemas.
 """
 
 from dataclasses import fields
@@ -31,8 +32,9 @@ few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthC
 
 
 def as_theirs(value: Any) -> Any:
-    """Return a message as nested dictionaries, sets of operations as sets of bit numbers, and the
-    zero uuid as their default for it.
+    """Return a message as nested dictionaries.
+
+    Sets of operations are sets of bit numbers, and the zero uuid is their default for it.
     """
     if isinstance(value, list):
         return [as_theirs(each) for each in value]

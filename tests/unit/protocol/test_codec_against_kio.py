@@ -1,5 +1,6 @@
-"""Our bytes of what kafka-python does not know are kio's bytes, and it reads all of them: what
-nodes say to each other, and newer APIs.
+"""Our bytes of APIs that kafka-python lacks are kio's bytes, and it reads all of them.
+
+They are requests between nodes, and newer APIs.
 """
 
 import importlib
@@ -45,8 +46,9 @@ def their_class(cls: type[Message], version: int) -> Any:
 
 
 def same(ours: Any, theirs: Any, version: int) -> bool:
-    """Whether both have the same values; kio says None for the zero uuid, and has no fields that
-    the version lacks.
+    """Return whether both have the same values.
+
+    Kio says None for the zero uuid, and has no fields that the version lacks.
     """
     if isinstance(ours, list):
         return len(ours) == len(theirs) and all(
@@ -84,8 +86,8 @@ def _same_plain(ours: Any, theirs: Any) -> bool:
 @few
 @given(drawn=st.data())
 def test_bytes_are_the_same(cls: type[Message], drawn: Any) -> None:
-    """Tame values where kio knows more than the wire: it takes only error codes that exist, and
-    times that a clock can show.
+    """Tame values are drawn, because kio takes only existing error codes, and times that a clock
+    can show.
     """
     is_tame = (
         cls.__name__.endswith(("Response", "DelegationTokenRequest"))

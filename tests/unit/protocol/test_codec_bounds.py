@@ -1,5 +1,6 @@
-"""What a peer may claim is bounded by what it sent: counts, lengths, tags, memory; and the error
-says which field it was.
+"""A peer's claims are bounded by the bytes that it sent: counts, lengths, tags, memory.
+
+The error says which field it was.
 """
 
 import tracemalloc

@@ -1,5 +1,6 @@
-"""Every message in every version comes back as it was, in one piece or in chunks, and no truncation
-of it passes for a whole one.
+"""Every message in every version comes back as it was, in one piece or in chunks.
+
+No truncation of it passes for a whole one.
 """
 
 from dataclasses import fields, is_dataclass
@@ -48,8 +49,9 @@ def test_every_truncation_is_refused(cls: type[Message], drawn: Any) -> None:
 
 
 def comparable(value: Any) -> Any:
-    """A message as plain values, field by field; damage may make a number into none, which is equal
-    to nothing, itself neither.
+    """Return a message as plain values, field by field.
+
+    Damage may make a number into none, which is equal to nothing, itself neither.
     """
     if is_dataclass(value):
         return type(value), [comparable(getattr(value, each.name)) for each in fields(value)]

@@ -1,4 +1,4 @@
-"""What is checked in is what the generator writes, and nothing else lies beside it."""
+"""The checked-in modules are the generator's output, and nothing else lies beside them."""
 
 from dataclasses import asdict, replace
 from inspect import isfunction
@@ -52,8 +52,9 @@ def test_names_become_python_names(kafka: str, ours: str) -> None:
 
 
 def test_no_class_is_compiled_while_its_module_is_imported() -> None:
-    """``dataclass`` compiles every method that it writes, in each process anew: for all messages
-    that took a tenth of a node's start.
+    """The ``dataclass`` decorator compiles every method that it writes, in each process anew.
+
+    For all messages that took a tenth of a node's start.
     """
     for cls in messages():
         compiled = {

@@ -1,8 +1,7 @@
-"""Bytes that Apache Kafka 4.3.1's own generated classes wrote for given values: ours are the same,
-and are read as those values.
+"""Our bytes for given values equal those of Apache Kafka 4.3.1's own classes.
 
-One line of the file is one message in one version; every stored record has all its versions, every
-API the versions at its ends and around its first flexible one.
+They are read as those values. One line of the file is one message in one version; every stored
+record has all its versions, every API the versions at its ends and around its first flexible one.
 """
 
 import importlib

@@ -1,5 +1,6 @@
-"""Stored records carry the prefixes that Apache Kafka 4.3.1 writes; the hex below came from its own
-serdes.
+"""Stored records carry the prefixes that Apache Kafka 4.3.1 writes.
+
+The hex below came from its own serdes.
 """
 
 from uuid import UUID

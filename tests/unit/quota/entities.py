@@ -1,5 +1,6 @@
-"""Quotas written as tests read them: ("user=alice client-id=", key, value); an empty name is the
-default.
+"""Quotas are written as tests read them: ("user=alice client-id=", key, value).
+
+An empty name is the default.
 """
 
 from log_service.metadata.access import QuotaEntity, QuotaPart

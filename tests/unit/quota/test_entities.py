@@ -1,4 +1,4 @@
-"""Which quota holds for a client, and who shares it."""
+"""A quota holds for a client, and some clients share it."""
 
 import pytest
 from hypothesis import given

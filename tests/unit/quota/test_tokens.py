@@ -30,8 +30,9 @@ def charge_of(
 
 
 def test_two_pass_and_the_third_is_refused() -> None:
-    """The figure of a running Apache Kafka 4.3.1: at a rate of 0.1 two topics of one partition
-    pass, the third waits for about 9 s.
+    """The figure is of a running Apache Kafka 4.3.1.
+
+    At a rate of 0.1 two topics of one partition pass, the third waits for about 9 s.
     """
     mutations = MutationQuotas(WINDOWS)
     for now_ms in (0, 100):
@@ -97,8 +98,9 @@ def test_a_bucket_that_no_request_took_from_is_forgotten() -> None:
 
 
 def test_a_controller_remembers_clients_that_owe_and_few_others() -> None:
-    """Anybody may come with ever new client ids; who has used up the quota must not come back with
-    a full bucket.
+    """Any client may come with ever new client ids.
+
+    One that has used up the quota must not come back with a full bucket.
     """
     mutations = MutationQuotas(WINDOWS)
     limits = quotas(("client-id=", "controller_mutation_rate", 1))

@@ -55,8 +55,9 @@ def test_a_pause_has_its_longest() -> None:
 
 
 def test_a_bound_next_to_nothing_has_the_longest_pause() -> None:
-    """5e-324 is above 0, so that it can be set as a share of request time: no request of the
-    client's came through any more.
+    """The value 5e-324 is above 0, so that it can be set as a share of request time.
+
+    No request of the client's came through any more.
     """
     assert Meters(WINDOWS).charge("a", 1.0, 5e-324, 0) == LONGEST_PAUSE_MS
     assert Meters(WINDOWS, longest_ms=1_000).charge("a", 1.0, 1e-308, 0) == 1_000

@@ -1,3 +1,4 @@
-"""Tests of record batches: golden vectors, round trips, other people's readers and writers, hostile
-bytes.
+"""Tests of record batches.
+
+There are golden vectors, round trips, other people's readers and writers, and hostile bytes.
 """

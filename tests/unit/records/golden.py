@@ -1,6 +1,4 @@
-"""Batches that Apache Kafka 4.3.1 wrote (its MemoryRecords, Java 17), and the records that are in
-them.
-"""
+"""Batches of Apache Kafka 4.3.1 (its MemoryRecords, Java 17) stand here with their records."""
 
 from log_service.records.record import NewRecord
 

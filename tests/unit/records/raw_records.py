@@ -29,10 +29,10 @@ def raw_record(
     surplus: bytes = b"",
     null: bytes = NULL,
 ) -> bytes:
-    """One record with its length in front; lengths and counts are those of the fields unless they
-    are given.
+    """Return one record with its length in front.
 
-    ``null`` is the length of a key or value that is null.
+    Lengths and counts are those of the fields unless they are given. ``null`` is the length of a
+    key or value that is null.
     """
     body = bytes([attributes]) + encode_varint(timestamp_delta) + encode_varint(offset_delta)
     body += _sized(key, key_length, null) + _sized(value, value_length, null)

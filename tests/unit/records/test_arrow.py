@@ -82,8 +82,9 @@ def rows_in(table: pa.Table) -> list[tuple[Record, int]]:
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Batches back to back with gaps between them, of every codec, with and without append time,
-    markers among them.
+    """Draw batches back to back with gaps between them.
+
+    They have every codec, with and without append time, and markers among them.
     """
     next_offset = draw(st.integers(0, 2**40))
     batches: list[bytes] = []

@@ -230,7 +230,9 @@ for line in sys.stdin:
 
 def test_no_announced_length_ends_the_process() -> None:
     """Raw snappy and lz4 blocks that announce gigabytes abort a process whose allocator believes
-    them (cramjam's ``decompress_raw``).
+    them.
+
+    Cramjam's ``decompress_raw`` does.
     """
     four_gib = "ffffffff0f"
     block = four_gib + "00" * 20

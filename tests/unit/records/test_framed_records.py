@@ -1,5 +1,6 @@
-"""A leader appends no batch that clients cannot read: codecs, frames, counts, lengths and offset
-deltas.
+"""A leader appends no batch that clients cannot read.
+
+Codecs, frames, counts, lengths and offset deltas are checked.
 """
 
 import gzip
@@ -75,7 +76,10 @@ def test_a_compacted_topic_refuses_the_same(case: Framed) -> None:
 @pytest.mark.parametrize("null", OVERLONG_NULLS, ids=bytes.hex)
 @pytest.mark.parametrize("count", [1, COUNT, limits.MIN_COUNT_AT_ONCE])
 def test_a_null_key_is_one_however_many_bytes_its_length_takes(count: int, null: bytes) -> None:
-    """Such a record entered compacted topics as if it had a key, and compaction removed it."""
+    """A record with a null key entered compacted topics as if it had a key.
+
+    Compaction removed it.
+    """
     section = b"".join(raw_record(index, None, b"v", null=null) for index in range(count))
     batch = framed_batch(Framed("overlong null", Codec.NONE, section, count))
     assert refusal(batch) is None

@@ -1,5 +1,6 @@
-"""Other people's readers read what is written here, and their writers are read: kafka-python and
-aiokafka, every codec they have.
+"""Other people's readers read our batches, and their batches are read.
+
+They are kafka-python and aiokafka, with every codec they have.
 """
 
 import warnings

@@ -1,5 +1,6 @@
-"""librdkafka reads what is written here and its batches are read, every codec: over its own mock
-broker, which keeps bytes as they come.
+"""The library librdkafka reads our batches, and its batches are read, with every codec.
+
+Its own mock broker keeps bytes as they come.
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""What a leader refuses of a producer's batch, with which code, and what it leaves unopened."""
+"""A leader refuses a producer's batch with a code, and leaves parts of it unopened."""
 
 from typing import Any
 
@@ -206,15 +206,17 @@ def test_field_that_no_producer_may_set_is_refused(fields: dict[str, int], code:
     ],
 )
 def test_field_without_a_meaning_for_producers_is_taken(fields: dict[str, int]) -> None:
-    """As in Apache Kafka 4.3: a delete horizon is the cleaner's, unused bits and ids below 0 belong
-    to no producer.
+    """A delete horizon is the cleaner's, unused bits and ids below 0 belong to no producer.
+
+    So it is in Apache Kafka 4.3.
     """
     assert record_count(validate(with_fields(batch_of(), **fields))) == 1
 
 
 def test_claim_of_a_stamped_time_is_taken_out() -> None:
-    """What Apache Kafka 4.3 does: readers would else take the latest timestamp for that of every
-    record.
+    """Apache Kafka 4.3 takes the claim out, too.
+
+    Readers would else take the latest timestamp for that of every record.
     """
     validated = validate(with_fields(batch_of(), attributes=0x08))
     assert not validated.batches[0][1].is_append_time

@@ -1,5 +1,6 @@
-"""Many lanes find the same records as one jump after the other, whatever the records look like, and
-refuse the same damages.
+"""Many lanes find the same records as one jump after the other.
+
+They refuse the same damages, whatever the records look like.
 """
 
 import random
@@ -151,8 +152,9 @@ Row = tuple[int, int, bytes | None, bytes | None]
 
 
 def rows_of_records(batch: bytes | bytearray) -> list[Row] | ErrorCode:
-    """Return the rows from offset 0 on as the reader of single records sees them, or the code it
-    refuses with.
+    """Return the rows from offset 0 on as the reader of single records sees them.
+
+    Return its error code instead if it refuses.
     """
     try:
         return [

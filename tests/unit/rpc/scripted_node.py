@@ -1,5 +1,6 @@
-"""A node at the end of a wire that does what a test tells it: typed requests in, typed responses or
-raw bytes out.
+"""A node at the end of a wire does as a test tells it.
+
+It takes typed requests, and sends typed responses or raw bytes.
 """
 
 import struct
@@ -33,8 +34,9 @@ Reply = Message | bytes
 
 
 class ScriptedNode:
-    """``replies`` holds, by API, what comes back: a response, or bytes as they are; HANG_UP closes,
-    SILENCE sends nothing.
+    """``replies`` holds, by API, a response, or bytes as they are.
+
+    HANG_UP closes, SILENCE sends nothing.
     """
 
     def __init__(self, world: World) -> None:
@@ -105,8 +107,9 @@ def encoded(header: RequestHeader, reply: Reply) -> Any:
 
 
 def parse_request_header_of_any(frame: bytes) -> tuple[RequestHeader, int]:
-    """Return (header, offset of the body); also of requests between nodes, which no listener of
-    clients takes.
+    """Return (header, offset of the body).
+
+    Requests between nodes, which no listener of clients takes, are read, too.
     """
     key, version, correlation_id, size = struct.unpack_from(">hhih", frame)
     if key == ApiKey.API_VERSIONS:

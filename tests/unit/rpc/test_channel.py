@@ -1,5 +1,6 @@
-"""Requests over one outbound connection: order, deadlines, bounds, and what every waiting task gets
-when it breaks.
+"""Requests over one outbound connection keep order, deadlines and bounds.
+
+Every waiting task gets an error when it breaks.
 """
 
 import contextlib

@@ -1,5 +1,6 @@
-"""Typed requests over one connection: what happens before the first one, versions, deadlines, and
-what a hostile peer achieves.
+"""Typed requests over one connection have versions and deadlines.
+
+Something happens before the first one, and a hostile peer achieves nothing.
 """
 
 import struct

@@ -1,5 +1,6 @@
-"""One connection per destination: opened once for all who ask, opened again after it broke, never
-in a tight loop.
+"""A pool has one connection per destination.
+
+It opens once for all who ask, again after it broke, and never in a tight loop.
 """
 
 from itertools import pairwise
@@ -196,8 +197,9 @@ def test_a_task_outside_of_the_pools_nursery_hears_that_the_pool_ended() -> None
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_response_belongs_to_its_request_in_any_weather(seed: int) -> None:
-    """Latency, odd chunks, small windows, resets and cuts: a request ends with its own response or
-    a clear error, and in time.
+    """A request ends with its own response or a clear error, and in time.
+
+    There is latency, with odd chunks, small windows, resets and cuts.
     """
     succeeded: list[int] = []
     failed_with: set[ErrorCode] = set()

@@ -1,5 +1,6 @@
-"""ACLs as tests write them, and a walk over a list of them that decides as the documentation of
-Apache Kafka says.
+"""ACLs are written as tests need them.
+
+A walk over a list of them decides as the documentation of Apache Kafka says.
 """
 
 from collections.abc import Iterable

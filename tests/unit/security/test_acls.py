@@ -181,8 +181,9 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_many_acls_of_one_principal_go_without_being_compared() -> None:
-    """In whatever order: comparing each that goes with those before it holds the controller up for
-    seconds.
+    """The deletion takes any order.
+
+    Comparing each ACL that goes with those before it would hold the controller up for seconds.
     """
     compared: list[object] = []
 

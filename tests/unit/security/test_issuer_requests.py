@@ -1,5 +1,6 @@
-"""Exchanges with an issuer of tokens: whom TLS trusts, how long they take and how much they read,
-and what their failures are called.
+"""An exchange with an issuer of tokens has bounds for time and bytes.
+
+TLS decides about trust, and failures have names.
 """
 
 import socket

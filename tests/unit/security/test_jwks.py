@@ -1,6 +1,4 @@
-"""The keys of an issuer: when they are fetched, from where they may be fetched, and what a failure
-costs.
-"""
+"""An issuer's keys are fetched when one is unknown or old, from its own URL. A failure has a cost."""
 
 import http.server
 import os
@@ -44,7 +42,7 @@ class TrioTime:
 
 
 class Issuer:
-    """What is behind the URL; it fails while ``content`` is None."""
+    """The server behind the URL fails while ``content`` is None."""
 
     def __init__(self, content: bytes | None) -> None:
         self.content = content

@@ -1,5 +1,6 @@
-"""Tokens of an endpoint: what it is asked, how long its token is kept, and what its refusals are
-called.
+"""A token of an endpoint is kept for a while, and its refusals have names.
+
+The requests have the endpoint's form.
 """
 
 import base64
@@ -29,8 +30,9 @@ NOTHING: dict[str, Any] = {}
 
 
 class Endpoint:
-    """What is behind the URL; it responds with ``status`` and ``document``, and its tokens are
-    numbered.
+    """The server behind the URL responds with ``status`` and ``document``.
+
+    Its tokens are numbered.
     """
 
     def __init__(self, document: dict[str, Any] | None = None, status: int = 200) -> None:
@@ -86,8 +88,9 @@ def test_secret_that_goes_out_in_the_clear_is_warned_of(
 def tokens_of(
     endpoint: Endpoint, count: int = 1, pause_s: float = 0, **config: Any
 ) -> list[tuple[str, bool]]:
-    """Ask for tokens one after another, with pauses, and return them and whether each was fetched
-    just then.
+    """Ask for tokens one after another, with pauses.
+
+    Return them and whether each was fetched just then.
     """
     told: list[tuple[str, bool]] = []
 

@@ -1,5 +1,6 @@
-"""One machine over one log: what a decision does, when its reply leaves, and what is left when it
-is refused.
+"""One machine decides over one log.
+
+Its reply leaves in order, and a refused decision leaves nothing.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What was silent while this process was stalled may only not have been read."""
+"""A stalled process may not have read the messages of others, so that their silence does not count."""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""What storage tests are written with: a clock to set, a log over a memory disk or the real one,
-batches of given size.
+"""Storage tests are written with a clock to set, and batches of given size.
+
+A log stands over a memory disk or the real one.
 """
 
 from pathlib import Path

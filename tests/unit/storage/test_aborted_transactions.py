@@ -1,5 +1,6 @@
-"""Transactions that Apache Kafka wrote into a log: those that were aborted, or never ended, are
-told to readers of committed records.
+"""Readers of committed records learn of aborted and open transactions.
+
+Apache Kafka wrote them into the log.
 """
 
 from collections.abc import Callable
@@ -56,8 +57,10 @@ def write(context: LogContext, producer_id: int, marker: ControlType | None = No
 
 
 def filled_by_kafka() -> LogContext:
-    """Two segments: 0-2 of one producer and 3-5 of the other, both aborted in the second (6 and 7),
-    8-10 committed (11), 12-14 open.
+    """Return two segments.
+
+    0-2 are of one producer and 3-5 of the other, both aborted in the second (6 and 7), 8-10
+    committed (11), 12-14 open.
     """
     context = LogContext()
     write(context, FIRST)

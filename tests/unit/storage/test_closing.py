@@ -1,5 +1,6 @@
-"""Closing many logs at once: one sync of the file system instead of one of each file, and no weaker
-promise for it.
+"""Closing many logs at once takes one sync of the file system instead of one of each file.
+
+The promise is not weaker for it.
 """
 
 import errno

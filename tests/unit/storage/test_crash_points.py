@@ -1,5 +1,6 @@
-"""A crash before each single operation on the disk: of appending, syncing, rolling, cutting,
-closing, and of recovering from that.
+"""A crash may come before each single operation on the disk.
+
+The operations append, sync, roll, cut, close, and recover from that.
 """
 
 from contextlib import suppress
@@ -16,7 +17,7 @@ from tests.unit.storage.crashing_files import CrashingFiles
 
 
 class History:
-    """What was appended, where it was cut, and what a sync promised, as far as the story came."""
+    """The appended records of a story, the cuts, and the promises of syncs, as far as it came."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
@@ -119,8 +120,9 @@ def test_a_crash_before_any_operation_leaves_a_log_that_opens(seed: int) -> None
 def test_a_crash_before_any_operation_of_a_rebuild_leaves_no_part_of_an_index(
     suffix: str, *, is_reordering: bool
 ) -> None:
-    """A part of one was believed below the recovery point: lookups by time missed records, and
-    segments seemed older than they are.
+    """A part of an index was believed below the recovery point.
+
+    Lookups by time missed records, and segments seemed older than they are.
     """
     crash_count = 0
     for countdown, attempt in product(range(1, 30), range(10)):

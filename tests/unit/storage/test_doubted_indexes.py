@@ -1,5 +1,6 @@
-"""The indexes of large segments that turn out damaged or gone when a read needs them: built again
-in the pool, not on the event loop.
+"""Indexes of large segments turn out damaged or gone when a read needs them.
+
+They are built again in the pool, not on the event loop.
 """
 
 from pathlib import Path
@@ -112,8 +113,9 @@ def test_a_file_that_is_gone_too_is_told() -> None:
 
 
 def test_who_reads_while_they_are_built_does_not_take_a_part_for_all() -> None:
-    """In another thread: what was noted so far ended the segment for readers, who stepped over the
-    rest, and lookups by time missed it.
+    """Another thread noted a part of the index, which ended the segment for readers.
+
+    They stepped over the rest, and lookups by time missed it.
     """
     context = LogContext(segment_bytes=40_000, index_interval_bytes=1)
     for index in range(300):

@@ -1,5 +1,6 @@
-"""What only the real disk has: short writes, syncs in threads, leases of descriptors, locks of two
-kinds.
+"""The real disk alone has short writes, syncs in threads and leases of descriptors.
+
+It has locks of two kinds.
 """
 
 import errno
@@ -310,8 +311,9 @@ def test_free_bytes_are_those_of_the_file_system(tmp_path: Path) -> None:
 
 
 def calls_during(function: Callable[[], object]) -> int:
-    """Return how many Python functions ``function`` calls; a collection of garbage, whose callbacks
-    would count, waits.
+    """Return how many Python functions ``function`` calls.
+
+    A collection of garbage, whose callbacks would count, waits.
     """
     count = 0
 
@@ -330,8 +332,9 @@ def calls_during(function: Callable[[], object]) -> int:
 
 
 def test_renaming_a_directory_costs_the_same_however_many_files_are_open(tmp_path: Path) -> None:
-    """A topic of thousands of partitions was deleted in minutes, in which nothing else ran: each
-    rename looked at every open file.
+    """A topic of thousands of partitions was deleted in minutes, in which nothing else ran.
+
+    Each rename looked at every open file.
     """
     files = RealFiles(pool_threads=1)
     for index in range(100):

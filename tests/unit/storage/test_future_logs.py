@@ -1,6 +1,4 @@
-"""A log that moves to another directory of its node, and what a crash or a broken disk leaves of
-the move (KIP-113).
-"""
+"""A log moves to another directory of its node, through crashes and broken disks (KIP-113)."""
 
 import errno
 from collections.abc import Callable
@@ -200,8 +198,9 @@ def test_two_directories_that_no_move_explains_are_refused() -> None:
 def test_of_two_directories_of_one_topic_that_counts_which_the_metadata_names(
     named: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each start was refused, once the directory was back that had failed before the replica left
-    this node and came to another one.
+    """Each start was refused once the failed directory was back.
+
+    It had failed before the replica left this node and came to another directory.
     """
     other = FIRST if named == SECOND else SECOND
     files = MemoryFiles()
@@ -324,8 +323,9 @@ def drop_segments(log: Log, *, first: bool = False, last: bool = False) -> None:
 
 
 def test_a_log_that_starts_inside_a_batch_moves() -> None:
-    """The copy began below the log's start, was taken for one that retention had overtaken, and
-    begun again for ever.
+    """The copy began below the log's start, and was taken for one that retention had overtaken.
+
+    It was begun again for ever.
     """
     node = filled(count=0)
     log = node.manager.logs[A]
@@ -401,7 +401,7 @@ def test_a_start_that_was_moved_durably_does_not_go_back_with_a_move() -> None:
 def test_a_last_step_that_fails_does_not_bring_the_copy_back_at_the_next_start(
     is_rename_failing: bool,
 ) -> None:
-    """What was acknowledged since was thrown away with the old directory."""
+    """Later acknowledged records were thrown away with the old directory."""
     node = filled()
 
     def refuse(operation: str, path: Path) -> None:
@@ -450,8 +450,9 @@ def test_the_mark_of_a_move_does_not_come_back_with_a_loss_of_power() -> None:
 def test_a_mark_goes_for_good_at_the_first_start_that_sees_all_directories_and_no_other_log() -> (
     None
 ):
-    """It outlived its move, and counted before the metadata once the partition had a log in another
-    directory.
+    """The mark outlived its move.
+
+    It counted before the metadata once the partition had a log in another directory.
     """
     node = filled()
     node.files.fail_next("rename", containing="/first/a-0")
@@ -472,8 +473,9 @@ def test_a_mark_goes_for_good_at_the_first_start_that_sees_all_directories_and_n
 
 
 def test_a_directory_in_which_the_old_log_stayed_is_not_believed_after_a_clean_stop() -> None:
-    """The end of the old log was never synced: after a loss of power it was damaged, counted by the
-    metadata, and the copy was a stray.
+    """The end of the old log was never synced.
+
+    After a loss of power it was damaged, counted by the metadata, and the copy was a stray.
     """
     node = filled()
     node.files.fail_next("rename", error=errno.EMFILE, containing="/first/a-0")
@@ -509,8 +511,9 @@ def test_a_copy_does_not_stay_beside_a_log_of_a_later_leader_epoch(*, is_later: 
 def test_a_topic_that_was_made_again_while_its_directory_was_offline_does_not_stop_a_start(
     of_old_topic: Path,
 ) -> None:
-    """Its directory is back with the disk, and with the log of the deleted topic, which may have
-    more records.
+    """The directory is back with the disk, and with the log of the deleted topic.
+
+    That log may have more records.
     """
     of_new_topic = FIRST if of_old_topic == SECOND else SECOND
     files = MemoryFiles()

@@ -1,5 +1,6 @@
-"""A broker claims its last run only where all logs of it are there: what is missing or exchanged is
-told by name (KIP-966).
+"""A broker claims its last run only where all its logs are there.
+
+A missing or exchanged log is told by name (KIP-966).
 """
 
 import errno
@@ -30,8 +31,9 @@ LOG_OF_A = FIRST / "a-0"
 
 
 def running(*, dirs: tuple[Path, ...] = (FIRST,), files: MemoryFiles | None = None) -> Node:
-    """Return a node of a registered broker: seven records in segments 0, 2, 4 and 6 of ``a-0``,
-    three in ``b-1``.
+    """Return a node of a registered broker.
+
+    It has seven records in segments 0, 2, 4 and 6 of ``a-0``, three in ``b-1``.
     """
     node = Node(files, dirs=dirs)
     run(node.manager.load)
@@ -367,8 +369,8 @@ def test_a_replica_that_lost_its_log_does_not_lead_others_with_an_empty_one() ->
 def test_a_follower_fetches_a_log_anew_of_which_the_head_or_the_middle_is_missing(
     base_offset: int,
 ) -> None:
-    """It fetches on from its end otherwise, comes in sync, and leads without the records that were
-    missing.
+    """The follower would else fetch on from its end, come in sync, and lead without the missing
+    records.
     """
     files = killed(checkpointed(running()))
     remove_segment(base_offset)(files)

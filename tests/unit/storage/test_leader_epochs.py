@@ -96,7 +96,7 @@ def test_a_damaged_file_is_named(content: bytes) -> None:
 
 
 def test_epochs_above_the_leaders_own_go_when_it_writes() -> None:
-    """What Apache Kafka 4.3.1 does with files of a cluster whose epochs were higher."""
+    """Apache Kafka 4.3.1 does the same with files of a cluster whose epochs were higher."""
     moved = epochs((0, 0), (2, 150), (4, 175), (6, 200))
     assert moved.lead(2, 225)
     assert (moved.entries, moved.latest) == ([(0, 0), (2, 225)], 2)

@@ -94,8 +94,9 @@ def test_a_directory_of_another_node_or_cluster_is_refused(other: dict[str, Any]
 
 
 def test_a_directory_with_logs_that_names_no_node_is_not_taken() -> None:
-    """The node that looks at its directories first does not see one whose disk fails then, and the
-    node made it its own a moment later.
+    """A node that looks at its directories first does not see one whose disk fails then.
+
+    The node made it its own a moment later.
     """
     files = stopped(A)
     files.remove(FIRST / "meta.properties")
@@ -108,8 +109,9 @@ def test_a_directory_with_logs_that_names_no_node_is_not_taken() -> None:
 
 @pytest.mark.parametrize("name", ["lost+found", "old logs"])
 def test_a_fresh_disk_is_taken_whatever_else_lies_there(name: str) -> None:
-    """Only root may look into ``lost+found``, which each new file system has, and what no partition
-    is called holds no partition's log.
+    """Only root may look into ``lost+found``, which each new file system has.
+
+    A directory with no name of a partition holds no partition's log.
     """
 
     class Guarded(MemoryFiles):
@@ -408,8 +410,9 @@ def test_a_crash_at_any_time_leaves_a_node_that_starts_with_all_that_was_synced(
 
 
 def made_again(save: Callable[[Node], None], *, is_restarted: bool = False) -> Node:
-    """A node that was killed after a topic had been deleted and made again; of the first one
-    ``save`` wrote a checkpoint.
+    """Return a node that was killed after a topic had been deleted and made again.
+
+    Of the first one ``save`` wrote a checkpoint.
     """
     node = started(A, count=7)
     run_sync(node, A)
@@ -453,8 +456,9 @@ def save_high_watermark(node: Node) -> None:
 def test_a_topic_that_is_made_again_is_not_taken_for_the_one_before(
     save: Callable[[Node], None], is_restarted: bool
 ) -> None:
-    """Recovery would find damage below the old recovery point, or begin at the old start and throw
-    everything away.
+    """Recovery would find damage below the old recovery point.
+
+    Or it would begin at the old start and throw everything away.
     """
     again = made_again(save, is_restarted=is_restarted)
     assert not again.manager.damaged

@@ -258,8 +258,9 @@ def test_an_index_entry_that_points_behind_its_batch_is_not_believed() -> None:
 
 
 def test_an_empty_index_of_many_batches_is_built_again() -> None:
-    """Its name may outlive a loss of power without its content: retention took the segment before
-    it was synced, and that was undone.
+    """The index's name may outlive a loss of power without its content.
+
+    Retention took the segment before it was synced, and that was undone.
     """
     context = LogContext(index_interval_bytes=1, segment_bytes=1_000)
     context.append_records(*[1] * 30)
@@ -272,8 +273,9 @@ def test_an_empty_index_of_many_batches_is_built_again() -> None:
 
 
 def test_indexes_that_were_built_again_hold_the_last_time() -> None:
-    """A segment of one batch has no entry by offset, and so is built again at each start: its only
-    entry by time was lost.
+    """A segment of one batch has no entry by offset, and so is built again at each start.
+
+    Its only entry by time was lost.
     """
     context = LogContext(index_interval_bytes=1, segment_bytes=100)
     context.append_records(*[1] * 4)

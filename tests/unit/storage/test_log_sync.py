@@ -108,8 +108,9 @@ def test_a_segment_that_rolls_while_it_is_synced_leaves_whole_indexes(seed: int)
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_sync_waits_for_the_names_that_another_is_making_durable(seed: int) -> None:
-    """Two syncs at once, after a roll: the second found nothing left to do but its own file, whose
-    name was not durable yet.
+    """Two syncs ran at once, after a roll.
+
+    The second found nothing left to do but its own file, whose name was not durable yet.
     """
     context = LogContext()
 
@@ -152,8 +153,9 @@ def test_a_sync_that_waited_for_one_that_failed_fails_too() -> None:
 def test_a_sync_that_came_while_another_failed_does_not_end_as_if_all_were_well(
     is_rolled: bool,
 ) -> None:
-    """The operating system reports a failed write once: a second sync of the same file at that time
-    succeeds.
+    """The operating system reports a failed write once.
+
+    A second sync of the same file at that time succeeds.
     """
     context = LogContext()
     refusals: list[str] = []
@@ -349,8 +351,9 @@ def test_closing_twice_is_closing_once() -> None:
 
 
 def test_a_segment_that_was_begun_and_not_written_to_before_a_clean_stop_keeps_its_name() -> None:
-    """Closing wrote nothing, as no offset had changed: what was appended to that segment after the
-    start was lost with its name.
+    """Closing wrote nothing, as no offset had changed.
+
+    Records that were appended to that segment after the start were lost with its name.
     """
     context = LogContext()
     context.append_records(2)

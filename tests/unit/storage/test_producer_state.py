@@ -166,8 +166,9 @@ def test_snapshot_holds_every_remembered_batch_the_newest_last() -> None:
 
 
 def test_producers_survive_a_clean_stop_with_all_batches_that_may_come_again() -> None:
-    """A client with several batches in flight whose responses were lost repeats the oldest first:
-    it must not look out of order.
+    """A client with several batches in flight whose responses were lost repeats the oldest first.
+
+    It must not look out of order.
     """
     context = LogContext()
     context.append(idempotent(7, 0, 2))

@@ -1,5 +1,6 @@
-"""The real file system keeps the contract of ``Files``, and what it sends by descriptor goes over
-real sockets.
+"""The real file system keeps the contract of ``Files``.
+
+Bytes that it sends by descriptor go over real sockets.
 """
 
 from pathlib import Path

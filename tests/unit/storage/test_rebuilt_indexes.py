@@ -1,5 +1,6 @@
-"""Many logs whose indexes are missing, as where only the files of batches were copied: a start
-builds them again with one sync for all.
+"""A start builds the missing indexes of many logs with one sync for all.
+
+Indexes are missing where only the files of batches were copied.
 """
 
 import errno

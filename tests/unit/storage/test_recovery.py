@@ -120,8 +120,9 @@ def test_a_segment_above_the_recovery_point_that_never_was_durable_ends_the_log(
 def test_a_segment_whose_index_is_there_vanished_and_is_named(
     base_offset: int, *, is_clean: bool
 ) -> None:
-    """Files of batches are created first and removed last: an index alone means that its records
-    were taken away.
+    """Files of batches are created first and removed last.
+
+    An index alone means that its records were taken away.
     """
     context = LogContext(segment_bytes=2 * SIZE)
     context.append_records(*[1] * 6)
@@ -153,8 +154,9 @@ def test_a_log_that_was_closed_further_on_than_it_ends_is_refused() -> None:
 
 
 def test_a_read_does_not_step_over_a_segment_that_vanished() -> None:
-    """Nobody looks into the older segments of a log that was closed in order: the reader who comes
-    there is told.
+    """A start looks into no older segment of a log that was closed in order.
+
+    The reader that comes there gets the error.
     """
     context = LogContext(segment_bytes=2 * SIZE)
     context.append_records(*[1] * 6)

@@ -1,5 +1,6 @@
-"""Files of another user: the error names the operation, the user, and whose the file is, and never
-another process.
+"""An error about files of another user names the operation, the user and the owner.
+
+It never names another process.
 """
 
 import errno

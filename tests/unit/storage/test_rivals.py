@@ -1,5 +1,6 @@
-"""Logs that a start finds and does not serve: several of one partition in different directories,
-and damaged ones.
+"""A start finds logs that it does not serve.
+
+They are several of one partition in different directories, and damaged ones.
 """
 
 import errno

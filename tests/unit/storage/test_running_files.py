@@ -1,6 +1,4 @@
-"""``tidelog-running``: what a start believes after a kill, and after what it believes nothing
-(KIP-966).
-"""
+"""The file ``tidelog-running`` decides about the trust of a start after a kill (KIP-966)."""
 
 import errno
 import json
@@ -233,8 +231,9 @@ def test_a_write_may_be_cut_off_anywhere(tail: int) -> None:
     ],
 )
 def test_what_no_kill_leaves_is_a_loss_for_good(damage: Callable[[MemoryFiles], None]) -> None:
-    """The kernel could not write what the process left: nobody is told, and recovery finds other
-    bytes than were written.
+    """The kernel could not write the process's last bytes.
+
+    No error tells of it, and recovery finds other bytes than were written.
     """
     files = killed(running())
     damage(files)

@@ -1,5 +1,6 @@
-"""Finding a batch in a file without building headers: what a walk over all headers finds, and the
-same complaints.
+"""A scan finds a batch in a file without building headers.
+
+A walk over all headers finds the same, with the same complaints.
 """
 
 import struct
@@ -28,8 +29,9 @@ class Bytes:
 
 
 def segment(sizes: list[int], *, gap: int = 0) -> tuple[bytes, list[int]]:
-    """Batches of two records with values of these sizes, and where each begins; ``gap`` offsets are
-    missing between them.
+    """Return batches of two records with values of these sizes, and where each begins.
+
+    ``gap`` offsets are missing between them.
     """
     content, positions, offset = b"", [], 100
     for size in sizes:

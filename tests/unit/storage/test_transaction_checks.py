@@ -1,5 +1,6 @@
-"""What a leader asks of transactional batches and markers: verification, sequences, epochs (KIP-98,
-KIP-890, KIP-1228).
+"""A leader checks transactional batches and markers (KIP-98, KIP-890, KIP-1228).
+
+It checks verification, sequences and epochs.
 """
 
 from typing import Any

@@ -1,5 +1,6 @@
-"""How far readers of committed records may read: transactions that are open, and those whose marker
-is not safe yet (KIP-98).
+"""Readers of committed records stop at open transactions (KIP-98).
+
+They stop at those whose marker is not safe yet.
 """
 
 from log_service.storage.unstable_transactions import UnstableTransactions

@@ -1,5 +1,6 @@
-"""Another process asks a running supervisor: one response for each request, and none where nothing
-runs.
+"""Another process asks a running supervisor.
+
+It gets one response for each request, and none where nothing runs.
 """
 
 import json

@@ -168,8 +168,9 @@ def test_a_node_that_is_stopped_stays_down_until_it_is_started(tmp_path: Path) -
 def test_a_node_that_is_stopped_while_it_is_started_again_does_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its process used to come after the stop had looked for one: a node that was told to be down
-    ran, and nobody knew of it.
+    """The node's process used to come after the stop had looked for one.
+
+    A node that was told to be down ran, and nothing showed it.
     """
 
     async def story(fleet: Fleet, _told: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a probe reads on a connection of HTTP/2, however the bytes come in."""
+"""A probe reads a connection of HTTP/2, however the bytes come in."""
 
 import pytest
 

@@ -186,8 +186,9 @@ def test_occupied_and_impossible_ports_are_refused() -> None:
 
 
 def test_more_replicas_than_brokers_are_refused_at_once() -> None:
-    """The nodes would start, and each topic that is created, or each consumer group, would be
-    refused or wait for ever.
+    """The nodes would start.
+
+    Each topic that is created, or each consumer group, would be refused or wait for ever.
     """
     wanted = (
         "default.replication.factor=4",

@@ -1,5 +1,6 @@
-"""The files of a secured installation: who may read them, what they say, and when certificates are
-made anew.
+"""The files of a secured installation are for their owner alone.
+
+They name the installation's hosts, and certificates are made anew in time.
 """
 
 import ssl

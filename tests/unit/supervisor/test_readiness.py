@@ -1,5 +1,6 @@
-"""Probes ask for a response: what only accepts connections, as the system does for a process that
-is stopped, is not ready.
+"""Probes ask for a response.
+
+A process that is stopped only accepts connections, as the system does for it, and is not ready.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""Components that are slow, broken or away at their first start are tried again, the others go on,
-and what waits for what is told.
+"""Components that are slow, broken or away at their first start are tried again.
+
+The others go on, and the waits are told.
 """
 
 import sys
@@ -28,7 +29,7 @@ def _short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def slow(tmp_path: Path, *after: str) -> Component:
-    """What is ready once the file ``go`` is there, and not before."""
+    """Return a component that is ready once the file ``go`` is there, and not before."""
     base = listener("slow", tmp_path, *after)
     assert isinstance(base.readiness, HttpReadiness)
     program = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)\n{base.argv[2]}"

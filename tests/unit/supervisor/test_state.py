@@ -1,5 +1,6 @@
-"""The lock of an installation: its owner alone can hold it, whatever the umask was, and others are
-told whose it is.
+"""The lock of an installation can be held by its owner alone, whatever the umask was.
+
+Others are told whose it is.
 """
 
 import fcntl

@@ -1,5 +1,6 @@
-"""A supervisor over real processes: it starts in order, restarts what dies, and leaves nothing
-behind, however it ends.
+"""A supervisor over real processes starts in order, restarts dead ones, and leaves nothing behind.
+
+That holds however it ends.
 """
 
 import os
@@ -51,7 +52,9 @@ def test_components_start_in_order_and_stop_in_the_opposite_one(tmp_path: Path) 
 
 def test_components_of_one_stop_group_stop_together(tmp_path: Path) -> None:
     """Nodes of one cluster that stopped one after the other would leave the last ones without a
-    quorum that lets them go.
+    quorum.
+
+    It could not let them go.
     """
     slow = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(2), sys.exit(0))); time.sleep(600)"
     nodes = [
@@ -287,8 +290,9 @@ def test_settings_that_cannot_be_used_for_a_moment_end_nothing(
 def test_a_component_that_cannot_be_asked_for_a_moment_goes_on_and_one_that_hangs_then_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The supervisor ended, and all components with it, when it looked in the moment in which a
-    certificate was exchanged.
+    """The supervisor ended, and all components with it.
+
+    It had looked in the moment in which a certificate was exchanged.
     """
     monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.5)
     told: list[str] = []
@@ -335,8 +339,9 @@ def test_a_component_that_cannot_be_asked_for_a_moment_goes_on_and_one_that_hang
 def test_a_component_that_was_started_again_and_cannot_be_asked_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It serves, and was killed at the deadline of each start, for as long as the certificate was
-    not there.
+    """The component serves, and was killed at the deadline of each start.
+
+    That went on for as long as the certificate was not there.
     """
     told: list[str] = []
     fault: list[str] = []

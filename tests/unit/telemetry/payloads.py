@@ -1,4 +1,4 @@
-"""What clients push: OTLP made by its own library."""
+"""The payloads that clients push are OTLP, made by its own library."""
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (

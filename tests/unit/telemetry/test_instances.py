@@ -1,4 +1,4 @@
-"""When a client may ask and push."""
+"""A broker lets a client ask and push at its intervals alone."""
 
 from uuid import UUID
 

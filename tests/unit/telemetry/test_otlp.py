@@ -1,6 +1,4 @@
-"""What was pushed, read: whatever the bytes are, nothing but points or INVALID_RECORD comes of
-them, within bounds.
-"""
+"""Any pushed bytes give nothing but points or INVALID_RECORD, within bounds."""
 
 from random import Random
 
@@ -62,8 +60,9 @@ def test_what_is_not_kept_is_counted() -> None:
 
 
 def test_a_point_has_few_labels_and_little_text_however_they_come() -> None:
-    """A push of one megabyte, half labels of all and half points, kept a thread for minutes; kept
-    series could be a gigabyte.
+    """A push of one megabyte, half labels of all and half points, kept a thread for minutes.
+
+    Kept series could be a gigabyte.
     """
     of_all, of_one = ({f"{letter}{number}": "v" * 100 for number in range(6)} for letter in "ab")
     few = payload(gauge("kept", 1.0, **of_one))
@@ -80,8 +79,9 @@ def test_a_point_has_few_labels_and_little_text_however_they_come() -> None:
 
 
 def test_texts_are_kept_up_to_their_bounds() -> None:
-    """Sixteen labels, 1024 characters of labels, and 256 characters of a name, of all and of one
-    point together.
+    """The bounds are sixteen labels, 1024 characters of labels, and 256 characters of a name.
+
+    They hold for all and one point together.
     """
     own, common = ({f"{letter}{number}": "v" * 62 for number in range(8)} for letter in "oc")
     pushed = read_push(0, payload(gauge("n" * 256, 1.0, **own), **common), MAX_BYTES)

@@ -1,4 +1,4 @@
-"""Which client pushes what."""
+"""A subscription says which metrics a client pushes."""
 
 from dataclasses import replace
 from uuid import UUID

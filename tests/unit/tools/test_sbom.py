@@ -1,5 +1,6 @@
-"""The bill of materials: each package that is needed stands in it, with its licence, and each
-reference leads somewhere.
+"""The bill of materials has each needed package, with its licence.
+
+Each reference leads somewhere.
 """
 
 import re

@@ -75,7 +75,7 @@ def test_requests_of_a_login_share_its_clients(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_idle_clients_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a request that takes long are not."""
+    """Clients of a request that takes long are not closed."""
 
     async def story(clients: ClusterClients) -> None:
         async with clients.lease(login("ann")) as ann:

@@ -1,5 +1,6 @@
-"""The gate decides who may see a page and change something: sessions, tokens, origins, and the look
-of refusals.
+"""The gate decides about pages and changes.
+
+It checks sessions, tokens and origins, and gives refusals their look.
 """
 
 import logging

@@ -327,7 +327,7 @@ def test_a_caller_with_a_certificate_alone_is_named() -> None:
 
 
 def test_a_header_of_the_client_names_no_caller() -> None:
-    """What a stranger claims does not go along."""
+    """The claim of a stranger does not go along."""
     leader = Leader()
 
     async def story(forwarder: Forwarder, url: str) -> None:

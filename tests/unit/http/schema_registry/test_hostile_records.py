@@ -196,7 +196,7 @@ VALUES = st.none() | st.fixed_dictionaries(
 
 @given(st.lists(st.tuples(KEYS, VALUES), max_size=12))
 def test_no_record_ends_the_reader(records: list[tuple[Any, Any]]) -> None:
-    """What was taken can be listed, found, and written again."""
+    """Taken records can be listed, found, and written again."""
     keeper = applied(
         *(
             (json.dumps(key).encode(), None if value is None else json.dumps(value).encode())

@@ -1,4 +1,4 @@
-"""What the records of the topic add up to."""
+"""The records of the topic add up to the registry's state."""
 
 import pytest
 

@@ -97,7 +97,7 @@ def test_merged_rules_replace_rules_of_one_name() -> None:
 
 
 def test_settings_of_a_subject_lie_over_wider_ones() -> None:
-    """What a subject does not set comes from its scope."""
+    """Settings that a subject lacks come from its scope."""
     wide = Settings(compatibility_level=CompatibilityLevel.FULL, normalize=True)
     own = Settings(compatibility_level=CompatibilityLevel.NONE)
     assert own.over(wide) == Settings(compatibility_level=CompatibilityLevel.NONE, normalize=True)

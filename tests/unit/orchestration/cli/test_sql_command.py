@@ -18,7 +18,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(project: Path, question: str) -> str:
-    """What is told of a question that has no answer."""
+    """Return the sentence on a question that has no answer."""
     environment = {
         name: value
         for name, value in os.environ.items()

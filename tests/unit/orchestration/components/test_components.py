@@ -1,5 +1,6 @@
-"""Components in YAML: each is the asset that the Python declaration makes, and a mistake is told
-with file, line and what to do.
+"""A component in YAML is the asset that the Python declaration makes.
+
+A mistake is told with file, line and advice.
 """
 
 import tomllib

@@ -1,5 +1,6 @@
-"""A table of a database has one owner: another lake's asset is refused, and takes it over only
-where a person says so.
+"""A table of a database has one owner.
+
+Another lake's asset is refused, and takes it over only where a person says so.
 """
 
 import errno

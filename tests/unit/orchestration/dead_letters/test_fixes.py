@@ -1,5 +1,6 @@
-"""Fixes of rejected records: kept once per offset, read in place of the record, made by hand or by
-a function.
+"""Fixes of rejected records are kept once per offset.
+
+They are read in place of the record, and made by hand or by a function.
 """
 
 import pickle

@@ -1,5 +1,6 @@
-"""Places of dead letters as they are written: a table that rejected records of several topics has
-several at one offset.
+"""Places of dead letters are read as they are written.
+
+A table that rejected records of several topics has several at one offset.
 """
 
 import json

@@ -151,8 +151,9 @@ def test_a_slower_rival_conflicts_instead_of_erasing(lake: Lake, letters: DeadLe
 def test_a_rival_that_wrote_its_dead_letters_and_is_overtaken_cannot_commit_any_more(
     lake: Lake, letters: DeadLetters
 ) -> None:
-    """The slow one reads further than its rival: what it rejected beyond the rival's end must not
-    vanish with the rival's commit.
+    """The slow run reads further than its rival.
+
+    Records that it rejected beyond the rival's end must not vanish with the rival's commit.
     """
     lake.create("clean", TARGET_SCHEMA)
     slow_target = lake.existing("clean")

@@ -1,4 +1,4 @@
-"""What the demo empties, and what it never touches."""
+"""The demo empties its own directory, and never touches another's files."""
 
 from pathlib import Path
 

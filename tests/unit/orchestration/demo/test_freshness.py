@@ -1,5 +1,6 @@
-"""What is behind its inputs is found, whichever kind of asset it is; what is up to date is left
-alone.
+"""An asset that is behind its inputs is found, of any kind.
+
+An asset that is up to date is left alone.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""Avro: random records of random schemas there and back, with fastavro as the judge; damaged bytes;
-schemas that are refused.
+"""Random records of random Avro schemas go there and back, with fastavro as the oracle.
+
+Damaged bytes and impossible schemas are refused.
 """
 
 import io

@@ -1,6 +1,4 @@
-"""What becomes of values whose reading fails in a way that no reader foresaw: each is a fault, and
-the others are rows.
-"""
+"""A value whose reading fails in an unforeseen way is a fault, and the others are rows."""
 
 from collections.abc import Sequence
 from decimal import Decimal

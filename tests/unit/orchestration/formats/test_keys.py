@@ -1,5 +1,6 @@
-"""What the keys of records without value delete: as text, as JSON with and without Connect's
-envelope, as Avro and Protobuf.
+"""The keys of records without value delete rows.
+
+Keys are text, JSON with and without Connect's envelope, Avro and Protobuf.
 """
 
 import io

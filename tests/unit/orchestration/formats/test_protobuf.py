@@ -1,5 +1,6 @@
-"""Protobuf: random messages there and back through Protobuf's own runtime; damaged bytes; files
-that are refused.
+"""Random messages go there and back through Protobuf's own runtime.
+
+Damaged bytes and impossible files are refused.
 """
 
 import json

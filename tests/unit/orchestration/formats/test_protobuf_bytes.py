@@ -1,5 +1,6 @@
-"""Random bytes as Protobuf values, most of them fields that the message has: each is a row or has a
-reason that a reader gives.
+"""Random bytes as Protobuf values are rows, or have a reason that a reader gives.
+
+Most of them are fields that the message has.
 """
 
 from typing import Any

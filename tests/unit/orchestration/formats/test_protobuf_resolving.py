@@ -1,4 +1,4 @@
-"""Which Protobuf messages may be read as other ones."""
+"""A Protobuf message may be read as another one where their fields agree."""
 
 from typing import Any
 

@@ -1,5 +1,6 @@
-"""Topics whose schemas are in a registry: what is declared, how values are read, and a registry
-that is away.
+"""A topic may take its schema from a registry.
+
+Its values are read by it, also while a registry is away.
 """
 
 import base64
@@ -248,7 +249,7 @@ def test_a_registry_that_is_away_is_told_or_replaced_by_what_was_kept(
 
 
 def test_another_registry_has_ids_of_its_own(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was kept of one is not used for the other."""
+    """Schemas of one registry are not used for the other."""
     register(url, FIRST)
     assert written_schema(url, SUBJECT, SchemaIdentity(id=1)).content == json.dumps(FIRST)
     with served(RegistryDouble()) as other:
@@ -395,7 +396,10 @@ def guid_of(url: str, subject: str = SUBJECT) -> str:
 
 
 def test_a_header_may_name_the_schema_by_its_guid(url: str) -> None:
-    """Such a value is bare. An unknown guid and a damaged header are faults of their values."""
+    """A value whose header names its schema is bare.
+
+    An unknown guid and a damaged header are faults of their values.
+    """
     first = register(url, FIRST)
     old = guid_of(url)
     register(url, SECOND)
@@ -553,7 +557,7 @@ TREE = {
 
 
 def test_a_record_within_itself_is_read_to_the_declared_depth(url: str) -> None:
-    """What is nested deeper is a fault. A newer version is passed at any depth."""
+    """Deeper values are a fault. A newer version is passed at any depth."""
     first = register(url, TREE)
     with pytest.raises(RegistrySchemaError, match=r"no depth is declared. Declare .*\(depth=3\)"):
         from_registry(SUBJECT)
@@ -573,7 +577,7 @@ def test_a_record_within_itself_is_read_to_the_declared_depth(url: str) -> None:
 
 
 def test_json_within_itself_has_columns_to_the_declared_depth(url: str) -> None:
-    """What is deeper is not read, as what is not declared."""
+    """Deeper values are not read, like fields that are not declared."""
     tree = {
         "type": "object",
         "properties": {"id": {"type": "integer"}, "left": {"$ref": "#"}},

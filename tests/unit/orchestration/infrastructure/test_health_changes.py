@@ -1,4 +1,4 @@
-"""What of a cluster's health is new, what is over, and what the asset makes of it."""
+"""The asset finds the new and the ended faults of a cluster's health."""
 
 from dataclasses import replace
 

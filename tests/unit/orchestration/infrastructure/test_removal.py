@@ -1,5 +1,6 @@
-"""A broker is stopped and forgotten only once the cluster says that it is empty, whether a command
-or a job empties it.
+"""A broker is stopped and forgotten only once the cluster says that it is empty.
+
+A command or a job empties it.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,4 @@
-"""Where the code server listens: in a directory that no other account can enter, wherever the data
-lie.
-"""
+"""The code server listens in a directory that no other account can enter, wherever the data lie."""
 
 import os
 import tempfile

@@ -1,6 +1,4 @@
-"""Daemon and webserver ask the code server which load of the project it serves only where another
-one may be there.
-"""
+"""Daemon and webserver ask the code server for its load of the project only when it may be new."""
 
 import os
 import sys

@@ -1,5 +1,6 @@
-"""The topics of a project are written for its brokers before they start, and nothing of a project
-keeps them from it.
+"""The topics of a project are written for its brokers before they start.
+
+Nothing of a project keeps them from it.
 """
 
 import json

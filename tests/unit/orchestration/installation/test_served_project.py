@@ -1,4 +1,4 @@
-"""What is told of a project while it is served."""
+"""A served project reports its mistakes and its topics."""
 
 import gc
 import logging
@@ -220,8 +220,9 @@ def test_the_file_of_complaints_is_for_the_owner_alone(tmp_path: Path) -> None:
 
 
 def test_a_reload_lets_go_of_what_was_loaded_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was imported at the start is kept from Python's search for garbage, and after a reload
-    it is garbage.
+    """Modules that were imported at the start are kept from Python's search for garbage.
+
+    After a reload they are garbage.
     """
     told: list[str | None] = []
     monkeypatch.setattr(project_server, "forget_project", lambda _: None)

@@ -1,4 +1,4 @@
-"""What the platform's processes are told through their environment."""
+"""The platform's processes get their settings through their environment."""
 
 import os
 import subprocess

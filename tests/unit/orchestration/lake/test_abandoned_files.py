@@ -1,4 +1,4 @@
-"""What killed runs left is removed, also where it vanishes between the two looks at it."""
+"""Files of killed runs are removed, also where a file vanishes between the two looks at it."""
 
 import os
 from pathlib import Path
@@ -14,8 +14,9 @@ from orchestration.warehouse.store import Warehouse
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with something old and something young; a link to nothing is found by its name and
-    gone when it is looked at.
+    """Return a folder with something old and something young.
+
+    A link to nothing is found by its name and gone when it is looked at.
     """
     for name, age_s in (("old", STAGING_AGE_S + 60), ("young", 0)):
         made = tmp_path / f"{STAGING_PREFIX}{name}"

@@ -1,5 +1,6 @@
-"""Reference tables in a SQL database: replaced in one transaction, and only when the lake table
-changed.
+"""A reference table in a SQL database is replaced in one transaction.
+
+It is replaced only when the lake table changed.
 """
 
 from collections.abc import Sequence
@@ -175,8 +176,9 @@ def test_a_table_of_the_same_types_and_key_keeps_what_was_added_to_it(lake: Lake
 
 
 def test_a_database_may_tell_a_type_by_another_name(lake: Lake, url: str) -> None:
-    """MySQL tells BOOLEAN as TINYINT: what a table was made of is noted, so that it is not made
-    anew by each run.
+    """MySQL names BOOLEAN as TINYINT.
+
+    The declared type is noted, so that no run makes the table anew for it.
     """
     snapshot = store(lake, AIRLINES)
     copy(url, snapshot)
@@ -287,8 +289,9 @@ def test_a_key_is_the_column_that_it_names_and_not_those_whose_names_are_in_it(
 def test_rows_with_times_that_python_does_not_reach_are_left_out_and_told(
     lake: Lake, url: str
 ) -> None:
-    """An earlier release took epoch milliseconds for seconds, and stored the year 57971: the table
-    then stayed as it was for ever.
+    """An earlier release took epoch milliseconds for seconds, and stored the year 57971.
+
+    The table then stayed as it was for ever.
     """
     far = pa.array([1_769_860_800_000_000_000, 0, None], pa.timestamp("us", tz="UTC"))
     within = pa.array(

@@ -1,6 +1,4 @@
-"""Marts as they are declared: what cannot be parsed, or would wait for ever, is refused with a
-sentence.
-"""
+"""A mart that cannot be parsed, or would wait for ever, is refused with a sentence."""
 
 from types import ModuleType
 from typing import Any

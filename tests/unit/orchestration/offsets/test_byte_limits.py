@@ -1,5 +1,6 @@
-"""What a run opens of compressed records is bounded, whatever their number: no Spark takes part,
-and each opened byte is counted.
+"""A run opens a bounded number of bytes of compressed records, whatever their number.
+
+No Spark takes part, and each opened byte is counted.
 """
 
 from collections.abc import Iterator

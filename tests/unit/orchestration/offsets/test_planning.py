@@ -1,4 +1,4 @@
-"""Which offsets a run reads, and when it refuses to."""
+"""A plan names the offsets that a run reads, or refuses to."""
 
 from typing import Any
 

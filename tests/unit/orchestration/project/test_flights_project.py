@@ -1,5 +1,6 @@
-"""The example project: what it declares fits together and loads without a log service, a lake or
-Spark.
+"""The example project's declarations fit together.
+
+They load without a log service, a lake or Spark.
 """
 
 import dagster as dg

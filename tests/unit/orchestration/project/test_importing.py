@@ -1,5 +1,6 @@
-"""Programs of the platform import without Python's search for garbage, and look for it again
-afterwards.
+"""Programs of the platform import without Python's search for garbage.
+
+They search again afterwards.
 """
 
 import gc
@@ -15,7 +16,7 @@ from orchestration.project.importing import kept_imports
 
 @pytest.fixture(autouse=True)
 def _own_garbage() -> Iterator[None]:
-    """What one test froze is garbage for the others."""
+    """Objects that one test froze are garbage for the others."""
     yield
     gc.unfreeze()
     assert gc.isenabled()

@@ -1,4 +1,4 @@
-"""Which project a process stands in, and what is said of one that cannot be loaded."""
+"""A process finds the project that it stands in, and names the fault of one that cannot be loaded."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a workspace.yaml names beside the project goes to Dagster as it is."""
+"""A workspace.yaml's other code locations go to Dagster as they are."""
 
 from pathlib import Path
 

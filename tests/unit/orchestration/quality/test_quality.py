@@ -133,8 +133,9 @@ TIMES = pa.table(
 def test_times_are_compared_in_utc_however_they_are_given(
     column: str, most: Any, is_met: bool
 ) -> None:
-    """A time without zone and a TIMESTAMP cannot be compared in pandas: the outcome was an error,
-    shown as not met.
+    """Pandas cannot compare a time without zone with a TIMESTAMP.
+
+    The outcome was an error, shown as not met.
     """
     suite = Suite(
         expect("expect_column_values_to_be_between", column=column, max_value=most),

@@ -1,5 +1,6 @@
-"""The config of a single run sends it nowhere: log service, lake, warehouse and database are the
-project's.
+"""The config of a single run sends it nowhere.
+
+Log service, lake, warehouse and database are the project's.
 """
 
 from pathlib import Path
@@ -72,8 +73,9 @@ def test_a_run_whose_config_names_another_place_is_refused(
 def test_a_resource_that_is_left_to_runs_is_refused_with_what_helps_there(
     name: str, config: dict[str, str], _told: str
 ) -> None:
-    """The advice was to leave the place out of the run's config, of a resource that has it from
-    there alone.
+    """The advice was to leave the place out of the run's config.
+
+    The resource has it from there alone.
     """
     declared: Any = default_resources()[name]
     job = job_using(name, {name: type(declared).configure_at_launch()})
@@ -99,8 +101,9 @@ def test_config_that_names_nothing_is_as_none() -> None:
 def test_a_run_whose_config_leaves_out_what_the_project_names_is_refused(
     tmp_path: Path, config: dict[str, None]
 ) -> None:
-    """Dagster takes the config of a run for all of a resource's, so that the place would be that of
-    the settings.
+    """Dagster takes the config of a run for all of a resource's.
+
+    The place would be that of the settings.
     """
     job = job_using("lake", {"lake": LakeResource(root=str(tmp_path))})
     result = job.execute_in_process(

@@ -1,5 +1,6 @@
-"""A topic's archive over a log in memory and a real lake: complete, in few files, exact beside
-rivals, and one with the log in SQL.
+"""A topic's archive is complete, in few files, and exact beside rivals.
+
+It stands over a log in memory and a real lake, and is one with the log in SQL.
 """
 
 import json
@@ -95,7 +96,7 @@ def world(tmp_path: Path) -> World:
 
 
 def everything(world: World) -> list[tuple[int, int]]:
-    """What was ever appended, as far as the log knows."""
+    """Return all records that were ever appended, as far as the log knows."""
     return sorted(
         (number, offset)
         for number, one in enumerate(world.log.topics["orders"].partitions)
@@ -243,8 +244,9 @@ def _stamped(*stamps_ms: int) -> Any:
 
 
 def test_records_with_whatever_timestamp_are_archived_and_found(world: World) -> None:
-    """A producer may stamp a record with microseconds or nanoseconds for milliseconds, or with a
-    number below all years.
+    """A producer may stamp a record with microseconds or nanoseconds for milliseconds.
+
+    It may stamp a number below all years, too.
     """
     stamps_ms = (START_MS, 10**15, -(10**15), 10**18, -30_000_000_000_000)
     world.append(5)
@@ -419,8 +421,9 @@ def test_files_that_are_no_longer_kept_go_and_the_log_fills_in_what_it_has(world
 
 @pytest.fixture
 def half(world: World) -> World:
-    """A topic of which 80 of 120 records per partition are archived, the log begins at 60, and no
-    record is in one file with all others.
+    """Return a topic of which 80 of 120 records per partition are archived.
+
+    The log begins at 60, and no record is in one file with all others.
     """
     for partition in (0, 1):
         world.append(80, partition)

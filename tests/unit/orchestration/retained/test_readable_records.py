@@ -1,5 +1,6 @@
-"""What archive and log hold of a topic, read as if it were one: the same records whatever retention
-has removed, and gaps told as such.
+"""Archive and log of a topic are read as if they were one.
+
+The records are the same whatever retention has removed, and gaps are told as such.
 """
 
 import pickle

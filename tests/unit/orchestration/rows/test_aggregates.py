@@ -1,5 +1,6 @@
-"""Aggregates: batches merge into what all rows would give, however they were cut; what cannot be
-computed is said.
+"""Batches of aggregates merge into the result over all rows, however they were cut.
+
+A value that cannot be computed is told.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""What a join keeps: on the disk before a commit names it."""
+"""A join writes its state to the disk before a commit names it."""
 
 import os
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Joins by key and event time: batches of any size give what joining everything at once gives, and
-what is late is told.
-"""
+"""Joins by key and event time give the same rows for batches of any size. Late records are told."""
 
 import random
 from collections import Counter
@@ -175,7 +173,7 @@ DAY_US = 86_400 * 10**6
 def test_a_time_far_ahead_of_its_record_and_of_the_clock_is_rejected(
     side: Side, at_us: int, stamp_us: int | None, is_ahead: bool
 ) -> None:
-    """Such a row would be kept for a partner until then, and many of them stop the join for good."""
+    """The join would keep such a row for a partner until then, and many of them stop it for good."""
     joining = Joining(shape(ahead_us=DAY_US))
     one = rows(side, [(0, 7, "a", at_us)])
     stamps = pa.array([stamp_us], pa.int64()).cast(SCHEMA.field("_timestamp").type)

@@ -1,5 +1,6 @@
-"""The newest row of each key: any batches, any kill and any replay give what a dictionary gives
-that reads the log once.
+"""The newest row of each key is that of a dictionary that reads the log once.
+
+This holds for any batches, any kill and any replay.
 """
 
 import itertools
@@ -68,8 +69,9 @@ class Record:
 
 
 def fold(records: Iterable[Record]) -> State:
-    """Read the log once: by time, where no record counts as earlier than one of its key before it
-    in its partition.
+    """Read the log once, by time.
+
+    No record counts as earlier than one of its key before it in its partition.
     """
     times: dict[tuple[int, int], int] = {}
     ordered = []
@@ -137,8 +139,9 @@ def state_of(rows: pa.Table) -> State:
 
 @st.composite
 def logs(draw: st.DrawFn, *, is_in_order: bool = False) -> list[Record]:
-    """A log of up to three partitions; a key may lie in several, and clocks may go back unless
-    ``is_in_order``.
+    """Draw a log of up to three partitions.
+
+    A key may lie in several, and clocks may go back unless ``is_in_order``.
     """
     drawn = draw(
         st.lists(
@@ -487,8 +490,9 @@ def test_deletions_are_forgotten_once_retention_has_removed_their_records_or_the
 def test_a_deletion_is_remembered_until_what_it_may_outdate_is_read_though_retention_has_removed_it() -> (
     None
 ):
-    """It was forgotten with the next batch, and the older record of the other partition brought the
-    row back.
+    """The deletion was forgotten with the next batch.
+
+    The older record of the other partition brought the row back.
     """
     log = [
         record(0, 1, None, partition=1),

@@ -1,4 +1,4 @@
-"""Which groups are looked at, and what of them is worth an observation."""
+"""The sensor looks at groups that match, and observes those that changed."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What of watermarks and lag is told, and what the cursor remembers of it."""
+"""The sensor tells watermarks and lag when they change, and its cursor remembers them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which failed runs are worth telling, and which count as failures of a table."""
+"""The sensor tells some of the failed runs, and counts those that are failures of a table."""
 
 from uuid import uuid4
 
@@ -75,8 +75,9 @@ def test_failures_count_from_the_newest_run_and_killed_ones_do_not(
 def tell(
     runs: list[dg.DagsterRun], told: list[Alert] | None, heard: dg.DagsterRun | None = None
 ) -> list[str]:
-    """Let the sensor hear that ``heard``, or the last of ``runs``, failed; returns what it says on
-    the assets of the table and the mart.
+    """Report the failure of ``heard``, or of the last of ``runs``, to the sensor.
+
+    Return its descriptions on the assets of the table and the mart.
     """
     event = dg.DagsterEvent(
         dg.DagsterEventType.RUN_FAILURE.value, job_name="job", message="no disk"
@@ -139,8 +140,9 @@ def test_a_step_that_failed_is_told_though_its_run_is_tried_again() -> None:
 
 
 def test_a_failure_that_is_heard_after_the_next_ones_counts_as_the_one_that_it_was() -> None:
-    """Two runs may have failed until the sensor hears of the first: each was told as the second,
-    and of three none was told.
+    """Two runs may have failed until the sensor hears of the first.
+
+    Each was told as the second, and of three none was told.
     """
     told: list[Alert] = []
     tags = {TABLE_TAG: "orders", **STEP_FAILED}

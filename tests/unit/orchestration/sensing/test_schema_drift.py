@@ -1,4 +1,4 @@
-"""When data changes its shape."""
+"""Data changes its shape."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which ticks of a sensor are worth an alert."""
+"""Some ticks of a sensor are worth an alert."""
 
 from collections.abc import Iterable
 
@@ -17,8 +17,9 @@ def failed(tick_id: int) -> TickSeen:
 
 
 def told_counts(looks: Iterable[int]) -> list[tuple[int, str]]:
-    """Return which counts of failures are told, and by which words, to one who looks after so many
-    failures in a row.
+    """Return the counts of failures that are told, with their words.
+
+    A reader looks after so many failures in a row.
     """
     told, alerts = "", []
     for count in looks:

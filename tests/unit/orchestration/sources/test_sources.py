@@ -1,5 +1,6 @@
-"""Sources over a log in memory: what of a table and of a folder becomes records, when there is
-nothing to do, and what is refused.
+"""Tables and folders become records of a log in memory.
+
+A source may have nothing to do, or be refused.
 """
 
 import json
@@ -247,8 +248,9 @@ def test_what_cannot_be_read_says_why(
 def test_a_position_behind_somebody_s_open_transaction_is_waited_for(
     world: World, people: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers of committed records stop at the first open transaction; the position behind it is
-    committed all the same.
+    """Readers of committed records stop at the first open transaction.
+
+    The position behind it is committed all the same.
     """
     source = SqlRows(url=people.url, table="people", key=("id",), cursor="changed")
     people.execute("INSERT INTO people VALUES (1, 'a', 1)")

@@ -1,4 +1,4 @@
-"""Which Java is taken: JAVA_HOME, then the PATH, then the bundled runtime behind our launcher."""
+"""The launcher takes JAVA_HOME, then the PATH, then the bundled runtime."""
 
 import subprocess
 from pathlib import Path

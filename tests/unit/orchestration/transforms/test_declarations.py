@@ -1,6 +1,4 @@
-"""Declarations as people write them: one name in the place of several, and mistakes that are told
-where they are made.
-"""
+"""Declarations may give one name in the place of several. Mistakes are told where they are made."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What cannot be replayed says so, and what to do instead."""
+"""A table that cannot be replayed says so, and gives advice."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,6 @@
-"""The columns that a transform in Python names are read from its source, and are told only where
-they are certain.
+"""The columns that a transform in Python names are read from its source.
+
+They are told only where they are certain.
 """
 
 from collections.abc import Callable

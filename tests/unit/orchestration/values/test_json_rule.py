@@ -1,5 +1,6 @@
-"""One meaning of a JSON value: the rule's table in bulk and one by one, both against each other,
-and the page that shows it.
+"""A JSON value has one meaning in bulk and one by one.
+
+The rule's table, both readers and the page that shows it agree.
 """
 
 import json
@@ -80,8 +81,9 @@ def test_the_page_shows_the_rule() -> None:
 @pytest.mark.parametrize("reading", READINGS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_arrow_reads_in_bulk_is_what_is_read_one_by_one(kind: str, reading: Reading) -> None:
-    """Arrow shifts decimals to their scale without a look at what overflows: 80869517 became 0.32
-    in a DECIMAL(38,38).
+    """Arrow shifts decimals to their scale without a look at overflow.
+
+    80869517 became 0.32 in a DECIMAL(38,38).
     """
     rng = random.Random(f"{kind} {reading}")
     fields = fields_of(kind, reading)

@@ -1,5 +1,6 @@
-"""Which JSON values fit a schema: the words for those that do not, and ``json.loads`` as the judge
-of hostile ones.
+"""A JSON value fits a schema, or has words for its fault.
+
+``json.loads`` is the oracle for hostile ones.
 """
 
 import random

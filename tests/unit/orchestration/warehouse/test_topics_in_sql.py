@@ -99,8 +99,9 @@ def test_only_what_the_question_can_concern_is_read(
 def test_a_late_record_behind_a_later_one_is_found_by_its_time(
     warehouse: Warehouse, log: MemoryLog, stamps: str
 ) -> None:
-    """Also where the log stamps records itself: the next leader's clock may be behind, or producers
-    stamped records before.
+    """The next leader's clock may be behind where the log stamps records itself.
+
+    Producers may have stamped records before.
     """
     log.topics["orders"].configs["message.timestamp.type"] = stamps
     log.topics["orders"].partitions[0].append(b"{}", timestamp_ms=START_MS)

@@ -1,5 +1,6 @@
-"""An issuer of tokens for tests: keys of several kinds, their JWKS, and tokens that say what a test
-wants.
+"""An issuer of tokens serves tests.
+
+It has keys of several kinds, their JWKS, and tokens that say what a test wants.
 """
 
 import base64

@@ -1,5 +1,6 @@
-"""The text of sasl.jaas.config: each row of what Apache Kafka's parser takes or refuses; nothing
-crashes it or shows a password.
+"""The parser takes or refuses texts of sasl.jaas.config as Apache Kafka's does.
+
+Nothing crashes it or shows a password.
 """
 
 from contextlib import suppress

@@ -66,8 +66,9 @@ def test_bytes_that_are_no_text() -> None:
 
 
 def test_unknown_user_with_a_password_of_zeros_is_unknown() -> None:
-    """The comparison for an unknown user is against zeros; a NUL cannot stand in a password, but
-    the rule must not rest on that.
+    """The comparison for an unknown user is against zeros.
+
+    A NUL cannot stand in a password, but the rule must not rest on that.
     """
     from log_service.security.sasl.plain import _is_password_of
 
@@ -79,8 +80,9 @@ def test_unknown_user_with_a_password_of_zeros_is_unknown() -> None:
 def test_an_unknown_user_costs_the_comparison_of_a_known_one(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A password of the right length is compared to its end, by a function whose time does not show
-    where two texts part.
+    """A password of the right length is compared to its end.
+
+    The function's time does not show where two texts part.
     """
     compared: list[tuple[int, int]] = []
 

@@ -185,8 +185,9 @@ def test_decoy_gets_another_salt_with_another_shape_as_a_user_does_with_another_
 
 
 def test_proof_that_fits_the_decoy_does_not_get_in() -> None:
-    """The stored key of a decoy is known to all, but no password hashes to it; a forged credential
-    of zeros must not help either.
+    """The stored key of a decoy is known to all, but no password hashes to it.
+
+    A forged credential of zeros must not help either.
     """
     salted = SecretBytes(bytes(32))
     server = new_server(SHA_256, {})
@@ -353,8 +354,9 @@ def test_any_messages_are_decided_on(first: bytes, final: bytes) -> None:
 def test_a_user_who_went_in_the_middle_of_a_login_is_not_let_in(
     after: dict[str, ScramCredential],
 ) -> None:
-    """Who waits with the last message until the user is removed must not begin a session then,
-    which may have no end.
+    """A user who waits with the last message until it is removed must not begin a session.
+
+    The session might have no end.
     """
     users = dict(USERS[SHA_256])
     server, client = new_server(SHA_256, users), ScramClient(SHA_256, "alice", "abc")

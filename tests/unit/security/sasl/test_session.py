@@ -1,5 +1,6 @@
-"""What the broker does with each frame before, during and after a login: the table of Apache
-Kafka's SaslServerAuthenticator by rows.
+"""The broker handles each frame before, during and after a login.
+
+The table has the rows of Apache Kafka's SaslServerAuthenticator.
 """
 
 from collections.abc import Callable
@@ -244,8 +245,9 @@ def test_bare_token_that_is_refused_gets_no_response() -> None:
 
 @pytest.mark.parametrize("key", sorted(set(KNOWN) - {ApiKey.SASL_AUTHENTICATE}))
 def test_other_request_in_the_middle_of_a_login_is_refused(key: ApiKey) -> None:
-    """It gets the API's own error response where that has a place for the code, and an empty one
-    otherwise; its body is not read.
+    """The request gets the API's own error response where that has a place for the code.
+
+    It gets an empty one otherwise, and its body is not read.
     """
     session, version = new_session(), KNOWN[key].max_version
     session.receive(handshake(), EARLY)
@@ -383,8 +385,9 @@ def test_lifetime_is_the_shorter_of_both(token: str, max_reauth_ms: int, lifetim
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_request_after_the_end_closes_at_once(version: int) -> None:
-    """Also of a client that logged in with SaslAuthenticate 0: it was not told the lifetime, and
-    cannot log in again.
+    """A client that logged in with SaslAuthenticate 0 is cut off, too.
+
+    It was not told the lifetime, and cannot log in again.
     """
     session = logged_in(max_reauth_ms=1_000, version=version)
     assert session.receive(any_frame(ApiKey.METADATA), after(1_000)) == Pass()

@@ -1,4 +1,4 @@
-"""Which tokens are trusted: by their signature, their key, their claims and the time."""
+"""A token is trusted by its signature, its key, its claims and the time."""
 
 import hashlib
 import hmac
@@ -107,8 +107,9 @@ def test_algorithm_has_to_be_allowed_beside_fitting_the_key(
 
 
 def test_an_algorithm_that_is_allowed_fits_no_other_key_for_that() -> None:
-    """What a configuration allows, a key may still not take: an HMAC with a public key, and what
-    another key signed.
+    """A key may still refuse an allowed algorithm.
+
+    Examples are an HMAC with a public key, and a signature of another key.
     """
     for text in (forged_by_hmac(), token("ec", headers={"kid": "rsa"}), unsigned()):
         with pytest.raises(TokenRefusedError):

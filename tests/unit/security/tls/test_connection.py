@@ -1,6 +1,4 @@
-"""TLS over any byte stream: what every network promises holds for it, and a peer that misbehaves
-gets nowhere.
-"""
+"""TLS over any byte stream keeps every network's promises. A peer that misbehaves gets nowhere."""
 
 import os
 import ssl

@@ -1,6 +1,4 @@
-"""Handshakes between a listener and clients as both are configured: who is let in, as whom, and who
-is not.
-"""
+"""A handshake admits a client under a name, or refuses it, as both sides are configured."""
 
 import time
 from collections.abc import Mapping
@@ -53,7 +51,7 @@ def named(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 class Meeting:
-    """What came out of a handshake: a principal and a version, or why not, on each side."""
+    """The result of a handshake is a principal and a version, or a reason, on each side."""
 
     def __init__(self, listener: TlsListener, client: OutgoingTls, host: str = "localhost") -> None:
         self.principal: Principal | None = None
@@ -126,8 +124,10 @@ def test_both_sides_say_why_a_client_is_refused(authority: Authority) -> None:
 def test_each_certificate_of_a_trust_store_is_trusted_by_itself(
     authority: Authority, tmp_path: Path
 ) -> None:
-    """As in Java: an authority below another one, or a peer's own certificate, needs nothing above
-    it in the store.
+    """An authority below another one, or a peer's own certificate, needs nothing above it in the
+    store.
+
+    Java does so, too.
     """
     node, alice, bob = (
         authority.issue("node"),
@@ -337,8 +337,9 @@ def test_a_client_whose_certificate_has_expired_is_refused(
 def test_a_session_of_tls_1_2_is_not_taken_up_once_the_certificate_has_expired(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OpenSSL does not look at the certificate of a session again: a client could come back by it
-    for two hours more.
+    """OpenSSL does not look at the certificate of a session again.
+
+    A client could come back by it for two hours more.
     """
     listener = listener_of(authority.issue("node"), client_auth="required")
     client = client_of(authority.issue("alice", ()), enabled_protocols="TLSv1.2")
@@ -495,8 +496,9 @@ def test_an_address_with_many_silent_connections_keeps_nobody_else_out(
 
 
 def test_a_connection_goes_on_when_the_certificate_of_its_client_ends(authority: Authority) -> None:
-    """As with Apache Kafka: a certificate is looked at when a client connects, and the next
-    connection of this one is refused.
+    """The broker looks at a certificate when a client connects, as Apache Kafka does.
+
+    The next connection of this one is refused.
     """
     lasts = timedelta(seconds=4)
     listener = listener_of(authority.issue("node"), client_auth="required")

@@ -1,5 +1,6 @@
-"""The name in a certificate reads as Java writes it; rules make users of names; suites have
-OpenSSL's names; JKS is read.
+"""The name in a certificate reads as Java writes it, and rules make users of names.
+
+Suites have OpenSSL's names, and JKS is read.
 """
 
 import json
@@ -91,8 +92,9 @@ def test_a_name_that_no_rule_matches_is_nobody() -> None:
     "name", ["CN=node,O=Other", "O=Other,CN=node", "CN=node\n", "cn=node", "CN=nodes"]
 )
 def test_a_rule_matches_the_whole_name(name: str) -> None:
-    """A rule without ``^`` and ``$`` is not about names that hold what it says: an authority may
-    sign those for others.
+    """A rule without ``^`` and ``$`` is not about names that hold its text.
+
+    An authority may sign those for others.
     """
     assert PrincipalMapping("RULE:CN=(node)/$1/").user_of("CN=node") == "node"
     with pytest.raises(NoRuleMatchesError):

@@ -1,5 +1,6 @@
-"""Keys and authorities out of every kind of store, and what is said of stores that hold something
-else.
+"""Keys and authorities are read out of every kind of store.
+
+The error names the content of a store that holds something else.
 """
 
 from pathlib import Path

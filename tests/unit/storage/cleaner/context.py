@@ -1,5 +1,6 @@
-"""What cleaner tests are written with: a compacted log, passes over it, and what Kafka's rules
-leave of a history.
+"""Cleaner tests write a compacted log and run passes over it.
+
+A model keeps a history by Kafka's rules.
 """
 
 from dataclasses import dataclass, field
@@ -152,8 +153,8 @@ class SlowReader:
         self._aborted = AbortedFilter()
 
     def read_on(self, *, max_bytes: int = 1, up_to: int | None = None) -> list[Row]:
-        """Return the rows of the batches below ``up_to``, or of all that there are, up to the first
-        open transaction.
+        """Return the rows of the batches below ``up_to``, or of all, up to the first open
+        transaction.
         """
         rows: list[Row] = []
         last_stable_offset = self._log.log.producer_state.last_stable_offset(
@@ -230,7 +231,7 @@ class ModelBatch:
 
 @dataclass(slots=True)
 class Model:
-    """What is in a compacted log by Kafka's rules, whatever the files are."""
+    """The content of a compacted log by Kafka's rules, whatever the files are."""
 
     delete_retention_ms: int
     batches: list[ModelBatch] = field(default_factory=list)

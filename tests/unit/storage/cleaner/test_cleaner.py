@@ -1,5 +1,6 @@
-"""The cleaner of a node on virtual time: when logs are cleaned, what is asked for, what a start
-remembers.
+"""The cleaner of a node cleans logs when they are due, and remembers across a start.
+
+It runs on virtual time.
 """
 
 import math
@@ -408,8 +409,9 @@ def test_the_rate_of_reading_is_bounded() -> None:
 
 
 def test_a_pass_that_takes_longer_than_the_timer_is_waited_for_in_peace() -> None:
-    """It was asked without a pause whether the next look is due: a busy processor, and on virtual
-    time no end.
+    """The cleaner asked without a pause whether the next look is due.
+
+    That kept a processor busy, and on virtual time had no end.
     """
 
     class Turns(trio.abc.Instrument):
@@ -436,8 +438,9 @@ def test_a_pass_that_takes_longer_than_the_timer_is_waited_for_in_peace() -> Non
 
 
 def filled_by_kafka(node: Node, *markers: ControlType | None) -> None:
-    """Write transactions into A, each in a segment of its own: the key's next value, and how it
-    ended (None: it did not).
+    """Write transactions into A, each in a segment of its own.
+
+    Each has the key's next value, and how it ended (None: it did not).
     """
     log = node.create(A)
     for number, marker in enumerate(markers):
@@ -461,8 +464,9 @@ def filled_by_kafka(node: Node, *markers: ControlType | None) -> None:
 
 
 def put_index(node: Node, base_offset: int, first_offset: int) -> None:
-    """Write the index that Kafka would leave beside a segment: one transaction, whose marker
-    follows its record.
+    """Write the index that Kafka would leave beside a segment.
+
+    It has one transaction, whose marker follows its record.
     """
     entry = AbortedTransaction(7, first_offset, first_offset + 1, first_offset)
     file = node.files.open(ROOT / "a-0" / f"{base_offset:020d}.txnindex")

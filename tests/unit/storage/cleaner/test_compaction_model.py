@@ -1,5 +1,6 @@
-"""Generated histories against Kafka's rules: after any passes, restarts and crashes exactly those
-records are there that should be.
+"""Generated histories keep exactly the records that Kafka's rules keep.
+
+There are any passes, restarts and crashes.
 """
 
 from random import Random

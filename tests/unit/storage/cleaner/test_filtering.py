@@ -1,5 +1,7 @@
-"""What becomes of single batches: markers of transactions, other control records, headers that
-stay; and the memory for keys.
+"""Single batches are filtered: markers of transactions, other control records, and headers that
+stay.
+
+The memory for keys is bounded.
 """
 
 import pytest

@@ -1,9 +1,9 @@
-"""Apache Kafka's own files with transactions: our passes leave the bytes that its passes left,
-indexes of aborted transactions included.
+"""Our passes over Apache Kafka's own files leave the same bytes as its passes.
 
-``recorded_transactions.json`` holds what ``tests/integration/test_differential_transactions.py``
-saw on Apache Kafka 4.3.1: the files of compacted partitions, and the files after each of its
-passes. What it appended before a pass is taken from the latter, and so is the time.
+That includes indexes of aborted transactions. ``recorded_transactions.json`` holds what
+``tests/integration/test_differential_transactions.py`` saw on Apache Kafka 4.3.1: the files of
+compacted partitions, and the files after each of its passes. What it appended before a pass is
+taken from the latter, and so is the time.
 """
 
 import base64

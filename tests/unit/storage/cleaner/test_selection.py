@@ -1,4 +1,4 @@
-"""What of a log is dirty, and which segments become one."""
+"""The dirty part of a log is found, and segments are grouped into one."""
 
 from log_service.storage.cleaner.grouping import group_segments
 from log_service.storage.cleaner.selection import is_due, look_at

@@ -1,5 +1,6 @@
-"""A crash before each single operation on the disk while a log is compacted, and while the next
-start repairs what that left.
+"""A crash may come before each single operation on the disk of a compaction.
+
+It may come during the repair at the next start, too.
 """
 
 from pathlib import Path
@@ -48,8 +49,10 @@ def fill(log: CompactedLog, first: int) -> None:
 
 
 def fill_with_transactions(log: CompactedLog, first: int) -> None:
-    """Write what Kafka leaves: values that were committed, the next ones aborted; a marker in a
-    later segment than its transaction.
+    """Write transactions as Kafka leaves them.
+
+    Some values were committed, the next ones aborted, with a marker in a later segment than its
+    transaction.
     """
     for number in range(first, first + 3):
         log.write_in_transaction(2, *[(key, b"%d" % number) for key in KEYS], sequence=8 * number)
@@ -89,8 +92,9 @@ def check(log: CompactedLog, expected: dict[bytes | None, bytes | None], end_off
 def with_history(
     files: MemoryFiles, clock: SettableClock, *, has_transactions: bool
 ) -> CompactedLog:
-    """Return a log before a pass that has everything to do: values, emptied transactions and
-    needless markers.
+    """Return a log before a pass that has everything to do.
+
+    It has values, emptied transactions and needless markers.
     """
     options = (
         {"segment_bytes": 1_200, "delete_retention_ms": 0}
@@ -109,8 +113,9 @@ def with_history(
 
 
 def check_index(log: CompactedLog) -> None:
-    """Each aborted transaction that the index names has its marker, and each batch that was emptied
-    because of one has its name there.
+    """Check that each aborted transaction in the index has its marker.
+
+    Each batch that was emptied because of one has its name there.
     """
     ended, headers = log.log.aborted_transactions.ended, log.headers()
     assert {transaction.last_offset for transaction in ended} <= {
@@ -187,8 +192,9 @@ def names_of(log: CompactedLog, tail: str) -> list[str]:
 
 
 def stopped_before(tail_of_rename: str, count: int) -> CompactedLog:
-    """Return a log whose pass was killed before its ``count``-th rename of files that end so, with
-    every earlier rename on the disk.
+    """Return a log whose pass was killed before its ``count``-th rename of files that end so.
+
+    Every earlier rename is on the disk.
     """
     log = CompactedLog()
     log.write_segment((b"a", b"1"), (b"b", b"1"))

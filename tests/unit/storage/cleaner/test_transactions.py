@@ -1,5 +1,6 @@
-"""What a pass makes of transactions that Apache Kafka wrote: which records and markers go, when,
-and what readers are told meanwhile.
+"""A pass removes records and markers of Apache Kafka's transactions when they are due.
+
+Readers read meanwhile.
 """
 
 import pytest
@@ -97,8 +98,9 @@ def test_a_marker_and_its_entry_go_one_after_the_other_when_nothing_is_left() ->
 
 
 def test_who_reads_slowly_is_not_led_astray_before_the_horizon() -> None:
-    """It met an aborted record, and would take what the producer committed later for aborted if the
-    marker between them were gone.
+    """The reader met an aborted record.
+
+    If the marker between were gone, it would take the producer's later commits for aborted.
     """
     log = CompactedLog(delete_retention_ms=1_000)
     log.write_in_transaction(FIRST, (A, b"aborted"))

@@ -1,6 +1,4 @@
-"""A pass over a log with batches whose records cannot be read: they stay as they are, and the
-others are compacted.
-"""
+"""A pass leaves batches with unreadable records as they are, and compacts the others."""
 
 import logging
 from collections.abc import Callable
@@ -120,8 +118,9 @@ def test_a_batch_stays_as_it_is_and_the_others_are_compacted(
 def test_a_tombstone_stays_behind_a_batch_that_may_hold_older_values_of_its_key(
     *, is_before: bool
 ) -> None:
-    """Java reads batches that others cannot read: for it the deleted value came back once the
-    tombstone was gone.
+    """Java reads batches that others cannot read.
+
+    For it the deleted value came back once the tombstone was gone.
     """
     log = CompactedLog(delete_retention_ms=0)
     if is_before:

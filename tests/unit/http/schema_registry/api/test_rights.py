@@ -1,5 +1,6 @@
-"""Who may do what with the registry, by an in-memory set of rights. ``ann`` has the rights of each
-test.
+"""The registry asks an in-memory set of rights before it acts.
+
+``ann`` has the rights of each test.
 """
 
 import json

@@ -1,5 +1,7 @@
-"""A member of the registries' group against a coordinator that moves, forgets and falls silent, in
-virtual time.
+"""A member of the registries' group stands against a coordinator that moves, forgets and falls
+silent.
+
+The time is virtual.
 """
 
 from collections import deque

@@ -1,5 +1,6 @@
-"""Registries over a real node in virtual time: what an instance must have read, and when it takes
-over anew.
+"""Registries run over a real node in virtual time.
+
+An instance must have read the topic before it takes over.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -74,7 +74,7 @@ class Time:
 
 
 class Events:
-    """What the conditions depend on."""
+    """The conditions depend on these events."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -130,7 +130,7 @@ def test_a_question_that_fails_may_have_another_answer() -> None:
 def test_a_full_minute_that_passes_while_a_loop_looks_makes_its_pause_no_longer_than_its_own() -> (
     None
 ):
-    """What was evaluated before it knows nothing of a cron schedule that is due at it."""
+    """An evaluation before the full minute knows nothing of a cron schedule that is due at it."""
     time, events = Time(7.0), Events()
     quiet = Quiet(time, events.seen, lambda: time.now_s)
     looks(quiet, time, 300)
@@ -146,8 +146,9 @@ def test_a_full_minute_that_passes_while_a_loop_looks_makes_its_pause_no_longer_
 
 @pytest.mark.parametrize("second", range(0, 60, 7))
 def test_no_sensor_that_is_not_due_at_a_full_minute_waits_for_the_next_one(second: int) -> None:
-    """Dagster's own sensor of conditions has an interval of thirty seconds: what ticked shortly
-    before is passed over.
+    """Dagster's own sensor of conditions has an interval of thirty seconds.
+
+    A sensor that ticked shortly before is passed over.
     """
     interval_s, time, events = 30.0, Time(7.0), Events()
     quiet = Quiet(time, events.seen, lambda: time.now_s)
@@ -245,8 +246,9 @@ class Looks:
 
 
 def test_the_end_of_a_tick_is_the_next_one_s_beginning() -> None:
-    """The sensor that waits for records is looked at when its tick has ended; no other pause ends
-    meanwhile.
+    """The sensor that waits for records is looked at when its tick has ended.
+
+    No other pause ends meanwhile.
     """
     ended, ticks = threading.Event(), Ticks()
     turns = Turns(ended, ticks)
@@ -419,7 +421,9 @@ def test_killed_runs_are_started_anew_where_an_event_came() -> None:
 
 def test_conditions_depend_on_events_and_loads_and_on_what_a_person_does() -> None:
     """A sensor that a person turned on, and partitions from outside, waited for the next full
-    minute: no event tells of them.
+    minute.
+
+    No event tells of them.
     """
 
     class Context:

@@ -1,5 +1,6 @@
-"""Where Dagster's UI has passwords checked: at one server, and at another only if that one does not
-answer.
+"""Dagster's UI has passwords checked at one server.
+
+It asks another only if that one does not respond.
 """
 
 from typing import Any, Self

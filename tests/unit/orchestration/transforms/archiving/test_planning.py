@@ -1,5 +1,6 @@
-"""What of a topic is archived when, and which files and offsets a question leaves: decisions over
-plain values.
+"""Plain functions decide when parts of a topic are archived.
+
+They also decide which files and offsets a question leaves.
 """
 
 from typing import Any

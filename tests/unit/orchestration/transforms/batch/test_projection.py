@@ -1,5 +1,6 @@
-"""Which transforms Arrow does by itself: selects of plain columns, and nothing else. The plans are
-Spark Connect's, without a server.
+"""Arrow does selects of plain columns by itself, and no other transform.
+
+The plans are Spark Connect's, without a server.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""Where a table is, as Dagster's UI tells it: every kind of table names itself and what stores it,
-also before it was ever written.
+"""Dagster's UI shows a table's place, for every kind of table.
+
+Each names itself and its store, also before it was ever written.
 """
 
 from datetime import timedelta

@@ -1,6 +1,4 @@
-"""What a declaration says of how an asset appears in Dagster is there, whatever shape, sink or mart
-it is.
-"""
+"""Dagster shows an asset as its declaration says, whatever shape, sink or mart it is."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What the replay of a join is told of before it happens."""
+"""The replay of a join gets its warnings before it happens."""
 
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.transforms.joining.replay import planned_metadata

@@ -1,6 +1,4 @@
-"""Where a run of a transform to a topic goes on, by what its group committed and what the lake
-remembers.
-"""
+"""A run of a transform to a topic goes on by the commits of its group and the memory of the lake."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which gaps may have held records of a span of time, and what is said of them."""
+"""Some gaps may have held records of a span of time, and a replay names them."""
 
 from pathlib import Path
 
@@ -74,8 +74,9 @@ def test_the_archive_is_named_where_there_is_one(tmp_path: Path) -> None:
 
 
 def with_a_gap(directory: Path) -> HeldTopic:
-    """A topic of nine records: the archive holds the first four, the log the last three, and
-    nothing the two between.
+    """Return a topic of nine records with a gap.
+
+    The archive holds the first four, the log the last three, and nothing the two between.
     """
     log, lake = MemoryLog(), Lake(directory / "lake")
     partition = log.add_topic("orders").partitions[0]
@@ -89,8 +90,9 @@ def with_a_gap(directory: Path) -> HeldTopic:
 
 
 def test_what_an_archive_holds_before_a_gap_is_not_called_lost(tmp_path: Path) -> None:
-    """A table of newest rows is replayed from behind the last gap on; the archive was said not to
-    hold what lies before it.
+    """A table of newest rows is replayed from behind the last gap on.
+
+    The archive was said not to hold the records before it.
     """
     held_topic = with_a_gap(tmp_path)
     lost = decide_lost(held_topic.tails, COMMITTED, None)

@@ -1,4 +1,4 @@
-"""What is declared of tables in databases, together: no two followers keep one table."""
+"""No two declared followers keep one table of a database."""
 
 from collections.abc import Callable
 from types import ModuleType

@@ -1,6 +1,4 @@
-"""SQL statements of transforms: which are a plain choice of columns, and what Spark is asked
-otherwise.
-"""
+"""Some SQL statements are a plain choice of columns. Spark is asked about the others."""
 
 from typing import Any
 

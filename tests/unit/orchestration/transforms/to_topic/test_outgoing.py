@@ -1,5 +1,6 @@
-"""Rows as records, cut into transactions; what is declared of a transform to a topic, and what is
-refused.
+"""Rows become records, cut into transactions.
+
+Some declarations of a transform to a topic are refused.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which reader reads which writer, by the verdicts of Java's ``SchemaCompatibility``."""
+"""A reader reads a writer by the verdicts of Java's ``SchemaCompatibility``."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is a schema, by the rules of Avro's own library: each row is one rule."""
+"""A text is a schema by the rules of Avro's own library. Each row is one rule."""
 
 from typing import Any
 

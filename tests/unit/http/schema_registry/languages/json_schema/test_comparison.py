@@ -40,7 +40,7 @@ def test_a_change_in_a_recursive_schema_is_told_once() -> None:
 
 
 def test_a_recursive_schema_may_be_unrolled() -> None:
-    """What counts is where references lead, not how often they are written out."""
+    """The target of references counts, and not how often they are written out."""
     unrolled = tree({"type": "integer"})
     unrolled["definitions"]["node"]["properties"]["next"] = {
         "type": "object",
@@ -53,7 +53,7 @@ def test_a_recursive_schema_may_be_unrolled() -> None:
 
 
 def test_an_incompatible_recursion_is_seen_behind_another_way_to_it() -> None:
-    """What was taken as compatible while a pair was open is looked at again when the pair is not.
+    """The check looks again at types that were compatible only while a pair was open.
 
     The union is compared first, and in it the list, whose items are the union again. The union is
     incompatible. The property that is the list alone must then be so, too.
@@ -158,7 +158,7 @@ def test_a_line_is_the_one_that_clients_know(writer: Any, reader: Any, expected:
 
 
 def test_a_line_names_the_sides_as_asked() -> None:
-    """Where an old schema reads what a new one wrote, the reader is the old one."""
+    """The reader is the old schema where it reads values of a new one."""
     line = (
         parsed({"type": "null"})
         .differences(parsed({"type": "string"}), sides=FORWARD_SIDES)[0]

@@ -1,4 +1,7 @@
-"""Which texts are schemas of their draft. The library with the meta-schemas is the judge."""
+"""A text is a schema of its draft, or is refused.
+
+The library with the meta-schemas is the judge.
+"""
 
 import json
 import random
