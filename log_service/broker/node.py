@@ -106,7 +106,7 @@ class Node(QuorumNode):
     """
 
     def __post_init__(self) -> None:
-        """Make what follows from the other parts."""
+        """Set the parts that follow from the other parts."""
         self.step_scheduler = StepScheduler(self.run_in_pool)
 
     @property

@@ -91,7 +91,7 @@ def given_properties(
 
 
 def note_start(unused: Sequence[str]) -> None:
-    """Tell of properties without a meaning, and log what the services do."""
+    """Warn of properties without a meaning, and log the acts of the services."""
     if unused:
         click.echo(f"these keys have no meaning here: {', '.join(unused)}", err=True)
     logging.getLogger("log_service.http").setLevel(logging.INFO)

@@ -22,7 +22,7 @@ TAKE_BACK_SECONDS = 30.0
 
 
 class Cordon:
-    """The brokers that are cordoned for now, and what each had of its own before."""
+    """The brokers that are cordoned for now, and the earlier key of each."""
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say

@@ -64,7 +64,7 @@ class Mover:
         return self._moving
 
     async def begin(self, admin: Admin) -> None:
-        """Throttle what the plan copies."""
+        """Throttle the replication of the plan's copies."""
         if self._plan.throttle_bytes is None:
             return
         changes: dict[ConfigResource, dict[str, str | None]] = {}
@@ -127,7 +127,7 @@ class Mover:
         return {broker: rates[broker] for broker in rates if broker in serving}
 
     async def problems(self, admin: Admin) -> list[str]:
-        """Return what did not become as planned, a sentence each."""
+        """Return a sentence on each difference from the plan."""
         topics = sorted({move.where.topic for move in self._complete})
         described = await admin.describe_topics(topics) if topics else {}
         problems = []

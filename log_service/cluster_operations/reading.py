@@ -314,11 +314,10 @@ async def read_quorum(admin: Admin, timeout_ms: int | None = None) -> QuorumStat
 
 
 def quorum_of(found: QuorumDescription) -> QuorumState:
-    """Return what is told of the quorum: its voters first, each as far behind the leader as it
-    says.
+    """Return the status of the quorum.
 
-    How long ago a member had caught up is measured by the leader's clock, which its response
-    carries.
+    Its voters come first, each with its own report of its lag. How long ago a member had caught up
+    is measured by the leader's clock, which its response carries.
     """
     replicas = [(True, each) for each in found.voters] + [(False, each) for each in found.observers]
     ends = {each.node_id: each.log_end_offset for is_voter, each in replicas if is_voter}

@@ -108,7 +108,7 @@ class RollingRestart:
             await elect_preferred(admin, home)
 
     async def left_behind(self, admin: Admin) -> list[str]:
-        """Return how an early end leaves the brokers.
+        """Return a line on each broker after an early end.
 
         There is a line each for those that are done, the one on its way, and the others.
         """

@@ -25,7 +25,7 @@ TOLD_AFTER_SECONDS = 3.0
 
 
 class ClusterNotReady(TidelogError):  # noqa: N818 - it says what happened
-    """The cluster did not reach the state that was waited for; the text says what was missing."""
+    """The cluster did not reach the awaited state. The text says what was missing."""
 
 
 Say = Callable[[str], object]

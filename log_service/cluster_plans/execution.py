@@ -83,9 +83,7 @@ def throttled_replicas(moves: Iterable[Move]) -> dict[str, dict[str, str]]:
 
 
 def throttled_rates(moves: Iterable[Move], throttle_bytes: int) -> dict[int, dict[str, str]]:
-    """Return the configs by broker that bound its throttled replication, in bytes a second each
-    way.
-    """
+    """Return each broker's configs that bound throttled replication, in bytes a second each way."""
     brokers = {broker for move in moves if move.adding for broker in (*move.before, *move.after)}
     return {
         broker: dict.fromkeys(THROTTLED_RATES, str(throttle_bytes)) for broker in sorted(brokers)
@@ -116,8 +114,9 @@ def progress_of(
     moving: Collection[Move],
     sizes: Mapping[tuple[Move, int], int],
 ) -> PlanProgress:
-    """Return how far moves are; ``sizes`` is what has arrived of a move on a broker that gets a
-    replica.
+    """Return the progress of moves.
+
+    ``sizes`` are the bytes that have arrived on each broker that gets a replica.
     """
     arrived = sum(
         min(sizes.get((move, broker), 0), move.size_bytes)

@@ -116,11 +116,10 @@ def findings_of(
     *,
     disk_full_percent: int = DISK_FULL_PERCENT,
 ) -> list[Finding]:
-    """Return what is wrong, the worst first; ``throttled`` are the brokers with a throttle of
-    replication.
+    """Return the faults of a cluster, the worst first.
 
-    A disk is nearly full where more than ``disk_full_percent`` of it cannot be written any more: it
-    is full, or kept for others.
+    ``throttled`` are the brokers with a throttle of replication. A disk is nearly full where more
+    than ``disk_full_percent`` of it cannot be written any more: it is full, or kept for others.
     """
     found = [
         *_partition_findings(layout.partitions, layout.observers),

@@ -121,7 +121,7 @@ class ClusterLayout:
 
     @property
     def cordoned(self) -> tuple[int, ...]:
-        """The ids of brokers that serve, keep what they have, and take no new replicas."""
+        """The ids of brokers that serve, keep their replicas, and take no new ones."""
         return tuple(
             broker.broker_id
             for broker in self.brokers

@@ -15,7 +15,7 @@ MAX_NAMED = 3
 
 
 def what_is_on(layout: ClusterLayout, broker_id: int) -> str:
-    """Return what a broker leads and holds, and the partitions of which no other broker has every
+    """Return the replicas of a broker, and the partitions of which no other broker has every
     record.
     """
     held = [each for each in layout.partitions if broker_id in each.replicas]

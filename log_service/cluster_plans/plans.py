@@ -545,7 +545,7 @@ class _Arranging:
         return able & {*self.receivers, *self.leading, *partition.replicas[:1]} or able
 
     def _others(self, brokers_of: Callable[[PartitionLayout], Sequence[int]]) -> dict[int, int]:
-        """Return what the brokers carry of partitions that are not arranged."""
+        """Return the load of brokers by partitions that are not arranged."""
         arranged = {partition.where for partition in self.partitions}
         loads = dict.fromkeys(self.keepers, 0)
         for partition in self.layout.partitions:

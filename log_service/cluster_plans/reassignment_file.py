@@ -118,8 +118,9 @@ class PlanFile:
 
 
 def read(text: str, name: str) -> PlanFile:
-    """Return what a file says. Its mistakes are told by ``plan_of``, together with those that only
-    the cluster shows.
+    """Return the content of a reassignment file.
+
+    Its mistakes are told by ``plan_of``, together with those that only the cluster shows.
 
     Raises:
         PlanFileMistakes: the text is not JSON.
@@ -291,7 +292,7 @@ def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None
 def _misfits(
     entry: Entry, by_name: Mapping[TopicPartition, PartitionLayout], layout: ClusterLayout
 ) -> Iterator[str]:
-    """Yield what of an entry the cluster does not have, or cannot do."""
+    """Yield the parts of an entry that the cluster lacks, or cannot carry out."""
     partition = by_name.get(entry.where) if entry.where is not None else None
     if partition is None:
         yield from _missing(entry, layout)

@@ -133,10 +133,10 @@ class Access(Protocol):
     def may(
         self, operation: AclOperation, resource: AclResource, name: str, count: int = 1
     ) -> bool:
-        """Whether what the request wants is allowed."""
+        """Return whether the access that a request needs is allowed."""
 
     def may_cluster(self, operation: AclOperation) -> bool:
-        """Whether what the request wants of the cluster is allowed."""
+        """Return whether the access to the cluster that a request needs is allowed."""
 
     def could(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
         """Whether something is allowed that the request gets on without."""

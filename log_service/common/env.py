@@ -29,7 +29,7 @@ class Clock(Protocol):
         """Milliseconds since some fixed point; never goes back."""
 
     def monotonic_ns(self) -> int:
-        """The same in nanoseconds, for what takes less than a millisecond."""
+        """The same time in nanoseconds, for spans of less than a millisecond."""
 
 
 class FileSlice(Protocol):
@@ -201,8 +201,10 @@ class Files(Protocol):
         """
 
     async def run_in_pool(self, function: Callable[[], T]) -> T:
-        """Run what may wait for the disk (cold reads, unlinks, scans) off the event loop. A
-        cancelled caller does not cancel it.
+        """Run a function that may wait for the disk off the event loop (cold reads, unlinks,
+        scans).
+
+        A cancelled caller does not cancel it.
         """
 
     def set_pool_threads(self, count: int) -> None:

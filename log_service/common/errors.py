@@ -199,8 +199,9 @@ RETRIABLE = frozenset(
 
 
 class TidelogError(Exception):
-    """Anything that tidelog raises on purpose; the text names what was wrong, where, and what to
-    do.
+    """An error that tidelog raises on purpose.
+
+    The text names the fault, its place and the remedy.
     """
 
 

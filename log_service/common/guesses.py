@@ -98,7 +98,7 @@ class Guesses:
 
 
 def step_ms(failures: int) -> int:
-    """Return the time between two turns of a pair after so many wrong passwords."""
+    """Return the time between two turns of a pair after ``count`` wrong passwords."""
     doublings = min(failures - FREE_GUESSES, 30)
     return 0 if doublings < 0 else min(FIRST_STEP_MS << doublings, MAX_STEP_MS)
 

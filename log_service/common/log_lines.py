@@ -20,7 +20,7 @@ class LineFormatter(logging.Formatter):
 
 
 def escaped(text: str) -> str:
-    """Return a text without characters that have no glyph: control characters, and what separates
+    """Return a text without characters that have no glyph: control characters and separators of
     lines.
     """
     return (

@@ -35,7 +35,7 @@ class QuietLogger:
         self._said: dict[Hashable, tuple[int, int, int]] = {}
 
     def info(self, what: Hashable, text: str, *args: object) -> None:
-        """Say ``text % args`` unless ``what`` was said often enough within the interval."""
+        """Log ``text % args`` unless ``what`` was logged often enough within the interval."""
         self._say(logging.INFO, what, text, args)
 
     def warning(self, what: Hashable, text: str, *args: object) -> None:

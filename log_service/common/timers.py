@@ -42,7 +42,7 @@ class Timer:
             queue.forget_one()
 
     def take(self) -> Callback:
-        """Mark as fired and return what to call."""
+        """Mark the timer as fired, and return its callback."""
         callback, self._queue, self.callback = self.callback, None, _do_nothing
         return callback
 

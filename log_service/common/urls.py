@@ -1,4 +1,4 @@
-"""URLs as they are shown to people, in logs and in errors, and what they let others read."""
+"""URLs as logs and errors show them, and the secrets that others could read on their way."""
 
 from urllib.parse import urlsplit
 

@@ -31,7 +31,7 @@ _MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi
 
 @cache
 def _keys_of_listeners() -> frozenset[str]:
-    """Return the keys that end the name of a listener with dots.
+    """Return the keys of listeners, by which a key behind a listener's name with dots is found.
 
     Other keys end in ``.listeners``, too. Most files have no override, so a start does not collect
     these keys.

@@ -426,9 +426,7 @@ def _none_if_empty(changes: Mapping[K, Mapping[str, V]]) -> dict[K, Mapping[str,
 
 
 def _difference(base: Mapping[K, Any], image: Mapping[K, Any], gone: Any) -> dict[K, Any]:
-    """Return what ``image`` has otherwise than ``base``, and ``gone`` for each key that it has no
-    more.
-    """
+    """Return the values of ``image`` that differ from ``base``, and ``gone`` for removed keys."""
     changes = {key: value for key, value in image.items() if base.get(key) != value}
     return changes | {key: gone for key in base if key not in image}
 

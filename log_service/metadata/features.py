@@ -104,7 +104,7 @@ def first_feature_records() -> list[MetadataRecord]:
 
 
 def bootstrap_records(found: Iterable[MetadataRecord]) -> list[MetadataRecord]:
-    """Return what of a directory's bootstrap records an empty metadata log begins with.
+    """Return the bootstrap records of a directory with which an empty metadata log begins.
 
     Optional features that this software does not have are left at level 0; the metadata version is
     not negotiable.

@@ -53,8 +53,9 @@ class MetadataLoader:
         return None if self.image.open_transaction is not None else snapshot_records(self.image)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Put what a snapshot holds in the place of everything before. Publishers get what that
-        changes.
+        """Replace everything before by the content of a snapshot.
+
+        Publishers get what that changes.
 
         Raises:
             MetadataError: its records contradict each other.

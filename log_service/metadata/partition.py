@@ -104,7 +104,7 @@ def partition_of(record: PartitionRecord) -> PartitionRegistration:
 def changed_partition(
     partition: PartitionRegistration, record: PartitionChangeRecord
 ) -> PartitionRegistration:
-    """Return ``partition`` with a change record applied; what the record leaves out stays."""
+    """Return ``partition`` with a change record applied. Fields that the record leaves out stay."""
     is_led_anew = record.leader != NO_LEADER_CHANGE
     is_state_kept = record.leader_recovery_state == NO_RECOVERY_STATE_CHANGE
     adding, removing = record.adding_replicas, record.removing_replicas

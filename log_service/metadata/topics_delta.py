@@ -135,7 +135,9 @@ class TopicsDelta:
         self._topic(record.topic_id).partitions[record.partition_id] = partition_of(record)
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
-        """Change what the record names of a partition.
+        """Apply a record to its partition.
+
+        Fields that the record leaves out stay.
 
         Raises:
             MetadataError: there is no such topic or partition.

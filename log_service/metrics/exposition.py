@@ -22,7 +22,7 @@ Sample = tuple[str, Labels, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """All samples of one name, and what they mean."""
+    """All samples of one name, with their type and help."""
 
     name: str
     type: Literal["counter", "gauge", "summary"]

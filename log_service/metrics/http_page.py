@@ -48,7 +48,9 @@ class Refusal:
 
 
 def parse_request(received: bytes | bytearray) -> PageRequest | Refusal | None:
-    """Return what the bytes ask for, why that is refused, or None while the head is incomplete."""
+    """Return the request in the bytes, the reason of a refusal, or None while the head is
+    incomplete.
+    """
     end = HEAD_END.search(received)
     if end is None:
         return (

@@ -121,7 +121,7 @@ class SocketConnection:
             position += await self._send_file_part(file_slice.fileno(), position, end - position)
 
     def send_nowait(self, content: Buffer) -> None:
-        """Send what the kernel takes at once and drop the rest.
+        """Send the bytes that the kernel takes at once, and drop the rest.
 
         Used for a last response before ``close``.
         """
@@ -333,7 +333,7 @@ def _plain_error(error: OSError, where: str) -> OSError:
 
 
 def _unsent(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
-    """Return what is left of ``buffers`` after their first ``sent`` bytes."""
+    """Return the rest of ``buffers`` after their first ``sent`` bytes."""
     for index, buffer in enumerate(buffers):
         if sent < len(buffer):
             return [memoryview(buffer)[sent:], *buffers[index + 1 :]]

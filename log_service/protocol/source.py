@@ -49,7 +49,7 @@ class SourceWriter:
 
     @contextmanager
     def block(self, opening: str) -> Iterator[None]:
-        """Add a line that opens a block, and indent what is added inside."""
+        """Add a line that opens a block, and indent the lines that are added inside."""
         self.line(opening)
         self._depth += 1
         yield
@@ -69,8 +69,9 @@ class SourceWriter:
         return name
 
     def function(self, name: str, title: str) -> Any:
-        """Compile what was written and return the function called ``name``; ``title`` shows in
-        tracebacks.
+        """Compile the added lines, and return the function called ``name``.
+
+        ``title`` shows in tracebacks.
         """
         exec(compile(self.text(), f"<{title}>", "exec"), self.constants)  # noqa: S102  our own schemas, never a peer's bytes
         return self.constants[name]

@@ -31,7 +31,7 @@ class TokenBucket:
         self._updated_ms = now_ms
 
     def refill(self, rate: float, windows: QuotaWindows, now_ms: int) -> float:
-        """Add what has come since the last look, and return what is there now."""
+        """Add the tokens since the last look, and return the present count."""
         burst = rate * windows.count * windows.size_ms / 1_000
         present = (
             burst
@@ -42,7 +42,7 @@ class TokenBucket:
         return self.tokens
 
     def take(self, count: int) -> float:
-        """Take tokens, and return what is left."""
+        """Take tokens, and return the rest."""
         assert self.tokens is not None, "it was refilled"
         self.tokens -= count
         return self.tokens
@@ -113,8 +113,9 @@ class MutationQuotas:
         is_strict: bool,
         remember: Callable[[TokenBucket], None],
     ) -> MutationCharge | None:
-        """Return what a request is charged to, None where no quota holds. ``remember`` hears of the
-        bucket before it changes.
+        """Return the bucket that a request is charged to, None where no quota holds.
+
+        ``remember`` gets the bucket before it changes.
         """
         if not quotas:
             return None

@@ -73,8 +73,9 @@ class SampledRate:
         """No rate is measured over a shorter time."""
 
     def count_within(self, amount: float, bound: float, now_ms: int) -> bool:
-        """Add to what was counted. Return whether the rate is within its bound for certain, without
-        measuring it.
+        """Add an amount to the window.
+
+        Return whether the rate is within its bound for certain, without measuring it.
         """
         sample = self._samples[self._current]
         if now_ms >= self._added_up_until_ms or now_ms - sample.began_ms >= self._windows.size_ms:
@@ -85,7 +86,7 @@ class SampledRate:
         return (self._others_total + sample.total) * 1_000 <= bound * self._least_span_ms
 
     def count(self, amount: float, now_ms: int) -> None:
-        """Add to what was counted; a negative amount takes back."""
+        """Add an amount to the window. A negative one takes back."""
         windows, samples = self._windows, self._samples
         sample = samples[self._current]
         if now_ms - sample.began_ms >= windows.size_ms:

@@ -330,7 +330,7 @@ class RaftCore:
     # Time
 
     def _poll(self) -> None:
-        """Do what is due in the current role, until no role changes any more."""
+        """Act on due timers of the current role, until no role changes any more."""
         replica, role = self.replica, None
         while role is not replica.role:
             role = replica.role

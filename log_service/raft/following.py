@@ -1,4 +1,4 @@
-"""The follower's side: how a replica fetches, and how it applies what it has fetched.
+"""The follower's side of a replica: it fetches, and applies the fetched records.
 
 This file decides from whom a replica fetches, what it appends, where it truncates its log, when it
 fetches a snapshot instead, and how far it knows the log to be committed. It reads only offsets. The

@@ -492,7 +492,7 @@ def lock_log_directory(files: Files, directory: Path) -> DirectoryLock:
 
 @contextmanager
 def failing(text: str) -> Iterator[None]:
-    """Raise errors of the disk as StorageError with ``text``, which says what could not be done."""
+    """Raise errors of the disk as StorageError with ``text``, which names the failed act."""
     try:
         yield
     except (OSError, KafkaError) as error:

@@ -214,7 +214,7 @@ class Channel:
         )
 
     def _offer_room(self) -> None:
-        """Wake the first task that waits for room; it offers what is left to the next."""
+        """Wake the first task that waits for room. It offers the rest to the next."""
         if self._lot and not self._is_waking and not self._is_full():
             self._is_waking = True
             self._lot.unpark()

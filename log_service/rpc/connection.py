@@ -112,7 +112,7 @@ LogIn = Callable[["RpcConnection"], Awaitable[None]]
 
 
 class RpcConnection:
-    """An open connection that knows what its peer speaks. Made by ``open_connection``."""
+    """An open connection that knows the versions of its peer. Made by ``open_connection``."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class RpcConnection:
         return await self._request(request, response_type, None, 0)
 
     def renew_login_after(self, seconds: float, log_in: LogIn) -> None:
-        """Call ``log_in`` before the first request that is sent after so much time.
+        """Call ``log_in`` before the first request that is sent after this time.
 
         Other requests wait for it (KIP-368).
         """

@@ -43,14 +43,14 @@ Question = Callable[[Env, Destination, RpcSettings, Security | None], Awaitable[
 
 
 def question_after(ended: Exception) -> Question | None:
-    """Return what is asked after a failed attempt to connect, None where its error says all."""
+    """Return the question after a failed attempt to connect, None where its error says all."""
     if isinstance(ended, EndedWhileSecuredError):
         return require_tls
     return require_no_tls if isinstance(ended, EndedUnheardError) else None
 
 
 def question_to(connection: RpcConnection) -> Question | None:
-    """Return what is asked after a connection ended, None where it had been of use."""
+    """Return the question after a connection ended, None where it had been of use."""
     return require_no_login if connection.is_ended_unused else None
 
 

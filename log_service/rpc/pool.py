@@ -242,9 +242,7 @@ class NodeChannel:
         self._quiet.warning(self.destination, "%s", text)
 
     def _closed(self, opening: _Opening) -> None:
-        """Keep what the connection counted, and say why it is gone where that was not our own
-        doing.
-        """
+        """Keep the connection's counts, and log why it ended unless we closed it."""
         connection = opening.connection
         if connection is None:
             self._settle(opening)
@@ -339,7 +337,7 @@ class ConnectionPool:
         return self._forgotten[3] + sum(channel.bytes_sent for channel in self._channels.values())
 
     def channel(self, destination: Destination) -> NodeChannel:
-        """Return the way to a destination; nothing is opened."""
+        """Return the channel to a destination. The connection opens with its first request."""
         channel = self._channels.get(destination)
         if channel is None:
             channel = NodeChannel(

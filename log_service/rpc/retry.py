@@ -74,11 +74,11 @@ async def retry(
 
 
 async def first_success(attempts: Sequence[Callable[[], Awaitable[T]]], *, stagger_ms: float) -> T:
-    """Return what the first attempt to succeed returns, and cancel the others; there is at least
-    one.
+    """Return the result of the first attempt to succeed, and cancel the others.
 
-    They begin one after the other: the next when one has failed, or when none has ended for
-    ``stagger_ms``. A node that does not respond therefore delays no attempt at another node.
+    There is at least one. They begin one after the other: the next when one has failed, or when
+    none has ended for ``stagger_ms``. A node that does not respond therefore delays no attempt at
+    another node.
 
     Raises:
         KafkaError: all failed; the error of the one that failed last.

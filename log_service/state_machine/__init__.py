@@ -1,4 +1,4 @@
-"""State machines over replicated logs: what the controller and the coordinators have in common.
+"""State machines over replicated logs, the common part of the controller and the coordinators.
 
 A machine decides with plain functions and changes in ``replay``. The runtime appends what it
 decided and replies when that is committed.

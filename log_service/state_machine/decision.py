@@ -86,7 +86,7 @@ class Decision(Generic[R]):
         self.records.append(record)
 
     def reply(self, reply_to: Hashable, response: Any) -> None:
-        """Respond once the high watermark has passed what was appended."""
+        """Respond once the high watermark has passed the appended records."""
         self.replies.append(Reply(reply_to, response))
 
     def set_timer(self, key: Hashable, deadline_ms: int) -> None:
@@ -104,7 +104,7 @@ class Decision(Generic[R]):
     # Soft state
 
     def on_refused(self, undo: Callable[[], None]) -> None:
-        """Call ``undo`` if the decision is refused; what was changed last is taken back first."""
+        """Call ``undo`` if the decision is refused. The latest change is taken back first."""
         self._undo.append(undo)
 
     def stage(self, *objects: object) -> None:

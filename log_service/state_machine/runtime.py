@@ -91,15 +91,16 @@ class TransactionalLog(StateLog[R_contra], Protocol[R_contra]):
 
 
 class StateMachine(Protocol[R]):
-    """Decides with methods that fill a ``Decision``; what its log holds changes in ``replay``
-    alone.
+    """Decides with methods that fill a ``Decision``.
+
+    Its replicated state changes in ``replay`` alone.
     """
 
     def replay(self, record: R, context: ReplayContext, /) -> None:
         """Take over one record."""
 
     def on_timer(self, key: Hashable, decision: Decision[R], /) -> None:
-        """Do what became due."""
+        """Act on a timer that became due."""
 
 
 def _as_one(records: Sequence[R]) -> Iterable[Sequence[R]]:
@@ -240,7 +241,7 @@ class Runtime(Generic[R]):
             self._end_node(error)
 
     def fire_due(self) -> None:
-        """Do what is due by now before the machine is asked anything else."""
+        """Fire the timers that are due before the machine gets another request."""
         now_ms = self._clock.monotonic_ms()
         for key, timer in list(self._pending_timers.items()):
             if timer.is_pending and timer.deadline_ms <= now_ms:
@@ -248,7 +249,7 @@ class Runtime(Generic[R]):
                 self._on_timer(key)
 
     def fire_if_due(self, key: Hashable) -> None:
-        """Do what is due by now under one key, however many timers there are."""
+        """Fire the due timer under one key, however many timers there are."""
         timer = self._pending_timers.get(key)
         if timer is not None and timer.deadline_ms <= self._clock.monotonic_ms():
             timer.cancel()
@@ -339,8 +340,9 @@ class Runtime(Generic[R]):
             self._machine.replay(record, ReplayContext(offset, *producer))
 
     def _take_over(self, replay: Callable[[], None]) -> None:
-        """Have the machine replay what was appended; one that cannot is behind its log, and ends
-        the node.
+        """Have the machine replay the appended records.
+
+        A machine that cannot is behind its log, and ends the node.
         """
         try:
             replay()

@@ -1,8 +1,8 @@
-"""Stalls of this process: what was silent meanwhile may only not have been read.
+"""Stalls of this process: messages of silent peers may only be unread.
 
-Decides when silence may count. A timer that fires much later than it was due shows that the
-process was stalled: it was paused, or its machine was busy. What others sent meanwhile lies unread,
-so that they first have a while to be heard of.
+Decides when silence may count. A timer that fires much later than it was due shows that the process
+was stalled: it was paused, or its machine was busy. What others sent meanwhile lies unread, so that
+they first have a while to be heard of.
 """
 
 from collections.abc import Callable

@@ -57,7 +57,7 @@ class UnservedLogs:
             self.rivals.append(self.damaged.pop(topic_partition))
 
     def unopened(self) -> list[DamagedLog]:
-        """Return all damaged logs, with those that are rivals."""
+        """Return all damaged logs. Rivals of a served log may be among them."""
         return [
             log for log in (*self.damaged.values(), *self.rivals) if isinstance(log, DamagedLog)
         ]

@@ -1,4 +1,4 @@
-"""Reads what a component says to be wrong: a file with a line for each complaint.
+"""Reads a component's complaints about itself, from a file with a line for each.
 
 A line may end with a part behind ``MOMENTARY``, such as the time of the next try. ``tidelog
 status`` shows that part. The terminal does not, because it tells a complaint once.
@@ -14,7 +14,7 @@ MAX_COMPLAINTS = 50
 
 
 def complaints_of(component: Component) -> tuple[str, ...]:
-    """Return what the component says to be wrong, a line each; none where nothing is."""
+    """Return a component's complaints about itself, a line each."""
     if component.complaint_path is None:
         return ()
     try:

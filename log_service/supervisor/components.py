@@ -324,7 +324,10 @@ def metrics_url(lines: Sequence[str]) -> str:
 
 
 def registered_components(context: ServiceContext) -> list[Component]:
-    """Return what installed packages add; a package whose extra is not installed adds nothing."""
+    """Return the components that installed packages add.
+
+    A package whose extra is not installed adds none.
+    """
     components: list[Component] = []
     for entry_point in sorted(
         entry_points(group=ENTRY_POINT_GROUP), key=lambda entry_point: entry_point.name
@@ -458,10 +461,10 @@ def service_context(
     is_watching: bool = False,
     has_platform: bool = True,
 ) -> ServiceContext:
-    """Return what all components are told, after making sure that their ports are free.
+    """Return the settings that all components share, after making sure that their ports are free.
+
     ``metrics_port``: see ``metrics_port_of``. ``registry_port`` and ``rest_port``: see
-    ``registry_port_of``.
-    ``console_port`` None is no console.
+    ``registry_port_of``. ``console_port`` None is no console.
 
     ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the
     user's own: none is started then. Without the platform nothing listens on ``ui_port`` and

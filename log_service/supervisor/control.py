@@ -34,7 +34,7 @@ COMMANDS = frozenset({ADD, REMOVE, RESTART, STOP, START})
 
 
 class ControlRefused(TidelogError):  # noqa: N818 - it says what happened
-    """The supervisor did not do what it was asked for; the text says why."""
+    """The supervisor did not carry out a request. The text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

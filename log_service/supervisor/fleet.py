@@ -37,7 +37,7 @@ class Fleet:
         return self._cluster
 
     async def handle(self, request: ControlRequest) -> Mapping[str, Any]:
-        """Do what is asked for, and return the node that it was about.
+        """Carry out a request, and return the node that it was about.
 
         Raises:
             ConfigError: there is no such node, it cannot be taken away, or it is held or runs

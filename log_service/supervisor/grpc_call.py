@@ -77,8 +77,10 @@ def literal(text: bytes) -> bytes:
 
 @dataclass(slots=True)
 class ResponseWatch:
-    """Reads what the server sends. ``has_responded`` is None until it is known; ``to_send`` has to
-    be sent, and is taken with ``take``.
+    """Reads the server's bytes.
+
+    ``has_responded`` is None until it is known; ``to_send`` has to be sent, and is taken with
+    ``take``.
     """
 
     has_responded: bool | None = None
@@ -114,7 +116,7 @@ class ResponseWatch:
             self.to_send += frame(SETTINGS, ACKNOWLEDGED, 0, b"")
 
     def take(self) -> bytes:
-        """Return what has to be sent now."""
+        """Return the bytes that have to be sent now."""
         taken = bytes(self.to_send)
         self.to_send.clear()
         return taken

@@ -134,7 +134,7 @@ class ClusterSpec:
 
 
 def new_cluster(count: int, cluster_id: str, rack: str = "") -> ClusterSpec:
-    """Return a cluster of so many nodes."""
+    """Return a cluster of ``count`` nodes."""
     voters = VOTERS if count >= VOTERS else 1
     nodes = tuple(
         NodeSpec(node_id=number, roles=BOTH_ROLES if number <= voters else BROKER_ROLE)
@@ -225,7 +225,7 @@ def controller_port(first_port: int, node: NodeSpec) -> int:
 
 
 def bootstrap_servers(cluster: ClusterSpec, host: str, first_port: int) -> str:
-    """Return what clients are told: all nodes."""
+    """Return the addresses of all nodes, for clients."""
     return ",".join(host_port(host, broker_port(first_port, node)) for node in cluster.nodes)
 
 

@@ -102,7 +102,7 @@ class InstallationProtection:
         return self.login_file
 
     def registry_properties(self) -> dict[str, str]:
-        """Return what the registry's settings file says of its protection.
+        """Return the properties of the registry's protection.
 
         Clients log in with a user's password, or with a certificate of the installation.
         """
@@ -116,7 +116,7 @@ class InstallationProtection:
         }
 
     def registry_access(self, name: str) -> dict[str, str]:
-        """Return what a node's properties file says of its connections to the registry.
+        """Return the properties of a node's connections to the registry.
 
         The node shows its own certificate.
         """
@@ -128,7 +128,7 @@ class InstallationProtection:
         }
 
     def rest_properties(self) -> dict[str, str]:
-        """Return what the REST proxy's settings file says of its protection.
+        """Return the properties of the REST proxy's protection.
 
         Clients log in with a user's password, because the proxy passes their login on.
         """
@@ -157,7 +157,7 @@ class InstallationProtection:
         }
 
     def node_properties(self, name: str) -> dict[str, str]:
-        """Return what a node's properties file says of its protection."""
+        """Return the properties of a node's protection."""
         return {
             "listener.security.protocol.map": f"SSL:SSL,CONTROLLER:SSL,{LOGIN_LISTENER}:SASL_SSL",
             "listener.name.login.sasl.enabled.mechanisms": LOGIN_MECHANISM,
@@ -334,7 +334,7 @@ class KnownCertificate:
 
 
 def known_certificates(data_directory: Path) -> Iterator[KnownCertificate]:
-    """Yield what the authority has signed and the installation knows of.
+    """Yield the certificates that the authority has signed and the installation knows of.
 
     Raises:
         StorageError: a file cannot be read.

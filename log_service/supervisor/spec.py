@@ -68,7 +68,10 @@ class GrpcReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReadiness:
-    """Ready once a file was touched within the last ``max_age_s``; for what listens nowhere."""
+    """Ready once a file was touched within the last ``max_age_s``.
+
+    It is for components that listen nowhere.
+    """
 
     path: Path
     max_age_s: float = 30.0
@@ -76,7 +79,7 @@ class HeartbeatReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UptimeReadiness:
-    """Ready once it has stayed alive for so long; tells nothing of what happens later."""
+    """Ready once it has stayed alive for a time. It tells nothing of later events."""
 
     seconds: float = 2.0
 

@@ -63,7 +63,7 @@ def write(data_directory: Path, states: Mapping[str, ComponentState]) -> None:
 
 
 def read(data_directory: Path) -> list[ComponentState]:
-    """Return what runs now; nothing where no supervisor holds the lock."""
+    """Return the running components, none where no supervisor holds the lock."""
     if not is_locked(data_directory):
         return []
     try:
@@ -100,7 +100,7 @@ def is_locked(data_directory: Path) -> bool:
 
 @contextmanager
 def held_lock(data_directory: Path) -> Iterator[None]:
-    """Hold the data directory for one supervisor, and forget what an earlier one ran.
+    """Hold the data directory for one supervisor, and forget the components of an earlier one.
 
     Raises:
         StorageError: another one runs on it, or it cannot be written.

@@ -317,7 +317,7 @@ class Supervisor:
             backoff_s = min(backoff_s * 2, LAST_BACKOFF_S)
 
     async def _watch_external(self, component: Component) -> NoReturn:
-        """Wait for what is the user's own, and tell when it is away and when it is back."""
+        """Wait for a component of the user's own, and report when it leaves and comes back."""
         setting = component.external_setting
         self._note(component, "starting")
         while not await self._is_there_in_time(component):

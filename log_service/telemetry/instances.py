@@ -72,11 +72,11 @@ class Instance:
 
     @property
     def memory_ms(self) -> int:
-        """For how long the client, and what it pushed, is remembered after it was heard of."""
+        """The time for which a silent client and its pushed metrics are remembered."""
         return max(MIN_MEMORY_MS, MEMORY_INTERVALS * self.subscription.interval_ms)
 
     def is_silent_at(self, now_ms: int) -> bool:
-        """Whether the client was silent for so long that it is forgotten."""
+        """Return whether the client was silent for longer than it is remembered."""
         return now_ms - self.seen_ms >= self.memory_ms
 
     def begin_get(self, now_ms: int) -> None:

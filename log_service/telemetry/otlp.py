@@ -55,8 +55,9 @@ class Pushed:
 
 
 def read_push(codec: int, compressed: Buffer, max_bytes: int) -> Pushed:
-    """Return what a client pushed. Blocks for as long as it takes to decompress and read
-    ``max_bytes``.
+    """Return the metrics that a client pushed.
+
+    Blocks for as long as it takes to decompress and read ``max_bytes``.
 
     Raises:
         KafkaError: INVALID_RECORD, the bytes are no metrics, or more than ``max_bytes``.
@@ -92,7 +93,7 @@ def _count(data: Any) -> int:
 
 
 def _kept_kind(metric: Any) -> str | None:
-    """Return what a metric is, None where it is passed over."""
+    """Return the kind of a metric, None where it is passed over."""
     kind: str | None = metric.WhichOneof("data")
     return kind if kind in {"gauge", "sum"} and 0 < len(metric.name) <= MAX_TEXT else None
 

@@ -1,4 +1,4 @@
-"""The newest values of what clients pushed (KIP-714), for the metrics page.
+"""The newest values of metrics that clients pushed (KIP-714), for the metrics page.
 
 Decides how many series are kept, and for how long after a client's last push. Growth is added up,
 so that a sum is a counter, whatever the client sends. A series that finds no room is counted and
@@ -72,7 +72,10 @@ class PushedSeries:
     def take(
         self, instance_id: UUID, client_id: str, pushed: Pushed, now_ms: int, keep_ms: int
     ) -> None:
-        """Take what a client pushed. Keep it for ``keep_ms``, or until the client pushes again."""
+        """Take the metrics that a client pushed.
+
+        Keep it for ``keep_ms``, or until the client pushes again.
+        """
         self.forget_silent(now_ms)
         self.push_count += 1
         self.left_out_count += pushed.left_out_count

@@ -51,11 +51,10 @@ class Resource:
 
 
 def resource(name: str, configs: Mapping[str, str]) -> Resource | None:
-    """Return what the configuration of a resource says; None where it cannot be gone by, which is
-    logged.
+    """Return the subscription in a resource's configuration.
 
-    Apache Kafka takes expressions of Java's syntax, so that a metadata log of its may hold some
-    that RE2's does not have.
+    None where it is unusable, which is logged. Apache Kafka takes expressions of Java's syntax, so
+    that a metadata log of its may hold some that RE2's does not have.
     """
     patterns = []
     for item in _items(configs.get("match", "")):
@@ -96,7 +95,7 @@ class Subscription:
 def subscription_of(
     instance_id: UUID, client: ClientAttributes, resources: Iterable[Resource]
 ) -> Subscription:
-    """Return what a client pushes by these resources."""
+    """Return the metrics that a client pushes by these resources."""
     interval_ms, prefixes = DEFAULT_INTERVAL_MS, set[str]()
     for each in resources:
         if each.is_for(client):

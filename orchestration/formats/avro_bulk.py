@@ -187,7 +187,7 @@ def _column(  # noqa: PLR0917 - the two types, and what was read
     cursor: Cursor,
     arrow: pa.DataType,
 ) -> pa.Array:
-    """Return what was read as a column. Values that the column cannot hold are doubted."""
+    """Return the read values as a column. Values that the column cannot hold are doubted."""
     if kind.name in {"string", "bytes"}:
         starts, sizes = found
         is_kept, is_text = is_there & cursor.is_certain, target.name == "string"

@@ -302,7 +302,7 @@ class _Names:
     def _placed_record(
         self, declared: Mapping[str, Any], full: str, path: str, space: str
     ) -> AvroType:
-        """Return a record, and remember what it is within while its fields are read."""
+        """Return a record, and remember the types that contain it while its fields are read."""
         self._declared[full] = declared, space
         passed = self._passed_above
         above = self._above if passed is None else passed

@@ -60,7 +60,7 @@ def header_contents(headers: pa.Array, name: str) -> pa.DictionaryArray | None:
 def by_schema(
     values: pa.Array, headers: pa.Array | None = None, name: str = ""
 ) -> Iterator[tuple[int | bytes | None, Places]]:
-    """Yield what names a schema, with the places of its values in order.
+    """Yield each schema's name, with the places of its values in order.
 
     It is the id in a prefix, or the content of the header ``name``. It is None for values that are
     null or name no schema.

@@ -84,7 +84,7 @@ class RegistrySchema:
 
     @property
     def columns(self) -> DeclaredColumns:
-        """Return what values are read as."""
+        """Return the columns that values are read as."""
         return DeclaredColumns(
             version=self.declared_version, message=self.message, chosen=self.chosen
         )

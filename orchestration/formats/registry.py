@@ -144,7 +144,7 @@ class UnknownSchemas:
 
 @lru_cache(maxsize=100)
 def unknown_schemas(address: str) -> UnknownSchemas:
-    """Return what this process remembers of the registry at ``address``."""
+    """Return this process's memory of the registry at ``address``."""
     del address
     return UnknownSchemas(time.monotonic)
 

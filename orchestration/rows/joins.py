@@ -239,7 +239,7 @@ def advanced(
 
 
 def is_idle(shape: JoinShape, clock: SideClock, arrivals: Arrivals, now_us: int) -> bool:
-    """Return whether a side has given no record for so long that it is no longer waited for."""
+    """Return whether a side has given no record for longer than the other waits for it."""
     is_silent = not arrivals.is_any_read and not arrivals.waiting
     return (
         shape.idle_after_us is not None

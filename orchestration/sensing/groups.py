@@ -218,7 +218,7 @@ def written(reported: Mapping[str, Reported], stopped_at: str) -> str:
 
 
 def read_reported(cursor: str | None) -> dict[str, Reported]:
-    """Return what was told of each group, empty if the cursor is unreadable.
+    """Return the reported value of each group, empty if the cursor is unreadable.
 
     Older cursors hold nothing else.
     """

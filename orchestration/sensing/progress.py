@@ -46,7 +46,7 @@ def reported_in(held: Any) -> dict[str, Reported]:
 
 
 def read_cursor(cursor: str | None) -> dict[str, Reported]:
-    """Return what a sensor told, from a cursor with nothing else, or nothing.
+    """Return the values that a sensor reported, from a cursor with nothing else, or nothing.
 
     A missing cursor and another sensor's cursor tell nothing.
     """
@@ -149,7 +149,7 @@ def decide_events(
     now_s: float,
     verdicts: Mapping[str, str] | None = None,
 ) -> EventDecision:
-    """Return what to tell of ``lags`` and ``verdicts``, both by table.
+    """Return the values of ``lags`` and ``verdicts`` to report, both by table.
 
     A verdict is told when it changes.
     """

@@ -85,7 +85,9 @@ def look_at_registry(
 def decide_registry_drift(
     before: Mapping[str, str], look: RegistryLook, topics: Collection[str]
 ) -> RegistryDrift:
-    """Return what to tell. ``before`` is the memory of the last tick, by topic.
+    """Return the verdicts to report.
+
+    ``before`` is the memory of the last tick, by topic.
 
     ``topics`` are all that are declared. Those that are not any more are forgotten. The declared
     version is no news of a topic that is seen for the first time.

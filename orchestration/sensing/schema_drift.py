@@ -225,7 +225,7 @@ def schema_drift_sensor(
         )
 
     def watch_watchdog(context: dg.SensorEvaluationContext) -> Mapping[str, str]:
-        """Tell of the watchdog's failures, and return what was told."""
+        """Alert about the watchdog's failures, and return those that were reported."""
         reported = read_alerts(context.cursor)
         watched = [state for state in sensor_states(context.instance) if state.name == watchdog]
         found = sensor_alerts(context.instance, watched, now_s(), reported)

@@ -29,7 +29,7 @@ class TopicDrift:
 
 
 def decide_topic_drift(before: Mapping[str, str], found: Mapping[str, Sequence[str]]) -> TopicDrift:
-    """Return what to tell of ``found``, the differences of each topic that could be looked at.
+    """Return the differences in ``found`` to report, of each topic that could be looked at.
 
     ``before`` is the memory of the previous tick.
     """

@@ -151,7 +151,10 @@ async def _described(node: Node, directory: LogDirectory) -> DescribeLogDirsResu
 
 
 def _partitions(node: Node, asked: Asked) -> Steps[Described]:
-    """Return the requested partitions, in steps of so many. Copies come behind the logs."""
+    """Return the requested partitions, ``ITEMS_PER_STEP`` of them in each step.
+
+    Copies come behind the logs.
+    """
     found: dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]] = {}
     left = ITEMS_PER_STEP
     for is_future, logs in ((False, node.logs.logs), (True, node.logs.futures.logs)):

@@ -196,7 +196,7 @@ def _describe(
     errors: dict[str, ErrorCode],
     hidden: frozenset[str],
 ) -> Steps[MetadataResponse]:
-    """Return the response, in steps of so many partitions."""
+    """Return the response. Each step describes ``ITEMS_PER_STEP`` partitions."""
     image = node.image()
     listener_name = call.connection.listener_name
     response = MetadataResponse(

@@ -54,7 +54,7 @@ class HttpRegistry:
         return f"<HttpRegistry {', '.join(self._config.urls)}>"
 
     async def registered(self, name: SchemaName, *, has_record_names: bool) -> Registered:
-        """Return what is registered for a schema.
+        """Return the subjects under which a schema is registered.
 
         Raises:
             RegistryUnavailableError: no response came that counts.
@@ -93,7 +93,7 @@ class HttpRegistry:
         return found[0] if found else None
 
     def _get(self, path: str, read: Callable[[Any], Any], *, is_optional: bool = False) -> Any:
-        """Return what ``read`` makes of a response, None if there is no such schema.
+        """Return the result of ``read`` for a response, None if there is no such schema.
 
         With ``is_optional`` it is None, too, if this broker may not read it.
         """

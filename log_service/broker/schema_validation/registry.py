@@ -25,7 +25,7 @@ class SchemaRegistry(Protocol):
     """Knows which schemas are registered."""
 
     async def registered(self, name: SchemaName, *, has_record_names: bool) -> Registered:
-        """Return what is registered for a schema.
+        """Return the subjects under which a schema is registered.
 
         Raises:
             RegistryUnavailableError: no response came that counts. The wait has a bound.

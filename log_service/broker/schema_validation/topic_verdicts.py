@@ -28,7 +28,7 @@ class TopicVerdicts:
 
 
 def subject_rules(topic: str, config: LogConfig) -> dict[bool, SubjectRule]:
-    """Return the rules of a topic's keys and values, none for what is not validated."""
+    """Return the rules of a topic's keys and values. A part that is not validated has no rule."""
     rules = {}
     if config.is_key_schema_validated:
         rules[True] = SubjectRule(topic, is_key=True, strategy=config.key_subject_name_strategy)

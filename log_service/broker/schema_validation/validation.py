@@ -87,7 +87,10 @@ class SchemaValidation:
         return TopicVerdicts(rules=rules, verdicts=self.verdicts, now_ms=now_ms)
 
     def deadline_ms(self, timeout_ms: int) -> int:
-        """Return until when a batch may wait whose producer waits so long."""
+        """Return the end of a batch's wait for verdicts.
+
+        ``timeout_ms`` is how long its producer waits.
+        """
         return self._clock.monotonic_ms() + min(max(timeout_ms, 0), MAX_WAIT_MS)
 
     async def learn(

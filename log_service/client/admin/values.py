@@ -40,7 +40,7 @@ class ItemsFailed(KafkaError):  # noqa: N818 - it says what happened to the othe
 
     @property
     def is_retriable(self) -> bool:
-        """Always False, because the call has tried again what it could."""
+        """Always False, because the call has already repeated its attempts."""
         return False
 
 

@@ -230,5 +230,5 @@ class RegistryService:
 
 
 def forwarding_tls(client: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the cluster's clients trust, for a listener that has no authority of its own."""
+    """Return the trust stores of the cluster's clients, for a listener without an authority."""
     return {name: value for name, value in client.items() if name.startswith("ssl_truststore")}

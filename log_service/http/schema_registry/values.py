@@ -48,12 +48,12 @@ class CompatibilityLevel(StrEnum):
 
     @property
     def is_backward(self) -> bool:
-        """Whether the new schema has to read what earlier ones wrote."""
+        """Whether the new schema has to read values of earlier ones."""
         return self.value.startswith(("BACKWARD", "FULL"))
 
     @property
     def is_forward(self) -> bool:
-        """Whether earlier schemas have to read what the new one writes."""
+        """Whether earlier schemas have to read values of the new one."""
         return self.value.startswith(("FORWARD", "FULL"))
 
 

@@ -383,7 +383,7 @@ class HttpConnection:
             await self._received.wait()
 
     async def _refuse_overdue(self) -> None:
-        """Say why the connection ends, if that can still be said."""
+        """Send the reason for the connection's end, if the response has not begun."""
         refusal = OVERDUE.get(self._phase)
         if refusal is None or self._received.is_ended or self._is_lost:
             return

@@ -1,4 +1,4 @@
-"""Runs Dagster's daemon with loops that look when it is of use.
+"""Runs Dagster's daemon with loops that wake up only when they may have work.
 
 ``python -m orchestration daemon run ...`` takes Dagster's arguments.
 

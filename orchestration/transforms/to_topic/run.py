@@ -67,7 +67,7 @@ TOMBSTONE_RULE = "tombstone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """A transform's run: the declaration, its group, and the sender that it holds."""
+    """The fixed parts of a transform's run: the declaration, its group, and the open sender."""
 
     transform: TopicTransform
     group_id: str

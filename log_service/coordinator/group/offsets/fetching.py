@@ -36,7 +36,7 @@ class AllOffsets:
     unstable: frozenset[TopicPartition]
 
     def response(self) -> Steps[OffsetFetchResponseGroup]:
-        """Return the response in steps of so many offsets, in the order of topics."""
+        """Return the response, a bounded count of offsets in each step, in the order of topics."""
         topics: dict[str, list[OffsetFetchResponsePartitions]] = {}
         left = OFFSETS_PER_STEP
         for where, committed in self.offsets.items():

@@ -19,7 +19,7 @@ PIECE_BYTES: Final = 64 << 10
 
 
 class Pacer:
-    """Lets other tasks run after so many steps of one."""
+    """Lets other tasks run after a bounded count of steps of one."""
 
     __slots__ = ("_left", "_turn_steps")
 

@@ -50,7 +50,7 @@ class ScopeEndpoints:
         return json_response(request, settings_json(own))
 
     async def put_settings(self, request: HttpRequest) -> HttpResponse:
-        """Change a scope's settings, and return what the request asked for."""
+        """Change a scope's settings, and return the requested ones."""
         scope = scope_of_request(request)
         wanted, unset = await self._read_settings(request)
         await self._registry.write(lambda: change_settings(self._state, scope, wanted, unset))

@@ -1,4 +1,4 @@
-"""Completes a schema with what it takes from the previous version and from the settings.
+"""Completes a schema by the previous version and the settings.
 
 Metadata and rules lie between the defaults and the overrides of the settings. Registering and
 looking up do the same, so that a schema is found again as it was sent.
@@ -24,7 +24,7 @@ def completed(
     asked_version: int,
     new_version: int,
 ) -> SchemaContent:
-    """Return a new content with what it takes from the previous version and from the settings.
+    """Return a new content, completed by the previous version and the settings.
 
     An empty text takes the previous one. A version that was asked for is noted in the metadata.
     """

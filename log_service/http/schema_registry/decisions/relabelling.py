@@ -50,7 +50,7 @@ def relabel(
 
 
 def relabelled(state: RegistryState, parser: SchemaParser, wanted: Relabelling) -> Registration:
-    """Return the registration that a relabelling is.
+    """Return the registration that changes the tags of a version.
 
     Raises:
         RegistryError: there is no such version, or no such part of it to tag.

@@ -181,7 +181,7 @@ class Elector:
         await self._sync(self._chosen(response) if is_choosing else [])
 
     def _own_instance(self) -> RegistryInstance:
-        """Return what this member tells of itself."""
+        """Return this member's description of itself."""
         is_leader = self._settings.is_sticky and self.leadership.is_self
         return replace(self._settings.instance, is_leader=is_leader)
 

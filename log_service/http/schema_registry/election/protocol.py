@@ -1,8 +1,9 @@
-"""The group protocol of schema registries: what members tell and are told, and who leads.
+"""The group protocol of schema registries: the data of members and of assignments, and the
+election.
 
-Both are JSON, with the names of Confluent's registry. Fields that are not known are ignored in
-both directions, because other registries and later versions send more. Decides the leader: the
-eligible member with the smallest URL, or a present leader that tells so, if leadership is sticky.
+Both are JSON, with the names of Confluent's registry. Fields that are not known are ignored in both
+directions, because other registries and later versions send more. Decides the leader: the eligible
+member with the smallest URL, or a present leader that tells so, if leadership is sticky.
 
 Source: the protocol of Confluent's registry, type ``sr``, protocol ``v0``, version 1.
 """
@@ -84,12 +85,12 @@ def choose(members: Mapping[str, RegistryInstance], *, is_sticky: bool = False) 
 
 
 def encode_instance(instance: RegistryInstance) -> bytes:
-    """Return what a member tells of itself."""
+    """Return the bytes of a member's description of itself."""
     return _encoded(_instance_fields(instance))
 
 
 def decode_instance(encoded: bytes) -> RegistryInstance:
-    """Decode what a member tells of itself.
+    """Decode a member's description of itself.
 
     Raises:
         UnreadableMember: the bytes are something else.
@@ -98,7 +99,7 @@ def decode_instance(encoded: bytes) -> RegistryInstance:
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    """Return what all members are told."""
+    """Return the bytes of the assignment, which all members get."""
     fields: dict[str, Any] = {"version": VERSION, "error": assignment.error}
     if assignment.leader_id is not None:
         fields["master"] = assignment.leader_id
@@ -108,7 +109,9 @@ def encode_assignment(assignment: Assignment) -> bytes:
 
 
 def decode_assignment(encoded: bytes) -> Assignment:
-    """Decode what all members are told. A leader that is not eligible counts as none.
+    """Decode the assignment, which all members get.
+
+    A leader that is not eligible counts as none.
 
     Karapace names such a leader if no member is eligible.
 

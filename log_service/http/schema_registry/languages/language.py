@@ -83,7 +83,9 @@ class ParsedSchema(Protocol):
     def differences(
         self, writer: Any, *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False
     ) -> list[Difference]:
-        """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
+        """Return the reasons that keep this schema from reading values of ``writer``.
+
+        Empty: it can.
 
         ``sides`` are the names of both schemas in the texts. ``is_lenient`` accepts added and
         removed properties of open JSON objects. Other languages have one policy alone.

@@ -215,7 +215,7 @@ class SchemasWriter:
         return batch
 
     def _failure(self, error: KafkaError, *, is_unclear: bool) -> SchemasLogError:
-        """Return the error that says what became of the records."""
+        """Return the error about the fate of the records."""
         text = f"{self._partition}: {error}"
         if is_unclear:
             return OutcomeUnknown(text)

@@ -89,7 +89,7 @@ class _AmbiguousFieldError(Exception):
 
 
 class _Run:
-    """The budget of one comparison, and what is known of its types."""
+    """The budget of one comparison, and the results for its types."""
 
     __slots__ = ("_kinds", "_readable", "budget")
 
@@ -121,7 +121,9 @@ def plain_kinds(use: Use) -> frozenset[Kind] | None:
 
 
 def differences(reader: AvroType, writer: AvroType, budget: Budget) -> list[Difference]:
-    """Return why a reader cannot read what a writer wrote. Empty: it can.
+    """Return the reasons that keep a reader from reading a writer's values.
+
+    Empty: it can.
 
     Raises:
         InvalidSchemaError: the comparison takes more steps than the budget has.

@@ -30,7 +30,7 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 
 
 def fits_bits(number: int, bits: int) -> bool:
-    """Return whether a whole number fits into so many bits with a sign."""
+    """Return whether a whole number fits into this count of bits with a sign."""
     return -(1 << bits - 1) <= number < 1 << bits - 1
 
 

@@ -28,7 +28,7 @@ from log_service.http.schema_registry.languages.language import InvalidSchemaErr
 
 
 class Part(NamedTuple):
-    """A type that is still to be printed, inside a namespace, so many types deep."""
+    """A type that is still to be printed, inside a namespace, and its depth."""
 
     use: Use
     namespace: str

@@ -63,7 +63,7 @@ CHARACTERS_OF_A_STEP = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of a type: the namespace and the path, so many types deep."""
+    """The place of a type: the namespace, the path and the depth."""
 
     namespace: str = ""
     path: str = ""
@@ -151,7 +151,7 @@ class SchemaReader:
         return self.definitions.first(target(use))
 
     def _validate_again(self) -> None:
-        """Check what was hidden by names that were used before their definition."""
+        """Check types that were named before their definition, and so could not be checked."""
         for field, path in self._fields:
             self._validate_default(field, path)
         for uses, path in self._unions:
@@ -233,7 +233,7 @@ class SchemaReader:
         return record
 
     def _field(self, value: Json, path: str, of_type: Place) -> Field:
-        """Return a field. ``of_type`` is the place of its type."""
+        """Return the field that a JSON object declares. ``of_type`` is the place of its type."""
         if not isinstance(value, dict):
             raise invalid(path, "a field is an object")
         name = text_of(value, "name")

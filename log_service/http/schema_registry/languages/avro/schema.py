@@ -63,7 +63,9 @@ class AvroSchema:
         sides: Sides = BACKWARD_SIDES,
         is_lenient: bool = False,  # noqa: ARG002
     ) -> list[Difference]:
-        """Return why this schema cannot read what ``writer`` wrote. There is one policy.
+        """Return the reasons that keep this schema from reading values of ``writer``.
+
+        There is one policy.
 
         Raises:
             InvalidSchemaError: the comparison takes too many steps.

@@ -82,7 +82,7 @@ class Notebook:
             self._add(path, outcome, is_compatible=outcome.is_compatible)
 
     def outcome(self) -> Outcome:
-        """Return what was noted."""
+        """Return the noted changes."""
         return Outcome(entries=tuple(self._entries), is_compatible=self._is_compatible)
 
     def _add(self, path: str, entry: Change | Outcome, *, is_compatible: bool) -> None:

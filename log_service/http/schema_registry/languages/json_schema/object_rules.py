@@ -57,7 +57,7 @@ def compare_unevaluated(
 
 
 def _compare_required(notes: Notebook, writer: Objects, reader: Objects) -> None:
-    """Note what became required or optional, of the properties that both schemas name."""
+    """Note properties of both schemas that became required or optional."""
     for name in _in_order(writer.properties):
         if name not in reader.properties or (name in writer.required) == (name in reader.required):
             continue

@@ -77,7 +77,9 @@ class JsonSchema:
     def differences(
         self, writer: Self, *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False
     ) -> list[Difference]:
-        """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
+        """Return the reasons that keep this schema from reading values of ``writer``.
+
+        Empty: it can.
 
         Raises:
             InvalidSchemaError: the comparison takes too many steps.

@@ -21,7 +21,7 @@ _PARTS = re.compile(
 
 
 def join(base: str, reference: str) -> str:
-    """Return what a reference stands for beside a base."""
+    """Return the URI that a reference means beside a base."""
     wanted, around = _split(reference), _split(base)
     if wanted.scheme is not None:
         return _text(replace(wanted, path=_without_dots(wanted.path)))

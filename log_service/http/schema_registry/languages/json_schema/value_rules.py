@@ -18,7 +18,7 @@ from log_service.http.schema_registry.languages.json_schema.shapes import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A keyword with a limit, and what may happen to it."""
+    """A keyword with a limit, and the changes that it may have."""
 
     keyword: str
     added: Change

@@ -106,7 +106,7 @@ def difference(kind: str, path: tuple[str, ...]) -> Difference:
 
 
 def compare(reader: Side, writer: Side, budget: Budget) -> list[Difference]:
-    """Return why the reader cannot read what the writer wrote."""
+    """Return the reasons that keep the reader from reading the writer's values."""
     comparison = Comparison(reader, writer, budget)
     items = list(comparison.files())
     found: dict[Pair, list[Item]] = {}

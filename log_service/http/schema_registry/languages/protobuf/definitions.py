@@ -111,7 +111,7 @@ class FieldDefinition:
 
     @property
     def scope(self) -> str:
-        """The name of what the field is in."""
+        """The full name of the scope that contains the field."""
         return scope_of(self.full_name)
 
 
@@ -125,7 +125,7 @@ class EnumDefinition:
 
     @property
     def scope(self) -> str:
-        """The name of what the enum is in."""
+        """The full name of the scope that contains the enum."""
         return scope_of(self.full_name)
 
 
@@ -145,7 +145,7 @@ class MessageDefinition:
 
     @property
     def scope(self) -> str:
-        """The name of what the message is in."""
+        """The full name of the scope that contains the message."""
         return scope_of(self.full_name)
 
     @property
@@ -198,7 +198,7 @@ class ServiceDefinition:
 
     @property
     def scope(self) -> str:
-        """The name of what the service is in."""
+        """The full name of the scope that contains the service."""
         return scope_of(self.full_name)
 
 
@@ -244,5 +244,5 @@ def joined(scope: str, name: str) -> str:
 
 
 def scope_of(full_name: str) -> str:
-    """Return the name of what a name is in."""
+    """Return the full name of the scope that contains a name."""
     return full_name.rpartition(".")[0]

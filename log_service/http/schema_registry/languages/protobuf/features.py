@@ -1,6 +1,7 @@
-"""Features of editions: what ``proto2`` and ``proto3`` stand for, and what options change.
+"""Features of editions.
 
-A feature is inherited from the file to messages, and from these to fields.
+``proto2`` and ``proto3`` are sets of features, and options change single ones. A feature is
+inherited from the file to messages, and from these to fields.
 """
 
 from collections.abc import Iterable

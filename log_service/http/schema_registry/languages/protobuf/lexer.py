@@ -130,7 +130,7 @@ def unescaped(source: Source, token: Token) -> bytes:
 
 
 def escaped_bytes(match: re.Match[str]) -> bytes | None:
-    """Return what an escape stands for, or None for an unknown one."""
+    """Return the bytes that an escape stands for, or None for an unknown one."""
     simple, octal, hexadecimal, short, long = match.groups()
     if simple:
         return SIMPLE_ESCAPES.get(simple, simple.encode())

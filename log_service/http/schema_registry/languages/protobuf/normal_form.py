@@ -395,7 +395,7 @@ def split_reserved(statements: Iterable[Reserved]) -> list[Reserved]:
 
 
 def reserved_key(value: Range | ReservedName) -> tuple[int, str]:
-    """Return what reserved values are sorted by."""
+    """Return the key by which reserved values are sorted."""
     if isinstance(value, ReservedName):
         return MAX_INT32, value.text
     shown = str(value.start) if value.end is None else f"{value.start}..{value.end}"
@@ -403,7 +403,7 @@ def reserved_key(value: Range | ReservedName) -> tuple[int, str]:
 
 
 def is_zero_value(value: Value) -> bool:
-    """Tell whether a value is what a field without a value has."""
+    """Return whether a value is that of a field without a value."""
     match value:
         case Quoted():
             return not value.data

@@ -163,7 +163,7 @@ class Parser(TokenReader):
         return Message(name=name, body=body, options=options, visibility=visibility, at=at)
 
     def message_body(self) -> "tuple[tuple[MessagePart, ...], tuple[Option, ...]]":
-        """Take what is in the braces of a message or group."""
+        """Take the content of the braces of a message or group."""
         self.enter(self.expect("{"), MAX_MESSAGE_DEPTH)
         body: list[MessagePart] = []
         options: list[Option] = []

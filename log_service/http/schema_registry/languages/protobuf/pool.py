@@ -22,7 +22,7 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A name and what it stands for. ``path`` is the file that has it."""
+    """A name and the definition that it stands for. ``path`` is the file that has it."""
 
     full_name: str
     kind: NameKind
@@ -92,7 +92,7 @@ class Pool:
             self.numbered_extensions.setdefault(key, extension)
 
     def adopt(self, file: FileDefinition) -> None:
-        """Add a file that was linked elsewhere, with what it imports."""
+        """Add a file that was linked elsewhere, with its imports."""
         if file.path in self.files:
             return
         for imported in file.imports.values():
@@ -111,7 +111,7 @@ class Pool:
         return self._base.enums.get(full_name) if found is None and self._base else found
 
     def find(self, full_name: str, visible: frozenset[str]) -> Found | None:
-        """Return what a full name stands for in visible files."""
+        """Return the definition that a full name stands for in visible files."""
         found = self.names.get(full_name)
         if found is not None and found.path in visible:
             return found
@@ -168,7 +168,7 @@ def visible_files(file: FileDefinition) -> frozenset[str]:
 
 
 def reachable(path: str, imports: Mapping[str, FileDefinition]) -> frozenset[str]:
-    """Return a path, what it imports, and what these import publicly."""
+    """Return a path, its imports, and the public imports of these."""
     seen = {path}
     waiting = list(imports.values())
     while waiting:

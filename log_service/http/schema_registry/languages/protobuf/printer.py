@@ -140,7 +140,7 @@ class Printer:
         self.begin(*texts, "\n")
 
     def deeper(self) -> None:
-        """Indent what follows."""
+        """Indent the following lines."""
         self._indent += "  "
 
     def higher(self) -> None:
@@ -245,7 +245,7 @@ class Printer:
         self.message_body(message)
 
     def message_body(self, message: Message) -> None:
-        """Print what is in the braces of a message or group."""
+        """Print the content of the braces of a message or group."""
         body = message.body
         fields, groups = fields_and_groups(each for each in body if isinstance(each, Field))
         ranges = [each for each in body if isinstance(each, Extensions)]

@@ -85,7 +85,9 @@ class ProtobufSchema:
         sides: Sides = BACKWARD_SIDES,
         is_lenient: bool = False,  # noqa: ARG002
     ) -> list[Difference]:
-        """Return why this schema cannot read what ``writer`` wrote. There is one policy.
+        """Return the reasons that keep this schema from reading values of ``writer``.
+
+        There is one policy.
 
         Raises:
             InvalidSchemaError: a bound is reached.
@@ -214,7 +216,7 @@ def adopt_imports(tree: ProtoFile, pool: Pool) -> None:
 
 
 def encoder_of(file: FileDefinition, pool: Pool, budget: Budget) -> OptionEncoder:
-    """Return what interprets the options of a file."""
+    """Return the interpreter of a file's options."""
     return OptionEncoder(file, pool, budget)
 
 

@@ -29,7 +29,7 @@ NUMBERS = {TokenKind.INTEGER, TokenKind.FLOAT}
 
 
 class TokenReader:
-    """Reads what is common to all statements: symbols, names, strings and values."""
+    """Reads the parts that all statements share: symbols, names, strings and values."""
 
     def __init__(self, source: Source, limits: SchemaLimits, budget: Budget) -> None:
         self.lexer = Lexer(source)
