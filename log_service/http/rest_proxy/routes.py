@@ -37,6 +37,8 @@ def rest_service(context: RestContext, authenticate: Authenticate, meter: HttpMe
         authenticate=authenticate,
         error_response=http_error,
         note_response=meter.note,
+        host_names=context.settings.host_names,
+        is_host_checked=not context.settings.logins,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_BROKER_PORT, DEFAULT_REST_PORT
+from log_service.config.definition import split_list
 from log_service.http.service_settings import (
     PASSED_ON,
     REGISTRY_URL,
@@ -34,6 +35,7 @@ DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "consumer.instances.max": "200",
         "streams.max": "200",
         "host.name": "",
+        "host.names": "",
     }
 )
 """The keys with their defaults. Those of TLS and of clients come on top."""
@@ -44,7 +46,8 @@ class RestSettings(ServiceSettings):
     """The settings of one proxy.
 
     Without ``registry_url`` it has no formats with schemas. ``host_name`` is the host in links;
-    without it they have the host that the client named. A consumer instance ends after
+    without it they have the host that the client named. ``host_names`` are names by which a proxy
+    without logins may be asked. A consumer instance ends after
     ``instance_timeout_ms`` without a request.
     """
 
@@ -56,6 +59,7 @@ class RestSettings(ServiceSettings):
     max_instance_count: int
     max_stream_count: int
     host_name: str
+    host_names: frozenset[str]
 
 
 def read_rest_settings(
@@ -95,6 +99,10 @@ def read_rest_settings(
         max_instance_count=file.number("consumer.instances.max", 0, 10_000),
         max_stream_count=file.number("streams.max", 1, 10_000),
         host_name=file.found["host.name"],
+        host_names=frozenset(
+            each.lower()
+            for each in split_list(f"{file.found['host.names']},{file.found['host.name']}")
+        ),
     )
 
 

@@ -27,7 +27,7 @@ from log_service.http.server.heads import (
     ResponseHead,
     head_of,
     refuse_foreign_page,
-    require_local,
+    require_known_host,
 )
 from log_service.http.server.received import ReceivedBytes
 from log_service.http.server.state import ServerState
@@ -81,7 +81,7 @@ class HttpConnection:
         self._due_s = inf  # in trio's time
         self._is_lost = False  # nothing can be sent any more
         self._has_waited = True
-        self._local_host: str | None = None
+        self._known_host: str | None = None
         """The last Host that was compared with the names of this machine."""
         self._exchange = Exchange()
 
@@ -166,9 +166,10 @@ class HttpConnection:
     async def _handle(self, event: h11.Request) -> HttpResponse:
         state, service, exchange = self._state, self._state.service, self._exchange
         head = exchange.head = head_of(event, self._limits)
-        if state.is_loopback and head.headers.get("host") != self._local_host:
-            require_local(head.headers, service.host_names)
-            self._local_host = head.headers["host"]
+        is_checked = state.is_loopback or service.is_host_checked
+        if is_checked and head.headers.get("host") != self._known_host:
+            require_known_host(head.headers, service.host_names, is_loopback=state.is_loopback)
+            self._known_host = head.headers["host"]
         refuse_foreign_page(head, service.host_names, is_loopback=state.is_loopback)
         route, path_values = service.router.find(head.method, head.path)
         exchange.route = route

@@ -83,15 +83,26 @@ def parse_target(text: str, method: str) -> Target:
     return Target(host, path, query)
 
 
-def require_local(headers: Mapping[str, str], host_names: Collection[str]) -> None:
+def require_known_host(
+    headers: Mapping[str, str], host_names: Collection[str], *, is_loopback: bool
+) -> None:
     """Refuse a request by a name that somebody's DNS may point here (DNS rebinding).
 
+    On other addresses than loopback, a name without a dot is taken too. The DNS of the internet has
+    no such names, and containers are called by them.
+
     Raises:
-        HttpError: the host is no address, not localhost, and none of ``host_names``.
+        HttpError: 421, the host is no address, not localhost, and none of ``host_names``.
     """
     host = headers.get("host", "").lower()
-    if not is_local_name(host) and host.partition(":")[0] not in host_names:
+    name = host.partition(":")[0]
+    if is_local_name(host) or name in host_names:
+        return
+    if is_loopback:
         raise HttpError(421, "requests to a loopback address have an address or localhost as Host")
+    if "." in name:
+        advice = "ask by its address, or add the name to host.names"
+        raise HttpError(421, f"{name[:200]} is no known name of this service: {advice}")
 
 
 def refuse_foreign_page(

@@ -28,7 +28,8 @@ class HttpService:
     """One service. Without ``authenticate`` certificates alone name clients.
 
     ``host_names`` are names by which clients may reach a listener on a loopback address. A proxy
-    on the same machine may pass them on.
+    on the same machine may pass them on. ``is_host_checked`` asks for known names on all addresses,
+    because requests need no login, and a page could reach the service by a name of its own.
     """
 
     router: Router
@@ -36,3 +37,4 @@ class HttpService:
     error_response: Callable[[HttpError], HttpResponse] = plain_error
     note_response: NoteResponse = ignore_response
     host_names: frozenset[str] = frozenset()
+    is_host_checked: bool = False

@@ -1,5 +1,6 @@
 """``tidelog up --secure --rest``, as two users of the cluster use it."""
 
+import json
 from pathlib import Path
 
 import httpx
@@ -51,7 +52,11 @@ def test_users_act_with_their_own_rights(tmp_path: Path) -> None:
                 "/consumers/g", json={"name": "one", "format": "json"}, headers={"content-type": V2}
             )
             assert reader.json()["base_uri"] == f"{url}/consumers/g/instances/one"
+            version_1_knows_no_other_rights(ann)
         with client(url, authority, authorization=basic("bob", PASSWORD)) as bob:
+            stream = "/v1/topics/orders/records"
+            assert bob.get(stream).json()["error_code"] in {40301, 40401}
+            assert refusal(bob.post(stream, json={"value": 1})) == (403, 40301)
             assert bob.get("/topics").json() == []
             assert refusal(produce(bob, "orders", "json", {"value": 1})) == (403, 40301)
             theirs = "/consumers/g/instances/one/records"
@@ -61,6 +66,21 @@ def test_users_act_with_their_own_rights(tmp_path: Path) -> None:
             assert refusal(bob.get(f"{cluster}/topics/orders")) == (403, 40301)
         with client(f"{cluster}", authority, authorization=basic("boss", PASSWORD)) as boss:
             change_acls(boss)
+
+
+def version_1_knows_no_other_rights(ann: httpx.Client) -> None:
+    """A user who may write and not read gets no record, no key and no lease."""
+    path, queue = "/v1/topics/orders/records", "/v1/queues/g/topics/orders"
+    assert ann.post(path, json={"value": 2}).json()["offset"] == 1
+    assert refusal(ann.post(path, json={"value": 2}, headers={"idempotency-key": "k"})) == (
+        403,
+        40301,
+    )
+    (end,) = ann.get(path).text.splitlines()
+    assert json.loads(end)["end"]["reason"] == "forbidden"
+    assert refusal(ann.post(f"{queue}/acquire", json={"wait_ms": 0})) == (403, 40301)
+    leases = {"accept": ["AAAAAAAAAAAAAAAAAAAAAA.1.0.0"]}
+    assert refusal(ann.post(f"{queue}/settle", json=leases)) == (403, 40301)
 
 
 def change_acls(boss: httpx.Client) -> None:

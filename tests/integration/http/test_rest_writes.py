@@ -31,6 +31,16 @@ def proxies(
         yield one, other
 
 
+@pytest.fixture(scope="module")
+def open_proxy(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestProcess]:
+    """A proxy without logins on all addresses."""
+    directory = tmp_path_factory.mktemp("open")
+    running = RestProcess(directory, bootstrap, **{"host.names": "rest.example, other.example"})
+    running.arguments = [each.replace("//127.0.0.1", "//0.0.0.0") for each in running.arguments]
+    with running:
+        yield running
+
+
 @pytest.fixture
 def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
     """A topic of this test alone, with three partitions."""
@@ -208,3 +218,35 @@ def test_a_proxy_that_is_killed_in_the_middle(
             assert post(proxies[number % 2], topic, *records, key=key).status_code == 200
     assert set(committed(bootstrap, topic).values()) == {3}
     assert len(committed(bootstrap, topic)) == 3_000
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("192.0.2.7:8082", 200),
+        ("rest:8082", 200),
+        ("rest.example", 200),
+        ("REST.example:8082", 200),
+        ("evil.example", 421),
+        ("rest.example.evil.test", 421),
+        ("localhost.evil.test:8082", 421),
+    ],
+)
+def test_a_name_of_a_strangers_dns_leads_to_no_open_proxy(
+    open_proxy: RestProcess, host: str, status: int
+) -> None:
+    """A page of such a name would be of the same origin as the proxy, and could do anything."""
+    for path in ("/topics", "/v3/clusters"):
+        response = httpx.get(open_proxy.url + path, headers={"host": host}, timeout=60)
+        assert response.status_code == status, response.text
+        assert status == 200 or "host.names" in response.json()["message"]
+
+
+def test_another_site_writes_nothing_at_an_open_proxy(open_proxy: RestProcess, topic: str) -> None:
+    """A browser names the page that sends, and the type of its body is none of JSON."""
+    url = f"{open_proxy.url}/v1/topics/{topic}/records"
+    origin = {"origin": "http://evil.example", "content-type": NDJSON}
+    assert httpx.post(url, content='{"value": 1}', headers=origin, timeout=60).status_code == 403
+    simple = {"content-type": "text/plain"}
+    assert httpx.post(url, content='{"value": 1}', headers=simple, timeout=60).status_code == 415
+    assert post(open_proxy, topic, {"value": 1}).status_code == 200
