@@ -40,6 +40,7 @@ from benchmarks.handshakes import handshakes
 from benchmarks.mirror import mirror
 from benchmarks.partitions import partitions
 from benchmarks.registry import registry
+from benchmarks.rest import rest
 from benchmarks.rounds import Bench, Family, Results, imported, of_new_brokers, of_shared_brokers
 from benchmarks.schema_validation import schema_validation
 
@@ -52,6 +53,7 @@ NODE: Mapping[str, Family] = {
     "transactions": of_shared_brokers(transactions.measure),
     "mirror": mirror,
     "registry": registry,
+    "rest": rest,
     "queues": of_shared_brokers(queues.measure),
     "quotas": of_shared_brokers(quotas.measure),
     "metered": of_shared_brokers(metered.measure),

@@ -58,7 +58,16 @@ def registry(bench: Bench) -> Iterator[Sides]:
 
 
 class Served:
-    """A registry in a process of its own."""
+    """A registry in a process of its own, or another service over HTTP."""
+
+    kind = "registry"
+    """The command that serves."""
+    servers_key = "kafkastore.bootstrap.servers"
+    first_requests: tuple[tuple[str, str, str], ...] = (
+        ("GET", "/readyz", ""),
+        ("PUT", "/config", '{"compatibility":"BACKWARD"}'),
+    )
+    media_type = "application/vnd.schemaregistry.v1+json"
 
     def __init__(self, port: int, process: psutil.Process) -> None:
         self.port = port
@@ -66,17 +75,17 @@ class Served:
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls, bootstrap: str, directory: Path) -> Iterator["Served"]:
+    def running(cls, bootstrap: str, directory: Path) -> Iterator[Self]:
         """Start one, and stop it at the end."""
         port = free_port()
         settings = (
             f"listeners=http://127.0.0.1:{port}",
-            f"kafkastore.bootstrap.servers={bootstrap}",
+            f"{cls.servers_key}={bootstrap}",
         )
-        command = [sys.executable, "-m", "log_service.cli.main", "registry", "serve"]
+        command = [sys.executable, "-m", "log_service.cli.main", cls.kind, "serve"]
         command += [part for setting in settings for part in ("--set", setting)]
         with (
-            (directory / "registry.log").open("wb") as log,
+            (directory / f"{cls.kind}.log").open("wb") as log,
             subprocess.Popen(command, stdout=log, stderr=log) as process,
         ):
             try:
@@ -90,7 +99,7 @@ class Served:
         """Return the bytes of a request."""
         head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
         content = body.encode()
-        kind = "Content-Type: application/vnd.schemaregistry.v1+json\r\n"
+        kind = f"Content-Type: {self.media_type}\r\n"
         return f"{head}{kind}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
     def ask(self, frames: Frames, begin: int, end: int, connections: int = CONNECTIONS) -> float:
@@ -132,8 +141,8 @@ class Served:
         while True:
             try:
                 with Connection(self.port) as connection:
-                    connection.ask(self.frame("GET", "/readyz"))
-                    connection.ask(self.frame("PUT", "/config", '{"compatibility":"BACKWARD"}'))
+                    for each in self.first_requests:
+                        connection.ask(self.frame(*each))
                     return
             except (OSError, BenchmarkError):
                 if time.monotonic() > deadline:
@@ -174,7 +183,7 @@ class Connection:
     def _more(self) -> bytes:
         received = self._socket.recv(65_536)
         if not received:
-            raise BenchmarkError("the registry closed the connection")
+            raise BenchmarkError("the service closed the connection")
         return received
 
 

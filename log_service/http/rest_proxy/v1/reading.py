@@ -271,12 +271,27 @@ class _Stream:
         reading = self._reading
         if reading.ends is not None and record.offset >= reading.ends[record.partition]:
             return
-        found = await decoded(self._decoder, record, reading.query.encoding)
+        line = await self._line(record)
         reading.positions[record.partition] = record.offset + 1
-        if await is_wanted(reading.query.comparisons, found):
-            line = await record_line(found)
+        if line is not None:
             self._waiting += self._lines.record(line, reading.positions)
             reading.sent_count += 1
+
+    async def _line(self, record: ConsumerRecord) -> bytes | None:
+        """Return the line of a record, None for one that the filter does not want."""
+        query, lines = self._reading.query, self._call.context.lines
+        place = record.partition, record.offset, record.leader_epoch
+        key = self._call.credentials, self._reading.topic_id, place, query.encoding
+        line = None if query.comparisons else lines.get(key)
+        if line is not None:
+            return line
+        found = await decoded(self._decoder, record, query.encoding)
+        if not await is_wanted(query.comparisons, found):
+            return None
+        line = await record_line(found)
+        if self._reading.ends is None and not (found.key.error or found.value.error):
+            lines.put(key, line)
+        return line
 
     async def _flush(self) -> None:
         if self._waiting:
