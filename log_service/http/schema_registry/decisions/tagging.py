@@ -1,6 +1,6 @@
 """Changes tags inside the text of a schema, as clients ask for beside the schema or alone.
 
-Only Avro's texts are edited. A schema of another language comes with its tags in it.
+Texts of Avro and JSON Schema are edited. A schema of Protobuf comes with its tags in it.
 """
 
 from collections.abc import Mapping
@@ -9,18 +9,16 @@ from typing import Any
 
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.entities import BadFieldError, read_names, shown
-from log_service.http.schema_registry.languages.avro.inline_tags import (
-    ENTITY_TYPES,
-    Entity,
-    Tags,
-    inline_tags,
-    with_tags,
-)
+from log_service.http.schema_registry.languages.avro import inline_tags as avro
+from log_service.http.schema_registry.languages.json_schema import inline_tags as json_schema
 from log_service.http.schema_registry.languages.language import InvalidSchemaError, SchemaType
+from log_service.http.schema_registry.languages.tags import ENTITY_TYPES, Entity, Tags
 from log_service.http.schema_registry.parsing import SchemaParser
 from log_service.http.schema_registry.values import RegisteredSchema, SchemaContent
 
 ANY_TAG = "*"
+EDITED = {SchemaType.AVRO: avro, SchemaType.JSON: json_schema}
+"""The languages whose texts are edited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +47,17 @@ def tagged(
     """Return a content with changed tags.
 
     Raises:
-        RegistryError: the schema is invalid, is no Avro schema, or has no such record or field.
+        RegistryError: the schema is invalid, is one of Protobuf, or has no such record or field.
     """
     if not changes:
         return content
-    if content.schema_type is not SchemaType.AVRO:
+    language = EDITED.get(content.schema_type)
+    if language is None:
         text = f"Tags in the text of a schema of type {content.schema_type} cannot be edited here"
         raise errors.RegistryError(errors.UNPROCESSABLE, f"{text}: send the whole text.")
     canonical = parser.parse(content, subject, is_new=False).canonical
     try:
-        return replace(content, text=with_tags(canonical, changes.added, changes.removed))
+        return replace(content, text=language.with_tags(canonical, changes.added, changes.removed))
     except InvalidSchemaError as error:
         raise errors.invalid_schema(content.schema_type.value, str(error)) from error
 
@@ -70,7 +69,8 @@ def found_tags(
 
     An invalid schema has none. Another registry may have accepted it.
     """
-    if schema.content.schema_type is not SchemaType.AVRO:
+    language = EDITED.get(schema.content.schema_type)
+    if language is None:
         return []
     try:
         text = parser.registered(schema).canonical
@@ -81,7 +81,7 @@ def found_tags(
             "schemaEntity": {"entityPath": entity.path, "entityType": entity.type},
             "tags": tags,
         }
-        for entity, tags in inline_tags(text).items()
+        for entity, tags in language.inline_tags(text).items()
         if ANY_TAG in wanted or not set(wanted).isdisjoint(tags)
     ]
 

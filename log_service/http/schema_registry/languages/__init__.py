@@ -2,6 +2,7 @@
 
 - ``language``: the protocol that each language implements, and its values.
 - ``limits``: bounds on the size, nesting and work of a schema, so that hostile text stays cheap.
+- ``tags``: tags in texts, found and changed by records and fields.
 - ``avro``, ``json_schema``, ``protobuf``: the languages. They do not import each other.
 - ``known``: finds the language of a schema's type.
 

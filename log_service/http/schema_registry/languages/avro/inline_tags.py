@@ -4,34 +4,25 @@ A path is the full name of a record, or that and the name of a field. Other attr
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from log_service.http.schema_registry.languages.avro.json_text import json_text
-from log_service.http.schema_registry.languages.language import InvalidSchemaError
+from log_service.http.schema_registry.languages.tags import (
+    FIELD,
+    RECORD,
+    Entity,
+    Tags,
+    change,
+    found_in,
+)
 
-TAGS = "confluent:tags"
-RECORD, FIELD = "sr_record", "sr_field"
-ENTITY_TYPES = (RECORD, FIELD)
 RECORDS = frozenset({"record", "error"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entity:
-    """A record or a field of a schema."""
-
-    path: str
-    type: str
-
-
-Tags = Mapping[Entity, Sequence[str]]
 
 
 def inline_tags(text: str) -> dict[Entity, list[str]]:
     """Return the tags of a valid schema, in the order of its text."""
-    found = entities(json.loads(text), "")
-    return {entity: tags for entity, holder in found if (tags := _tags_of(holder))}
+    return found_in(entities(json.loads(text), ""))
 
 
 def with_tags(text: str, added: Tags, removed: Tags) -> str:
@@ -41,24 +32,8 @@ def with_tags(text: str, added: Tags, removed: Tags) -> str:
         InvalidSchemaError: the schema has no such record or field.
     """
     schema = json.loads(text)
-    holders = dict(entities(schema, ""))
-    for entity in [*added, *removed]:
-        if entity not in holders:
-            raise InvalidSchemaError(f"there is no {entity.type} {entity.path!r} to tag")
-    for entity in {**added, **removed}:
-        holder = holders[entity]
-        names = dict.fromkeys([*_tags_of(holder), *added.get(entity, ())])
-        holder.pop(TAGS, None)
-        left = [name for name in names if name not in removed.get(entity, ())]
-        if left:
-            holder[TAGS] = left
+    change(entities(schema, ""), added, removed)
     return json_text(schema)
-
-
-def _tags_of(holder: Mapping[str, Any]) -> list[str]:
-    """Return the tags of a record or field. An attribute of another type is none."""
-    tags = holder.get(TAGS)
-    return [each for each in tags if isinstance(each, str)] if isinstance(tags, list) else []
 
 
 def entities(schema: Any, namespace: str) -> Iterator[tuple[Entity, dict[str, Any]]]:

@@ -11,6 +11,7 @@ The rooms, from the bottom up:
 - ``comparison``: compares pairs of shapes, each once, also recursive ones.
 - ``matching``, ``patterns``: which members of two sides fit, and which names a pattern fits.
 - ``value_rules``, ``object_rules``, ``array_rules``, ``combined_rules``, ``schema_rules``: rules.
+- ``inline_tags``: tags of objects and properties in a text.
 - ``bundle``: a schema with its dependencies in it.
 - ``schema``: the language, for the registry.
 

@@ -1,4 +1,4 @@
-"""Tags inside the text of Avro schemas: found, added and removed by records and fields."""
+"""Tags inside the text of a schema: found, added and removed by records and fields."""
 
 import json
 from typing import Any
@@ -119,16 +119,88 @@ def test_a_bad_change_of_tags_is_refused(change: Any, code: int, named: str) -> 
     tell(story)
 
 
-def test_texts_of_other_languages_are_not_edited() -> None:
+def test_texts_of_protobuf_are_not_edited() -> None:
     """The refusal says what to do, and nothing is found in them."""
 
     async def story(served: Served) -> None:
-        body = {"schemaType": "JSON", "schema": '{"type":"object","confluent:tags":["A"]}'}
+        body = {"schemaType": "PROTOBUF", "schema": 'syntax = "proto3"; message A { int32 x = 1; }'}
         await served.ask("POST", "/subjects/a/versions", body)
         assert "schemaTags" not in (await served.ask("GET", "/schemas/ids/1?findTags=*"))[1]
-        wanted = {"tagsToAdd": [tags("object", "B", kind="sr_record")]}
+        wanted = {"tagsToAdd": [tags("message.A", "B", kind="sr_record")]}
         status, refused = await served.ask("POST", "/subjects/a/versions/1/tags", wanted)
         assert (status, "send the whole text" in refused["message"]) == (422, True)
+
+    tell(story)
+
+
+RECORD = {"type": "object", "properties": {"x": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "holder"),
+    [
+        (RECORD, "object", []),
+        (RECORD, "object.x", ["properties", "x"]),
+        ({"properties": {"in": RECORD}}, "object.in", ["properties", "in"]),
+        ({"properties": {"in": RECORD}}, "object.in.object.x", ["properties", "in", "properties", "x"]),
+        ({"type": "array", "items": RECORD}, "array.object", ["items"]),
+        ({"not": RECORD}, "not.object.x", ["not", "properties", "x"]),
+        ({"allOf": [{"type": "string"}, RECORD]}, "allof.0.object", ["allOf", 1]),
+        ({"oneOf": [{"type": "null"}, RECORD]}, "oneof.1.object.x", ["oneOf", 1, "properties", "x"]),
+        (
+            {"oneOf": [RECORD | {"title": "b"}, RECORD | {"title": "a"}, RECORD]},
+            "oneof.2.object",
+            ["oneOf", 0],
+        ),
+        (RECORD | {"type": ["object", "null"]}, "anyof.1.object.x", ["properties", "x"]),
+        (
+            RECORD | {"if": RECORD, "else": RECORD},
+            "allof.0.conditional.else.object.x",
+            ["else", "properties", "x"],
+        ),
+        (RECORD | {"if": RECORD, "else": RECORD}, "allof.1.object", []),
+        (
+            RECORD | {"definitions": {"D.e": RECORD}},
+            "object.definitions.D.e.object.x",
+            ["definitions", "D.e", "properties", "x"],
+        ),
+    ],
+)  # fmt: skip
+def test_tags_of_a_json_schema_change(
+    schema: dict[str, Any], path: str, holder: list[str | int]
+) -> None:
+    """The paths are those of Confluent's registry. All else stays."""
+    kind = "sr_record" if path.endswith("object") else "sr_field"
+    expected = json.loads(json.dumps(schema))
+    place = expected
+    for step in holder:
+        place = place[step]
+    place["confluent:tags"] = ["PII"]
+
+    async def story(served: Served) -> None:
+        body = {"schemaType": "JSON", "schema": json.dumps(schema)}
+        await served.ask("POST", "/subjects/a/versions", body)
+        wanted = {"tagsToAdd": [tags(path, "PII", kind=kind)]}
+        status, made = await served.ask("POST", "/subjects/a/versions/1/tags", wanted)
+        assert (status, json.loads(made["schema"])) == (200, expected)
+        _, found = await served.ask("GET", "/subjects/a/versions/2?findTags=PII")
+        assert found["schemaTags"] == [tags(path, "PII", kind=kind)]
+        less = {"tagsToRemove": [tags(path, "PII", kind=kind)]}
+        _, made = await served.ask("POST", "/subjects/a/versions/2/tags", less)
+        assert json.loads(made["schema"]) == schema
+
+    tell(story)
+
+
+def test_a_path_that_a_json_schema_has_not_is_refused() -> None:
+    """With the path."""
+
+    async def story(served: Served) -> None:
+        body = {"schemaType": "JSON", "schema": json.dumps(RECORD)}
+        for path, kind in (("object.y", "sr_field"), ("object", "sr_field"), ("", "sr_record")):
+            wanted = body | {"schemaTagsToAdd": [tags(path, "A", kind=kind)]}
+            status, refused = await served.ask("POST", "/subjects/a/versions", wanted)
+            assert (status, f"no {kind} {path!r}" in refused["message"]) == (422, True)
 
     tell(story)
 

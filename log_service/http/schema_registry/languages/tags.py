@@ -1,0 +1,56 @@
+"""Tags inside the text of a schema, whatever its language: found, added and removed.
+
+A language yields its entities, each with the JSON object that has the tags. Other attributes stay.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from log_service.http.schema_registry.languages.language import InvalidSchemaError
+
+TAGS = "confluent:tags"
+RECORD, FIELD = "sr_record", "sr_field"
+ENTITY_TYPES = (RECORD, FIELD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """A record or a field of a schema."""
+
+    path: str
+    type: str
+
+
+Tags = Mapping[Entity, Sequence[str]]
+Entities = Iterable[tuple[Entity, dict[str, Any]]]
+
+
+def found_in(entities: Entities) -> dict[Entity, list[str]]:
+    """Return the tags of entities, in their order. Entities without tags are left out."""
+    return {entity: tags for entity, holder in entities if (tags := _tags_of(holder))}
+
+
+def change(entities: Entities, added: Tags, removed: Tags) -> None:
+    """Add and remove tags in the objects of entities.
+
+    Raises:
+        InvalidSchemaError: the schema has no such record or field.
+    """
+    holders = dict(entities)
+    for entity in [*added, *removed]:
+        if entity not in holders:
+            raise InvalidSchemaError(f"there is no {entity.type} {entity.path!r} to tag")
+    for entity in {**added, **removed}:
+        holder = holders[entity]
+        names = dict.fromkeys([*_tags_of(holder), *added.get(entity, ())])
+        holder.pop(TAGS, None)
+        left = [name for name in names if name not in removed.get(entity, ())]
+        if left:
+            holder[TAGS] = left
+
+
+def _tags_of(holder: Mapping[str, Any]) -> list[str]:
+    """Return the tags of a record or field. An attribute of another type is none."""
+    tags = holder.get(TAGS)
+    return [each for each in tags if isinstance(each, str)] if isinstance(tags, list) else []
