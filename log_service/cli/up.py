@@ -38,7 +38,11 @@ from log_service.supervisor.components import (
     rest_component,
     service_context,
 )
-from log_service.supervisor.console_component import console_component, console_port_of
+from log_service.supervisor.console_component import (
+    console_component,
+    console_port_of,
+    in_project,
+)
 from log_service.supervisor.fleet import Fleet
 from log_service.supervisor.nodes import (
     MAX_BROKERS,
@@ -351,7 +355,7 @@ def formatted_nodes(
 
 def together(brokers: Sequence[Component], platform: Sequence[Component]) -> list[Component]:
     """Return all components. The brokers first run the platform's preparations."""
-    return [*prepared(brokers, platform), *platform]
+    return in_project([*prepared(brokers, platform), *platform])
 
 
 def patient(components: list[Component], start_timeout: int | None) -> list[Component]:

@@ -1,11 +1,13 @@
 """The component of the web console, on by default.
 
 A secured installation has logins by the cluster's users over TLS. Any other has none, so its
-console listens on the loopback address, whatever the installation's host is.
+console listens on the loopback address, whatever the installation's host is. Beside a platform it
+runs in the project's folder, where the platform's pages find the project.
 """
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 
 from log_service.common.listeners import DEFAULT_CONSOLE_PORT, LOOPBACK
@@ -14,7 +16,7 @@ from log_service.config.properties import parse_properties
 from log_service.supervisor.authority import CERTIFICATE_FILE, write_private
 from log_service.supervisor.components import port_of
 from log_service.supervisor.protection import ANY_ADDRESS, CONSOLE, InstallationProtection
-from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext
+from log_service.supervisor.spec import CODE, Component, HttpReadiness, ServiceContext
 
 PACKAGES = ("h11", "jinja2", "httpx")
 
@@ -76,6 +78,22 @@ def console_component(
             after=tuple(each.name for each in brokers),
             is_essential=False,
         )
+    ]
+
+
+def in_project(components: Sequence[Component]) -> list[Component]:
+    """Return components, the console with folder and environment of the one that loads the project.
+
+    Its own clients get their settings from its file alone.
+    """
+    code = next((each for each in components if each.name == CODE), None)
+    if code is None:
+        return list(components)
+    return [
+        replace(each, environment=code.environment, working_directory=code.working_directory)
+        if each.name == CONSOLE
+        else each
+        for each in components
     ]
 
 

@@ -72,6 +72,7 @@ ROWS = pa.schema(
     ]
 )
 JOB = re.compile(r'hx-get="(/pipelines/jobs/[^"]*)"')
+LONG = "SELECT count(*) FROM range(1000000000) AS a, range(1000000) AS b WHERE a.range < b.range"
 GOOD_COUNT = 40
 WAITING_COUNT = 3
 

@@ -17,6 +17,7 @@ from tests.platform.console_project import (
     GOOD_COUNT,
     HOSTILE,
     JOB,
+    LONG,
     WAITING_COUNT,
     ConsoleProject,
     ProjectConsole,
@@ -26,7 +27,6 @@ from tests.platform.installation import wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
 PATIENCE_S = 120.0
-LONG = "SELECT count(*) FROM range(1000000000) AS a, range(1000000) AS b WHERE a.range < b.range"
 
 
 @pytest.fixture(scope="module")

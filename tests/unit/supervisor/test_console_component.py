@@ -8,9 +8,13 @@ import pytest
 
 from log_service.config.properties import parse_properties
 from log_service.http.console.settings import read_console_settings
-from log_service.supervisor.console_component import console_component, console_port_of
+from log_service.supervisor.console_component import (
+    console_component,
+    console_port_of,
+    in_project,
+)
 from log_service.supervisor.protection import protect
-from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext
+from log_service.supervisor.spec import CODE, Component, HttpReadiness, ServiceContext
 
 READINESS = HttpReadiness(url="http://127.0.0.1:9404/metrics")
 
@@ -71,3 +75,23 @@ def test_a_secured_installation_has_a_console_with_logins(context: ServiceContex
 def test_port_0_is_no_console(context: ServiceContext) -> None:
     assert console_port_of(0) is None
     assert console_component(replace(context, console_port=None), []) == []
+
+
+def test_a_console_beside_a_platform_runs_in_the_project(context: ServiceContext) -> None:
+    (own,) = console_component(context, ["broker"])
+    settings = {"TIDELOG_DATA": str(context.data_directory)}
+    readiness = HttpReadiness(url="http://127.0.0.1:1")
+    code = Component(
+        name=CODE,
+        argv=("code",),
+        readiness=readiness,
+        environment=settings,
+        working_directory=context.project_directory,
+    )
+    other = replace(code, name="other", environment={}, working_directory=None)
+    found = {each.name: each for each in in_project([own, code, other])}
+    assert found[own.name] == replace(
+        own, environment=settings, working_directory=context.project_directory
+    )
+    assert (found[CODE], found["other"]) == (code, other)
+    assert in_project([own]) == [own]

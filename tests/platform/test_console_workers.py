@@ -1,0 +1,39 @@
+"""A process of the platform ends at its deadline, when idle and with the console, and starts anew."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+import trio
+
+from log_service.http.server.values import HttpError
+from orchestration.console.worker import Worker, WorkerKind
+from tests.platform.console_project import LONG
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
+PATIENCE_S = 60.0
+
+
+def test_a_process_is_ended_at_the_deadline_and_when_idle_and_starts_anew(tmp_path: Path) -> None:
+    async def run() -> None:
+        kind = WorkerKind(name="questions", idle_s=0.1, deadline_s=60.0)
+        hurried = WorkerKind(name="questions", idle_s=60.0, deadline_s=0.5)
+        async with trio.open_nursery() as nursery:
+            worker = Worker(kind, tmp_path)
+            for _ in range(2):
+                found = await worker.ask(nursery, "sql", question="SELECT 42 AS n", relations=[])
+                assert found["rows"] == [[42]]
+                assert worker.process_id is not None
+                ended = psutil.Process(worker.process_id)
+                await trio.to_thread.run_sync(ended.wait, PATIENCE_S)
+                assert worker.process_id is None
+            other = Worker(hurried, tmp_path)
+            with pytest.raises(HttpError, match="it took more than"):
+                await other.ask(nursery, "sql", question=LONG, relations=[])
+            assert other.process_id is None
+            with pytest.raises(HttpError, match="questions only read"):
+                await worker.ask(nursery, "sql", question="CREATE TABLE x (n INT)", relations=[])
+            nursery.cancel_scope.cancel()
+        assert worker.process_id is None
+
+    trio.run(run)
