@@ -35,6 +35,7 @@ class RegistryProcess:
         /,
         **properties: str,
     ) -> None:
+        self.bootstrap = bootstrap
         self._tls: ssl.SSLContext | bool = tls or True
         self.url = f"http{'' if tls is None else 's'}://127.0.0.1:{free_port()}"
         self.log = directory / f"{self.kind}-{self.url.rpartition(':')[2]}.log"

@@ -1,7 +1,7 @@
 """The pages of a console over a real cluster, and the changes that people make with them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -130,9 +130,31 @@ def test_records_are_found_by_filter_and_never_become_markup(
     assert "1 record shown" in person.open(path, filter="header.trace = t7")
     assert "1 record shown" in person.open(path, offset=5, limit=1)
     person.open(path, 400, filter="nonsense")
+    assert "7 records shown" in person.open(path, key="k0")
+    assert "1 record shown" in person.open(path, key=MARKUP)
+    assert "no records like that" in person.open(path, key="k")
     person.open(path, 404, partition=7)
     lines = person.client.get(f"{path}.ndjson", params={"from": "earliest"}).text.splitlines()
     assert len(lines) == 33
+
+
+def test_a_key_leads_to_its_partition(
+    person: Person, bootstrap: str, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(7)
+    keys = ("a", "1.50", "[1,2]", '"quoted"')
+    with BlockingProducer(bootstrap) as producer:
+        for key in keys:
+            producer.send(topic, "1", key)
+        producer.flush()
+    path = f"/topics/{topic}/records"
+    for key in keys:
+        page = person.open(path, key=key)
+        assert "1 record shown" in page
+        assert re.search(r'name="partition" min="0" value="[0-6]"', page)
+        lines = person.client.get(f"{path}.ndjson", params={"key": key}).text.splitlines()
+        assert len(lines) == 1
+    assert "no records like that" in person.open(path, key="a", partition=0, filter="offset = 9")
 
 
 def test_records_are_decoded_by_the_registry(
@@ -238,6 +260,22 @@ def test_a_queue_shows_who_holds_which_record(
             consumer.acknowledge(each, AcknowledgeType.RELEASE)
         consumer.commit()
         assert "waits for another delivery 1" in readable(person.open("/group", id=group))
+
+
+def test_a_transaction_leads_to_the_records_of_its_producer(
+    person: Person, bootstrap: str, topic: str, name: str
+) -> None:
+    settings = {"transactional_id": f"{name} <b>", "client_id": "writer"}
+    with BlockingProducer(bootstrap, **settings) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, "1")
+        producer.flush()
+        page = person.open("/transaction", id=f"{name} <b>")
+        assert "<b>" not in page
+        assert f"{topic} -0 0 0 " in readable(page)
+        assert f"/topics/{topic}/records?partition=0&amp;from=offset&amp;offset=0" in page
+        producer.commit_transaction()
 
 
 def test_a_schema_is_checked_registered_and_compared(person: Person, name: str) -> None:

@@ -4,22 +4,42 @@ Needs Chromium. Without Node.js and npm, accessibility is not judged.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
+import httpx
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingProducer, NewTopic, TopicPartition
+from log_service.client import (
+    BlockingAdmin,
+    BlockingProducer,
+    BlockingShareConsumer,
+    NewTopic,
+    TopicPartition,
+)
 from tests.helpers.console_process import ConsoleProcess
+from tests.helpers.registry_process import RegistryProcess
 from tests.integration.http.console_browser import PAYLOADS, SIZES, axe, faults, show
 from tests.platform.browser import Tab, needs_browser, tab
 
 pytestmark = [needs_browser, pytest.mark.timeout(300)]
 
+LOGINS = {
+    "authentication.method": "basic",
+    "login.security.protocol": "SASL_PLAINTEXT",
+    "login.sasl.mechanism": "SCRAM-SHA-512",
+}
+
 
 @pytest.fixture(scope="module")
-def console(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
-    with ConsoleProcess(tmp_path_factory.mktemp("console"), bootstrap) as running:
-        yield running
+def console(
+    bootstrap: str, registry: RegistryProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConsoleProcess]:
+    properties = {"schema.registry.url": registry.url}
+    with ConsoleProcess(tmp_path_factory.mktemp("console"), bootstrap, None, **properties) as run:
+        yield run
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +125,51 @@ def test_every_page_is_accessible_and_fits(
         "/transactions/hanging", "/security/acls", "/security/users", "/security/quotas", one,
         f"{one}/configs", f"{one}/records", f"{one}/live", f"{one}/produce", "/topics/missing",
     )  # fmt: skip
+    assert not wrong_on(page, program, [f"{console.url}{path}" for path in paths], SIZES)
+
+
+def test_the_pages_of_one_thing_are_accessible_and_fit(
+    console: ConsoleProcess,
+    page: Tab,
+    hostile: str,
+    api: httpx.Client,
+    tmp_path: Path,
+) -> None:
+    """Of a group, a queue, a subject, a transaction, a key, and of somebody without a session."""
+    program = axe()
+    bootstrap = console.bootstrap
+    api.post(f"/subjects/{hostile}/versions", json={"schema": '"string"'}).raise_for_status()
+    with BlockingProducer(bootstrap, transactional_id=hostile) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(hostile, "1")
+        producer.flush()
+        with (
+            BlockingShareConsumer(bootstrap, group_id=f"{hostile}-queue") as queue,
+            ConsoleProcess(tmp_path, bootstrap, None, **LOGINS) as closed,
+        ):
+            queue.subscribe([hostile])
+            queue.poll(timeout_ms=1_000)
+            urls = [
+                f"{console.url}/group?id={quote(hostile + PAYLOADS[0])}",
+                f"{console.url}/group?id={hostile}-queue",
+                f"{console.url}/schema?subject={hostile}",
+                f"{console.url}/transaction?id={hostile}",
+                f"{console.url}/topics/{hostile}/records?key={quote(PAYLOADS[2])}",
+                f"{console.url}/flow?q={hostile}",
+                f"{closed.url}/login",
+            ]
+            assert not wrong_on(page, program, urls, ((1280, "dark"), *SIZES))
+
+
+def wrong_on(
+    page: Tab, program: str, urls: Sequence[str], sizes: Sequence[tuple[int, str]]
+) -> dict[tuple[str, int, str], list[Any]]:
+    """Return what is wrong on pages, by URL, width and colour scheme."""
     found = {}
-    for path in paths:
-        for width, scheme in SIZES:
-            show(page, f"{console.url}{path}", width, scheme)
+    for url in urls:
+        for width, scheme in sizes:
+            show(page, url, width, scheme)
             if wrong := faults(page, program):
-                found[path, width, scheme] = wrong
-    assert not found
+                found[url, width, scheme] = wrong
+    return found

@@ -3,6 +3,8 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,14 +15,18 @@ from log_service.client import (
     NewTopic,
     TopicPartition,
 )
+from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.console_process import ConsoleProcess
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
-from tests.integration.http.console_pages import Person, readable
+from tests.integration.http.console_pages import Person, check_command, command_lines, readable
+from tests.integration.transactional_writer import leave_hanging
 
 PATIENCE_S = 30
 UNSAFE = {"min.insync.replicas": "1"}
-WHOLE, FRAGILE, MOVED = "whole", "fragile", "moved"
+UNVERIFIED = {"transaction.partition.verification.enable": "false"}
+"""Without verification a transaction hangs that no coordinator was told of."""
+WHOLE, FRAGILE, MOVED, HELD = "whole", "fragile", "moved", "held"
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +75,29 @@ def test_moves_are_shown_with_the_bytes_that_have_arrived(
         admin.alter_configs({ConfigResource.broker(2): dict.fromkeys(rate, "100000000")})
         seen(person, lambda page: not copied.search(page))
         admin.alter_configs({ConfigResource.broker(2): dict.fromkeys(rate)})
+
+
+def test_a_hanging_transaction_leads_to_its_producer_and_is_ended(tmp_path: Path) -> None:
+    with (
+        BrokerProcess(tmp_path / "broker", properties=UNVERIFIED) as broker,
+        ConsoleProcess(tmp_path, broker.bootstrap) as console,
+        Person(console.url) as person,
+    ):
+        with BlockingAdmin(broker.bootstrap) as admin:
+            admin.create_topics([NewTopic(name=HELD, partition_count=1)])
+        with BlockingProducer(broker.bootstrap, transactional_id="careful") as producer:
+            producer.init_transactions()  # from now on there is a coordinator
+        producer_id = leave_hanging(broker.bootstrap, HELD, "careless")
+        page = person.open("/transactions/hanging", open=0)
+        assert f"{HELD}-0 0 {producer_id}" in readable(page)
+        assert '<a href="/transaction?id=careless">' in page
+        assert str(producer_id) in readable(person.open("/transaction", id="careless"))
+        form: dict[str, Any] = {"topic": HELD, "partition": 0, "start_offset": 0}
+        preview = person.send("/transactions/abort", **form)
+        check_command(command_lines(preview)[0])
+        assert "The transaction was aborted" in person.confirm(preview)
+        assert "No transaction hangs" in person.open("/transactions/hanging", open=0)
+        person.send("/transactions/abort", 404, **form)
 
 
 def test_a_stopped_node_leaves_partitions_that_are_told(

@@ -78,7 +78,7 @@ def test_port_0_is_no_console(context: ServiceContext) -> None:
 
 
 def test_a_console_beside_a_platform_runs_in_the_project(context: ServiceContext) -> None:
-    (own,) = console_component(context, ["broker"])
+    (own,) = console_component(context, [])
     settings = {"TIDELOG_DATA": str(context.data_directory)}
     readiness = HttpReadiness(url="http://127.0.0.1:1")
     code = Component(

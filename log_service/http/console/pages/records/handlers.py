@@ -8,6 +8,7 @@ from functools import partial
 
 import trio
 
+from log_service.client.admin.admin import Admin
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.http.console.addresses import command, path_to
@@ -26,6 +27,7 @@ from log_service.http.console.pages.records.view import (
     MAX_DOWNLOADED,
     STARTS,
     Question,
+    at_key,
     exported,
     question_of,
     record_view,
@@ -46,11 +48,18 @@ MAX_DOWNLOAD_S = 900.0
 
 async def browse(visit: Visit) -> HttpResponse:
     """Show the records that the query asks for."""
-    question = question_of(visit.value("topic"), visit.query)
     admin = await visit.admin()
+    question = await _with_key(admin, question_of(visit.value("topic"), visit.query))
     async with visit.workplace.searches.one_of(visit.person.user), open_decoder(visit) as decoder:
         scan = await search(visit.clients, admin, decoder, question)
     return await trio.to_thread.run_sync(_browse_page, visit, question, scan)
+
+
+async def _with_key(admin: Admin, question: Question) -> Question:
+    if not question.key:
+        return question
+    described = (await admin.describe_topics([question.topic]))[question.topic]
+    return at_key(question, described.partition_count)
 
 
 def _browse_page(visit: Visit, question: Question, scan: Scan) -> HttpResponse:
@@ -113,7 +122,9 @@ async def download(visit: Visit) -> HttpResponse:
         )
     places, user = visit.workplace.streams, visit.person.user
     places.check(user)
-    bounds = await read_bounds(await visit.admin(), question)
+    admin = await visit.admin()
+    question = await _with_key(admin, question)
+    bounds = await read_bounds(admin, question)
 
     async def fill(send: Send) -> None:
         waiting, count = bytearray(), 0

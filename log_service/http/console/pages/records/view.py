@@ -1,12 +1,13 @@
 """Records as their pages show them, and the question that a page asks of a topic."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from log_service.client.consumer.records import ConsumerRecord
+from log_service.client.producer.partitioning import partition_of_key
 from log_service.common.types import TopicPartition
 from log_service.http.console.forms import choice_of, number_of, time_of
-from log_service.http.record_formats.decoding import FORMATS, Decoded
+from log_service.http.record_formats.decoding import FORMATS, Decoded, decode_plain
 from log_service.http.record_formats.filters import (
     Comparison,
     parse_filter,
@@ -21,6 +22,7 @@ MAX_DOWNLOADED = 10_000
 MAX_SHOWN_CHARACTERS = 20_000
 """Of one key or value. The rest is in the download."""
 PREVIEW_CHARACTERS = 200
+MAX_KEY_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,7 @@ class Question:
     """The records that a page asks for.
 
     ``partition`` None is all. ``start`` is one of STARTS, with an offset or a time where it needs
-    one. ``limit`` bounds the records that are shown.
+    one. ``limit`` bounds the records that are shown. With a ``key`` it is about that key alone.
     """
 
     topic: str
@@ -39,6 +41,7 @@ class Question:
     limit: int = DEFAULT_LIMIT
     wanted: str = "auto"
     is_committed_only: bool = False
+    key: str = ""
     filter_text: str = ""
     comparisons: tuple[Comparison, ...] = field(default=())
 
@@ -52,6 +55,7 @@ class Question:
             "limit": self.limit if self.limit != DEFAULT_LIMIT else None,
             "format": self.wanted if self.wanted != "auto" else None,
             "committed": "1" if self.is_committed_only else None,
+            "key": self.key,
             "filter": self.filter_text,
         }
 
@@ -76,8 +80,28 @@ def question_of(topic: str, query: Mapping[str, str], *, most: int = MAX_LIMIT) 
         limit=number_of(query, "limit", min(DEFAULT_LIMIT, most), least=1, most=most),
         wanted=choice_of(query, "format", FORMATS),
         is_committed_only=query.get("committed") == "1",
+        key=query.get("key", "")[:MAX_KEY_CHARACTERS],
         filter_text=text,
         comparisons=parse_filter(text),
+    )
+
+
+def at_key(question: Question, partition_count: int) -> Question:
+    """Return the question about the records of its key.
+
+    They are in the partition that clients choose by default, unless the question names another. The
+    key is compared as the page shows it.
+    """
+    if not question.key:
+        return question
+    data = question.key.encode("utf-8", "replace")
+    shown = decode_plain(data, question.wanted).value
+    text = shown if isinstance(shown, str) else json_text(shown, is_long=False)
+    partition = question.partition
+    return replace(
+        question,
+        partition=partition_of_key(data, partition_count) if partition is None else partition,
+        comparisons=(*question.comparisons, Comparison(path=("key",), operator="=", wanted=text)),
     )
 
 

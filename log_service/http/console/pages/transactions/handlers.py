@@ -1,6 +1,10 @@
 """The list of transactions, one transaction, and the button that ends a hanging one."""
 
-from log_service.client.admin.values import HangingTransaction
+from collections.abc import Mapping, Sequence
+
+from log_service.client.admin.admin import Admin
+from log_service.client.admin.values import HangingTransaction, ItemsFailed, ProducerDescription
+from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import choice_of, number_of
@@ -8,6 +12,7 @@ from log_service.http.console.pages.transactions.view import (
     STATES,
     hanging_rows,
     transaction_list,
+    writer_rows,
 )
 from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
 from log_service.http.console.visits import Visit, redirect
@@ -17,6 +22,8 @@ DEFAULT_OPEN_MIN = 15
 """The brokers' default of transaction.max.timeout.ms, in minutes."""
 MAX_OPEN_MIN = 100_000
 HANGING_TIMEOUT_MS = 20_000
+PRODUCERS_TIMEOUT_MS = 5_000
+MAX_SHOWN_PARTITIONS = 500
 
 
 async def show_list(visit: Visit) -> HttpResponse:
@@ -43,15 +50,34 @@ async def show_list(visit: Visit) -> HttpResponse:
 
 
 async def show(visit: Visit) -> HttpResponse:
-    """Show one transactional id."""
+    """Show one transactional id, and what its producer wrote to each partition of it."""
     name = visit.required("id")
-    found = (await (await visit.admin()).describe_transactions([name]))[name]
+    admin = await visit.admin()
+    found = (await admin.describe_transactions([name]))[name]
+    shown = found.partitions[:MAX_SHOWN_PARTITIONS]
+    producers = await _producers(admin, shown)
     return visit.page(
         "transaction.html",
         title=f"Transaction {name}",
         commands=(command("transactions", "describe", name),),
         transaction=found,
+        rows=writer_rows(shown, producers, found.producer_id),
+        is_cut=len(shown) < len(found.partitions),
     )
+
+
+async def _producers(
+    admin: Admin, partitions: Sequence[TopicPartition]
+) -> Mapping[TopicPartition, Sequence[ProducerDescription]]:
+    """Return the producers of the partitions that this person may read."""
+    if not partitions:
+        return {}
+    try:
+        return await admin.describe_producers(partitions, timeout_ms=PRODUCERS_TIMEOUT_MS)
+    except ItemsFailed as error:
+        return dict(error.results)
+    except KafkaError:
+        return {}
 
 
 async def show_hanging(visit: Visit) -> HttpResponse:

@@ -1,9 +1,14 @@
 """Transactions as their pages show them, and those that hang."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from log_service.client.admin.values import HangingTransaction, TransactionListing
+from log_service.client.admin.values import (
+    HangingTransaction,
+    ProducerDescription,
+    TransactionListing,
+)
+from log_service.common.types import TopicPartition
 
 PAGE_SIZE = 100
 STATES = (
@@ -73,3 +78,43 @@ def hanging_rows(found: Sequence[HangingTransaction]) -> tuple[HangingRow, ...]:
         for each in found
     ]
     return tuple(sorted(rows, key=lambda row: (row.topic, row.partition, row.start_offset)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterRow:
+    """One partition of a transaction, with what its producer wrote there. None is unknown.
+
+    ``start_offset`` is that of the open transaction.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int | None
+    last_sequence: int | None
+    last_timestamp_ms: int | None
+
+
+def writer_rows(
+    partitions: Sequence[TopicPartition],
+    producers: Mapping[TopicPartition, Sequence[ProducerDescription]],
+    producer_id: int,
+) -> tuple[WriterRow, ...]:
+    """Return the partitions of a transaction in order."""
+    rows = []
+    for where in sorted(partitions):
+        found = [each for each in producers.get(where, ()) if each.producer_id == producer_id]
+        own = found[0] if found else None
+        rows.append(
+            WriterRow(
+                topic=where.topic,
+                partition=where.partition,
+                start_offset=None if own is None else _known(own.transaction_start_offset),
+                last_sequence=None if own is None else _known(own.last_sequence),
+                last_timestamp_ms=None if own is None else own.last_timestamp_ms,
+            )
+        )
+    return tuple(rows)
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None
