@@ -9,8 +9,10 @@ import base64
 import json
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf, isfinite
 from typing import Any, Final, NoReturn
 
+import msgpack
 import trio
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
@@ -25,7 +27,9 @@ from log_service.client.schemas.wire_format import MAGIC_ID, PREFIX
 from log_service.http.record_formats.json_text import MAX_DEPTH, is_deep
 
 KINDS: Final = {AVRO: "avro", JSON: "json_schema", PROTOBUF: "protobuf"}
-FORMATS: Final = ("auto", "json", "string", "binary")
+MSGPACK: Final = "msgpack"
+FORMATS: Final = ("auto", "json", "string", "binary", MSGPACK)
+"""How bytes are read. ``auto`` never takes them for MessagePack, because any byte may begin it."""
 LONG_BYTES: Final = 4 << 10
 """A longer key or value is handled in another thread."""
 LONG_READ: Final = 4 << 20
@@ -42,14 +46,17 @@ MAX_CONTAINERS: Final = 20_000
 MAX_VALUE_CHARACTERS: Final = 1 << 20
 """Names and texts of a value that a schema decodes. Names stand in the schema, not in the bytes."""
 MAX_MISSING: Final = 100
+NO_NUMBERS: Final = {inf: "Infinity", -inf: "-Infinity"}
+"""The texts that Protobuf's JSON has for floats that are no numbers of JSON. NaN is another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
     """A key or a value. ``value`` is a value of JSON, and bytes are in base64.
 
-    ``kind`` is null, json, string, binary, avro, json_schema or protobuf. ``error`` is empty if
-    the bytes are what their prefix says. ``size`` tells about how long the value is as JSON.
+    ``kind`` is null, json, string, binary, msgpack, avro, json_schema or protobuf. ``error`` is
+    empty if the bytes are what their prefix or the format says. ``size`` tells about how long the
+    value is as JSON.
     """
 
     kind: str
@@ -139,13 +146,14 @@ class RecordDecoder:
 
 def decode_plain(data: bytes, wanted: str) -> Decoded:
     """Return bytes as JSON, as text, or in base64. ``auto`` takes the first that fits."""
+    if wanted == MSGPACK:
+        return _decode_msgpack(data)
     try:
         text = None if wanted == "binary" else data.decode()
     except UnicodeDecodeError:
         text = None
     if text is None:
-        encoded = base64.b64encode(data).decode()
-        return Decoded(kind="binary", value=encoded, size=len(data))
+        return _binary(data)
     as_text = Decoded(kind="string", value=text, size=len(data))
     if wanted == "string":
         return as_text
@@ -153,6 +161,26 @@ def decode_plain(data: bytes, wanted: str) -> Decoded:
         return Decoded(kind="json", value=parse_json(data), size=len(data))
     except (ValueError, RecursionError):
         return as_text
+
+
+def _binary(data: bytes, error: str = "") -> Decoded:
+    encoded = base64.b64encode(data).decode()
+    return Decoded(kind="binary", value=encoded, size=len(data), error=error)
+
+
+def _decode_msgpack(data: bytes) -> Decoded:
+    """Return the value of MessagePack, or the bytes with the reason why they are none.
+
+    An extension is an array of its code and its bytes, but a timestamp is a text.
+    """
+    try:
+        if len(data) > MAX_PAYLOAD_BYTES:
+            raise ValueError(f"it is longer than {MAX_PAYLOAD_BYTES} bytes")  # noqa: TRY301
+        read = msgpack.unpackb(data, strict_map_key=False, timestamp=3)
+        value, size = plain_json(read)
+    except Exception as failed:  # noqa: BLE001 - the library raises much for hostile bytes
+        return _binary(data, f"the bytes are not MessagePack: {failed!r}"[:500])
+    return Decoded(kind=MSGPACK, value=value, size=max(size, len(data)))
 
 
 def parse_json(data: bytes) -> Any:
@@ -175,7 +203,7 @@ def parse_json(data: bytes) -> Any:
 def plain_json(value: Any) -> tuple[Any, int]:
     """Return a decoded value with values of JSON alone, and about its length as JSON.
 
-    Times and decimals become text.
+    Times and decimals become text, and so do floats that JSON has no number for.
 
     Raises:
         ValueError: it is too long, has too many parts, or is nested too deeply.
@@ -196,6 +224,8 @@ def plain_json(value: Any) -> tuple[Any, int]:
             return {plain(_name_of(k), depth): plain(v, depth + 1) for k, v in each.items()}
         if isinstance(each, list | tuple):
             return [plain(item, depth + 1) for item in each]
+        if isinstance(each, float) and not isfinite(each):
+            return NO_NUMBERS.get(each, "NaN")
         if each is None or isinstance(each, str | int | float):
             return each
         if isinstance(each, bytes | bytearray | memoryview):

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import trio
 
-from log_service.http.record_formats.decoding import FORMATS
 from log_service.http.rest_proxy.bodies import JSON, MAX_BODY_BYTES, elsewhere
 from log_service.http.rest_proxy.cluster_reading import known_topic
 from log_service.http.rest_proxy.context import Call
@@ -34,6 +33,7 @@ from log_service.http.rest_proxy.v1.idempotency import (
 )
 from log_service.http.rest_proxy.v1.query import NDJSON
 from log_service.http.rest_proxy.v1.records import (
+    ENCODERS,
     record_of,
     shown_outcome,
     shown_place,
@@ -98,9 +98,9 @@ def encoding_of(request: HttpRequest) -> str:
     for name, _ in request.query:
         if name != "encoding":
             raise RestError(422, f"The query has {name[:60]!r}; it may have encoding.")
-    found = request.query_value("encoding") or FORMATS[0]
-    if found not in FORMATS:
-        raise RestError(422, f"encoding is {found[:30]!r}: it may be {', '.join(FORMATS)}.")
+    found = request.query_value("encoding") or next(iter(ENCODERS))
+    if found not in ENCODERS:
+        raise RestError(422, f"encoding is {found[:30]!r}: it may be {', '.join(ENCODERS)}.")
     return found
 
 

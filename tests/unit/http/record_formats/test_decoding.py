@@ -102,6 +102,39 @@ def test_bytes_with_a_schema(data: bytes, kind: str, value: object) -> None:
     assert decode(data, has_registry=False).kind in {"binary", "string"}
 
 
+@pytest.mark.parametrize(
+    ("packed", "value"),
+    [
+        (b"\x82\xa2id\x07\xa4tags\x92\xa1a\xc0", {"id": 7, "tags": ["a", None]}),
+        (b"\x81\x01\xc4\x02\xff\x00", {"1": "/wA="}),
+        (b"\xd6\xff\x00\x00\x00\x00", "1970-01-01 00:00:00+00:00"),
+        (b"\xcb\x7f\xf8\0\0\0\0\0\0", "NaN"),
+    ],
+)
+def test_message_pack_becomes_json(packed: bytes, value: object) -> None:
+    found = decode(packed, wanted="msgpack")
+    assert (found.kind, found.value, found.error) == ("msgpack", value, "")
+    assert decode(packed).kind in {"binary", "string"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x82\xa2id",
+        b"\xc1",
+        b"\x81\x90\x01",
+        b"\x91" * 5_000,
+        b"\xdd\xff\xff\xff\xff",
+        b"\x01\x02",
+    ],
+)
+def test_bytes_that_are_not_message_pack_stay_bytes_and_say_why(data: bytes) -> None:
+    found = decode(data, wanted="msgpack")
+    assert found.kind == "binary"
+    assert "not MessagePack" in found.error
+
+
 def test_hostile_bytes_stay_bytes_and_say_why() -> None:
     """Prints its seed if it fails."""
     seed = random.randrange(2**32)
