@@ -290,7 +290,10 @@ def test_a_bad_body_is_refused_and_never_a_server_error(
             "application/vnd.schemaregistry+json, application/json; q=0.5",
             "application/vnd.schemaregistry+json",
         ),
-        ("text/html", V1_JSON),
+        ("application/*", V1_JSON),
+        ("text/html, *; q=.2, */*; q=.2", V1_JSON),
+        ("*", V1_JSON),
+        ("*/anything", V1_JSON),
     ],
 )
 def test_the_content_type_is_the_one_that_the_client_likes(
@@ -303,6 +306,41 @@ def test_the_content_type_is_the_one_that_the_client_likes(
         del request.headers["accept"]
     response = api.send(request)
     assert response.headers["content-type"] == expected
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["application/vnd.schemaregistry.v2+json", "text/*", "text/html", "application/octet-stream"],
+    ids=["version", "text", "page", "bytes"],
+)
+def test_a_client_that_accepts_other_types_alone_is_refused(
+    api: httpx.Client, subject: str, accept: str
+) -> None:
+    """Nothing is done, and the refusal is JSON."""
+    body = {"schema": record(A)}
+    headers = {"accept": accept}
+    for refused in (
+        api.get("/subjects", headers=headers),
+        api.post(f"/subjects/{subject}/versions", json=body, headers=headers),
+    ):
+        assert error(refused) == (406, 406)
+        assert refused.json()["message"] == "HTTP 406 Not Acceptable"
+        assert refused.headers["content-type"] == V1_JSON
+    assert error(api.get(f"/subjects/{subject}/versions")) == (404, 40401)
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "UTF-16", "utf-16le", "us-ascii"])
+def test_a_body_is_read_in_its_charset(api: httpx.Client, subject: str, charset: str) -> None:
+    """Java's clients may write in UTF-16. Another charset than Unicode's is refused."""
+    body = json.dumps({"schema": record(A)}).encode(charset)
+    path = f"/subjects/{subject}/versions"
+    made = api.post(path, content=body, headers={"content-type": f"{V1_JSON}; charset={charset}"})
+    assert made.status_code == 200, made.text
+    assert api.get(f"{path}/1/schema").text == record(A)
+    unknown = {"content-type": f"{V1_JSON}; charset=ebcdic"}
+    assert error(api.post(path, content=body, headers=unknown)) == (415, 415)
+    broken = {"content-type": f"{V1_JSON}; charset=utf-16"}
+    assert error(api.post(path, content=b"\xff\xfe{", headers=broken)) == (400, 400)
 
 
 def test_an_old_java_client_gets_no_field_that_it_does_not_know(

@@ -47,6 +47,19 @@ def content_type_for(request: HttpRequest) -> str:
     return best_media_type(request.headers.get("accept"), CONTENT_TYPES) or CONTENT_TYPES[0]
 
 
+def require_acceptable(request: HttpRequest) -> None:
+    """Refuse a request whose ``Accept`` names other types alone.
+
+    A range of all main types counts, whatever stands behind it.
+
+    Raises:
+        HttpError: 406. Clients match its text.
+    """
+    accept = request.headers.get("accept", "")
+    if best_media_type(accept, CONTENT_TYPES) is None and "*/" not in accept:
+        raise HttpError(406, "HTTP 406 Not Acceptable")
+
+
 def error_response(request: HttpRequest, error: errors.RegistryError) -> HttpResponse:
     """Return the response of a refused request."""
     return json_response(request, {"error_code": error.code, "message": error.text}, error.status)

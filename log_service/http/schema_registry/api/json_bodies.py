@@ -18,6 +18,10 @@ from log_service.http.server.values import HttpError, HttpRequest
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 4 << 20
+UNNAMED_TYPES = frozenset({"application/octet-stream", "application/x-www-form-urlencoded"})
+"""Types that programs send of their own accord, such as curl."""
+UTF8 = "utf-8"
+CHARSETS = frozenset({UTF8, "us-ascii", "utf-16", "utf-16le", "utf-16be"})
 
 
 class Workers(Protocol):
@@ -28,19 +32,22 @@ class Workers(Protocol):
 
 
 def require_json(request: HttpRequest) -> None:
-    """Refuse a body of another type that a page in a browser made.
+    """Refuse a body that says it is no JSON.
 
     A browser sends a form, a plain text, or a body without a type to any site, without asking that
-    first. Other programs name no page. Theirs is taken as JSON, whatever its type is.
+    first. Other programs name no page. Theirs may lack a type, and curl calls it a form.
 
     Raises:
-        HttpError: 415.
+        HttpError: 415. Clients match its text; the header ``Accept`` says what is taken.
     """
-    if "origin" not in request.headers or request.method not in {"POST", "PUT"}:
+    if request.method not in {"POST", "PUT"}:
         return
-    media_type = parse_media_type(request.headers.get("content-type", ""))
-    if media_type is None or not media_type.name.endswith(("/json", "+json")):
-        raise HttpError(415, "HTTP 415 Unsupported Media Type: the body has to be application/json")
+    text = request.headers.get("content-type", "")
+    media_type = parse_media_type(text)
+    name = "" if media_type is None else media_type.name
+    is_page = "origin" in request.headers
+    if not name.endswith(("/json", "+json")) and (is_page or (text and name not in UNNAMED_TYPES)):
+        raise HttpError(415, "HTTP 415 Unsupported Media Type", (("accept", "application/json"),))
 
 
 async def read_object(
@@ -49,15 +56,33 @@ async def read_object(
     """Return the JSON object of a request's body.
 
     Raises:
-        HttpError: the body is no JSON, or has too many parts.
+        HttpError: the body is no JSON, has too many parts, or is in an unknown charset.
         RegistryError: it is no object, or has a field that is not ``known``.
     """
-    parse = partial(parse_object, request.body, frozenset(known))
+    parse = partial(parse_object, request.body, frozenset(known), charset_of(request))
     return parse() if len(request.body) <= LONG_BODY_BYTES else await workers.elsewhere(parse)
 
 
-def parse_object(body: bytes, known: frozenset[str]) -> dict[str, Any]:
+def charset_of(request: HttpRequest) -> str:
+    """Return the charset of a body, which is UTF-8 where its type names none.
+
+    Raises:
+        HttpError: 415, it is none of Unicode's.
+    """
+    media_type = parse_media_type(request.headers.get("content-type", ""))
+    found = UTF8 if media_type is None else media_type.parameters.get("charset", UTF8).lower()
+    if found not in CHARSETS:
+        raise HttpError(415, f"charset is {found[:SHOWN_CHARACTERS]!r}; send the body in UTF-8")
+    return found
+
+
+def parse_object(body: bytes, known: frozenset[str], charset: str = UTF8) -> dict[str, Any]:
     """Return the JSON object of a body, as ``read_object`` does."""
+    if charset != UTF8:
+        try:
+            body = body.decode(charset).encode()
+        except UnicodeError as error:
+            raise HttpError(400, f"The body is not in its charset: {error}") from error
     found = parse_json(body)
     if not isinstance(found, dict):
         raise errors.RegistryError(errors.UNPROCESSABLE, "The body has to be a JSON object.")

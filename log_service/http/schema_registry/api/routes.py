@@ -7,7 +7,11 @@ from functools import partial
 
 from log_service.http.schema_registry import errors
 from log_service.http.schema_registry.api.about import AboutEndpoints
-from log_service.http.schema_registry.api.bodies import CONTENT_TYPES, error_response
+from log_service.http.schema_registry.api.bodies import (
+    CONTENT_TYPES,
+    error_response,
+    require_acceptable,
+)
 from log_service.http.schema_registry.api.compatibility import CompatibilityEndpoints
 from log_service.http.schema_registry.api.json_bodies import MAX_BODY_BYTES, require_json
 from log_service.http.schema_registry.api.names import addressed, scope_of_request, subject_of
@@ -129,6 +133,7 @@ def _guarded(registry: Registry, handler: Handler, need: Need, *, is_change: boo
 
     async def guarded(request: HttpRequest) -> HttpResponse:
         try:
+            require_acceptable(request)
             require_json(request)
             await registry.require_loaded()
             caller = with_caller(registry.access, request)
