@@ -94,14 +94,18 @@ def change_acls(boss: httpx.Client) -> None:
         "operation": "READ",
         "permission": "ALLOW",
     }
-    assert boss.post("/acls", json=acl).status_code == 201
+    made = boss.post("/acls", json=acl)
+    assert made.status_code == 201
+    assert boss.post("/acls:batch", json={"data": []}).status_code == 201
     more = [{**acl, "operation": name} for name in ("WRITE", "DESCRIBE")]
     assert boss.post("/acls:batch", json={"data": more}).status_code == 201
     wanted = {"principal": "User:bob"}
     found = boss.get("/acls", params=wanted).json()["data"]
     assert {each["operation"] for each in found} == {"READ", "WRITE", "DESCRIBE"}
     assert acl.items() <= min(found, key=lambda each: each["operation"] != "READ").items()
-    gone = boss.delete("/acls", params={**wanted, "operation": "READ"})
+    link = next(each for each in found if each["operation"] == "READ")["metadata"]["self"]
+    assert link == made.headers["location"]
+    gone = boss.delete(link)
     assert [each["operation"] for each in gone.json()["data"]] == ["READ"]
     assert len(boss.get("/acls", params=wanted).json()["data"]) == 2
     for wrong in ({**acl, "operation": "ANY"}, {**acl, "pattern_type": "MATCH"}, {**acl, "x": 1}):

@@ -103,10 +103,25 @@ def test_the_life_of_a_topic(client: httpx.Client) -> None:
     assert refusal(client.get("/topics/life")) == (404, 40401)
 
 
+def test_a_topic_is_created_with_its_replicas(client: httpx.Client) -> None:
+    """Clients name them as a list of objects, or as an object of lists."""
+    broker = listed(client.get("/brokers"))[0]["broker_id"]
+    as_list = [{"partition_id": number, "broker_ids": [broker]} for number in range(2)]
+    as_object = {str(number): [broker] for number in range(2)}
+    for number, given in enumerate((as_list, as_object)):
+        body = {"topic_name": f"placed-{number}", "replicas_assignments": given}
+        made = client.post("/topics", json=body)
+        assert made.status_code == 201, made.text
+        counts = (made.json()["partitions_count"], made.json()["replication_factor"])
+        assert counts == (2, 1)
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
         ({}, (422, 422)),
+        ({"topic_name": "a", "replicas_assignments": {"x": [1]}}, (422, 422)),
+        ({"topic_name": "a", "replicas_assignments": {"0": 1}}, (422, 422)),
         ({"topic_name": 1}, (422, 422)),
         ({"topic_name": "a", "partitions_count": 0}, (422, 422)),
         ({"topic_name": "a", "partition_count": 1}, (422, 422)),
@@ -163,10 +178,31 @@ def test_configs_are_changed_and_reset(client: httpx.Client, topic: str) -> None
     assert client.get(f"{path}/retention.bytes").json()["is_default"]
     wrong = {"data": [{"name": "retention.ms", "value": "soon"}]}
     assert refusal(client.post(f"{path}:alter", json=wrong)) == (400, 40002)
-    assert listed(client.get("/broker-configs")) is not None
+    unknown = {"data": [{"name": "retention.bytes", "value": 6}, {"name": "no.such", "value": 1}]}
+    assert refusal(client.post(f"{path}:alter", json=unknown)) == (404, 404)
+    assert client.get(f"{path}/retention.bytes").json()["is_default"]
+    for refused in (client.put(f"{path}/no.such", json={}), client.delete(f"{path}/no.such")):
+        assert refusal(refused) == (404, 404)
     broker = listed(client.get("/brokers"))[0]["broker_id"]
-    names = {each["name"] for each in listed(client.get(f"/brokers/{broker}/configs"))}
-    assert "log.retention.ms" in names
+    configs = listed(client.get(f"/brokers/{broker}/configs"))
+    assert "log.retention.ms" in {each["name"] for each in configs}
+    every = client.get("/brokers/-/configs")
+    assert every.json()["metadata"]["self"].endswith("/brokers/-/configs")
+    assert [each for each in listed(every) if each["broker_id"] == broker] == configs
+
+
+def test_a_config_of_all_brokers_is_set_and_taken_away(client: httpx.Client) -> None:
+    """It is not there before it is set, nor afterwards."""
+    key = "/broker-configs/log.cleaner.backoff.ms"
+    assert refusal(client.get(key)) == (404, 404)
+    assert client.put(key, json={"value": "15001"}).status_code == 204
+    document = client.get(key).json()
+    assert (document["value"], document["config_type"]) == ("15001", "BROKER")
+    assert "log.cleaner.backoff.ms" in [
+        each["name"] for each in listed(client.get("/broker-configs"))
+    ]
+    assert client.delete(key).status_code == 204
+    assert refusal(client.get(key)) == (404, 404)
 
 
 def test_the_lag_of_a_group(client: httpx.Client, bootstrap: str, topic: str) -> None:
@@ -199,6 +235,8 @@ def test_the_lag_of_a_group(client: httpx.Client, bootstrap: str, topic: str) ->
         assert summary["total_lag"] == summary["max_lag"] == 5 - len(records)
         one = client.get(f"{path}/lags/{topic}/partitions/0").json()
         assert one["log_end_offset"] == 5
+        names = [each["metadata"]["resource_name"].partition(group)[2] for each in (summary, one)]
+        assert names == ["/lag-summary", f"/lag={topic}/partition=0"]
 
 
 def test_a_single_record_has_its_status(client: httpx.Client, topic: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from log_service.client import AclBinding, AclFilter
 from log_service.client.admin.access import (
@@ -34,7 +35,6 @@ CHOICES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
 )
 TEXTS: Final = ("resource_name", "principal", "host")
 FIELDS: Final = (*CHOICES, *TEXTS)
-CREATED: Final = HttpResponse(status=201)
 
 
 async def list_acls(at: ClusterCall) -> HttpResponse:
@@ -44,9 +44,10 @@ async def list_acls(at: ClusterCall) -> HttpResponse:
 
 
 async def create_acl(at: ClusterCall) -> HttpResponse:
-    """Create one ACL."""
-    await at.admin.create_acls([acl_binding(await read_object(at.call.request))])
-    return CREATED
+    """Create one ACL. The response names the link that selects it alone."""
+    acl = acl_binding(await read_object(at.call.request))
+    await at.admin.create_acls([acl])
+    return HttpResponse(status=201, headers=(("location", _link(at, acl)),))
 
 
 async def create_acls(at: ClusterCall) -> HttpResponse:
@@ -54,11 +55,10 @@ async def create_acls(at: ClusterCall) -> HttpResponse:
     body = await read_object(at.call.request)
     refuse_unknown(body, ("data",), "The body")
     given = list_of(body, "data", max_count=1_000)
-    if not given:
-        raise RestError(422, "data is empty: a request has at least one ACL.")
     bindings = [acl_binding(as_object(each, "An item of data")) for each in given]
-    await at.admin.create_acls(bindings)
-    return CREATED
+    if bindings:
+        await at.admin.create_acls(bindings)
+    return HttpResponse(status=201)
 
 
 async def delete_acls(at: ClusterCall) -> HttpResponse:
@@ -122,15 +122,23 @@ def _choice(name: str, text: str, code: int) -> str:
 
 
 def _acl(at: ClusterCall, acl: AclBinding) -> Document:
-    return at.document(
-        "KafkaAcl",
-        ("acls",),
-        (),
-        resource_type=acl.resource_type.upper(),
-        resource_name=acl.name,
-        pattern_type=acl.pattern_type.upper(),
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation.upper(),
-        permission=acl.permission.upper(),
-    )
+    document = at.document("KafkaAcl", ("acls",), (), **_fields(acl))
+    document["metadata"]["self"] = _link(at, acl)
+    return document
+
+
+def _fields(acl: AclBinding) -> dict[str, str]:
+    return {
+        "resource_type": acl.resource_type.upper(),
+        "resource_name": acl.name,
+        "pattern_type": acl.pattern_type.upper(),
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": acl.operation.upper(),
+        "permission": acl.permission.upper(),
+    }
+
+
+def _link(at: ClusterCall, acl: AclBinding) -> str:
+    """Return the link whose query selects one ACL. A DELETE of it deletes no other."""
+    return f"{at.link('acls')}?{urlencode(_fields(acl), safe=':*')}"

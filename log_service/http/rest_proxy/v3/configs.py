@@ -1,6 +1,6 @@
 """Configs of topics, of single brokers, and of all brokers of the cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -65,20 +65,23 @@ async def owner_of(at: ClusterCall) -> Owner:
         name = (await topic_of(at.admin, at.value("topic"))).name
         return _topic_owner(name)
     if "broker" in given:
-        broker = (await broker_of(at)).node_id
-        return Owner(
-            resource=ConfigResource.broker(broker),
-            kind="KafkaBrokerConfig",
-            path=("brokers", broker, "configs"),
-            names=("broker", broker),
-            fields={"broker_id": broker},
-        )
+        return _broker_owner((await broker_of(at)).node_id)
     return Owner(
         resource=ConfigResource.all_brokers(),
         kind="KafkaClusterConfig",
         path=("broker-configs",),
         names=(),
         fields={"config_type": "BROKER"},
+    )
+
+
+def _broker_owner(broker: int) -> Owner:
+    return Owner(
+        resource=ConfigResource.broker(broker),
+        kind="KafkaBrokerConfig",
+        path=("brokers", broker, "configs"),
+        names=("broker", broker),
+        fields={"broker_id": broker},
     )
 
 
@@ -102,13 +105,26 @@ async def list_configs(at: ClusterCall) -> HttpResponse:
 
 async def list_all_topic_configs(at: ClusterCall) -> HttpResponse:
     """Return the configs of all topics."""
-    names = [each.name for each in await at.admin.list_topics(is_internal_included=True)]
-    owners = [_topic_owner(name) for name in names]
+    topics = await at.admin.list_topics(is_internal_included=True)
+    owners = [_topic_owner(each.name) for each in topics]
+    return await _all_configs(at, "KafkaTopicConfigList", "topics", owners)
+
+
+async def list_all_broker_configs(at: ClusterCall) -> HttpResponse:
+    """Return the configs of each broker."""
+    nodes = (await at.admin.describe_cluster()).nodes
+    owners = [_broker_owner(each.node_id) for each in nodes]
+    return await _all_configs(at, "KafkaBrokerConfigList", "brokers", owners)
+
+
+async def _all_configs(
+    at: ClusterCall, kind: str, path: str, owners: Sequence[Owner]
+) -> HttpResponse:
     found = await at.admin.describe_configs([each.resource for each in owners]) if owners else {}
     documents = (
         owner.document(at, entry) for owner in owners for entry in found[owner.resource].values()
     )
-    return at.listed("KafkaTopicConfigList", ("topics", "-", "configs"), documents)
+    return at.listed(kind, (path, "-", "configs"), documents)
 
 
 async def get_config(at: ClusterCall) -> HttpResponse:
@@ -121,16 +137,15 @@ async def put_config(at: ClusterCall) -> HttpResponse:
     """Set one config."""
     body = await read_object(at.call.request)
     refuse_unknown(body, ("value",), "The body")
-    owner, entry = await _named(at)
     value = body.get("value")
-    await _alter(at, owner, {entry.name: None if value is None else _shown(value)})
+    change = {at.value("name"): None if value is None else _shown(value)}
+    await _alter(at, await owner_of(at), change)
     return NO_CONTENT
 
 
 async def delete_config(at: ClusterCall) -> HttpResponse:
     """Reset one config to its default."""
-    owner, entry = await _named(at)
-    await _alter(at, owner, {entry.name: None})
+    await _alter(at, await owner_of(at), {at.value("name"): None})
     return NO_CONTENT
 
 
@@ -160,6 +175,15 @@ async def _alter(
     *,
     is_validated_only: bool = False,
 ) -> None:
+    """Change configs of a thing that has them.
+
+    All brokers together show the configs alone that were set for them, so that others can be set.
+    """
+    if owner.resource != ConfigResource.all_brokers():
+        known = (await at.admin.describe_configs([owner.resource]))[owner.resource]
+        for name in changes:
+            if name not in known:
+                raise _not_found(name)
     if changes:
         await at.admin.alter_configs({owner.resource: changes}, is_validated_only=is_validated_only)
 
@@ -168,8 +192,12 @@ async def _named(at: ClusterCall) -> tuple[Owner, ConfigEntry]:
     owner, name = await owner_of(at), at.value("name")
     entry = (await at.admin.describe_configs([owner.resource]))[owner.resource].get(name)
     if entry is None:
-        raise RestError(404, f"Config {name[:100]} cannot be found.")
+        raise _not_found(name)
     return owner, entry
+
+
+def _not_found(name: str) -> RestError:
+    return RestError(404, f"Config {name[:100]} cannot be found.")
 
 
 def _shown(value: Any) -> str:

@@ -45,9 +45,14 @@ class ClusterCall:
     def document(
         self, kind: str, path: tuple[object, ...], names: tuple[object, ...], **fields: Any
     ) -> Document:
-        """Return a document at a path. ``names`` are the parts of its resource name."""
+        """Return a document at a path. ``names`` are kinds and names of its resource name.
+
+        A part whose name is None has a kind alone.
+        """
         pairs = zip(names[::2], names[1::2], strict=True)
-        resource = "".join(f"/{kind_of}={name}" for kind_of, name in pairs)
+        resource = "".join(
+            f"/{kind_of}" if name is None else f"/{kind_of}={name}" for kind_of, name in pairs
+        )
         metadata = {
             "self": self.link(*path),
             "resource_name": f"crn:///kafka={self.cluster_id}{resource}",

@@ -119,7 +119,7 @@ async def get_lag_summary(at: ClusterCall) -> HttpResponse:
     document = at.document(
         "KafkaConsumerGroupLagSummary",
         (*path, "lag-summary"),
-        ("consumer-group", group.group_id, "lag-summary", "-"),
+        ("consumer-group", group.group_id, "lag-summary", None),
         consumer_group_id=group.group_id,
         max_lag_consumer_id=member_id,
         max_lag_instance_id=None if worst.member is None else worst.member.group_instance_id,
@@ -224,7 +224,7 @@ def _assignment(
     return at.document(
         "KafkaConsumerAssignment",
         (*path, where.topic, "partitions", where.partition),
-        ("consumer-group", group_id, "consumer", member.member_id, "assignment", where),
+        ("consumer-group", group_id, "consumer", member.member_id, *_names("assignment", where)),
         consumer_group_id=group_id,
         consumer_id=member.member_id,
         topic_name=where.topic,
@@ -232,6 +232,10 @@ def _assignment(
         partition=at.related("topics", where.topic, "partitions", where.partition),
         lag=at.related(*_lag_path(group_id, where)),
     )
+
+
+def _names(kind: str, where: TopicPartition) -> tuple[object, ...]:
+    return (kind, where.topic, "partition", where.partition)
 
 
 def _lag_path(group_id: str, where: TopicPartition) -> tuple[object, ...]:
@@ -242,7 +246,7 @@ def _lag(at: ClusterCall, group_id: str, lag: PartitionLag) -> Document:
     return at.document(
         "KafkaConsumerLag",
         _lag_path(group_id, lag.where),
-        ("consumer-group", group_id, "lag", lag.where),
+        ("consumer-group", group_id, *_names("lag", lag.where)),
         consumer_group_id=group_id,
         topic_name=lag.where.topic,
         partition_id=lag.where.partition,

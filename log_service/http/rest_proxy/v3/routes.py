@@ -35,6 +35,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ("GET", f"{TOPIC}/partitions/-/reassignment", topics.list_reassignments),
     ("GET", "/topics/-/partitions/-/reassignment", topics.list_reassignments),
     ("GET", "/topics/-/configs", configs.list_all_topic_configs),
+    ("GET", "/brokers/-/configs", configs.list_all_broker_configs),
     ("POST", f"{TOPIC}/records:batch", produce_batch),
     ("GET", "/acls", acls.list_acls),
     ("POST", "/acls", acls.create_acl),

@@ -73,13 +73,7 @@ def new_topic(body: Mapping[str, Any]) -> NewTopic:
     Raises:
         RestError: 422, a field is not valid.
     """
-    assignments: dict[int, list[int]] = {}
-    for each in _objects(body, "replicas_assignments"):
-        brokers = [whole_number(broker) for broker in list_of(each, "broker_ids")]
-        if None in brokers:
-            raise RestError(422, "broker_ids has to be a list of whole numbers.")
-        partition = number_of(each, "partition_id", at_most=MAX_COUNT)
-        assignments[partition] = [broker for broker in brokers if broker is not None]
+    assignments = dict(_assignments(body))
     counts: dict[str, int] = {}
     if not assignments:
         counts["partition_count"] = _count_of(body, "partitions_count", MAX_COUNT)
@@ -91,6 +85,24 @@ def new_topic(body: Mapping[str, Any]) -> NewTopic:
         assignments=assignments,
         **counts,
     )
+
+
+def _assignments(body: Mapping[str, Any]) -> Iterator[tuple[int, list[int]]]:
+    """Yield partitions with the brokers of their replicas.
+
+    They come as a list of objects, as the API is documented, or as an object of lists, as
+    Confluent's proxy reads it.
+    """
+    given = body.get("replicas_assignments")
+    if isinstance(given, dict):
+        pairs = [{"partition_id": name, "broker_ids": brokers} for name, brokers in given.items()]
+        body = {"replicas_assignments": pairs}
+    for each in _objects(body, "replicas_assignments"):
+        brokers = [whole_number(broker) for broker in list_of(each, "broker_ids")]
+        if None in brokers:
+            raise RestError(422, "broker_ids has to be a list of whole numbers.")
+        partition = number_of(each, "partition_id", at_most=MAX_COUNT)
+        yield partition, [broker for broker in brokers if broker is not None]
 
 
 def _count_of(body: Mapping[str, Any], name: str, at_most: int) -> int:
@@ -286,7 +298,7 @@ def _reassignment(at: ClusterCall, where: TopicPartition, move: Reassignment) ->
     return at.document(
         "KafkaReassignment",
         (*path, "reassignment"),
-        ("topic", where.topic, "partition", where.partition, "reassignment", "-"),
+        ("topic", where.topic, "partition", where.partition, "reassignment", None),
         topic_name=where.topic,
         partition_id=where.partition,
         adding_replicas=list(move.adding_replicas),
