@@ -14,7 +14,7 @@ from log_service.common.env import Clock
 from log_service.http.console.visits import Visit
 from log_service.http.server.values import HttpError
 from orchestration.console.jobs import Jobs
-from orchestration.console.rights import Rights, rights_of
+from orchestration.console.rights import Rights, needed_topics, rights_of
 from orchestration.console.values import TableFacts
 from orchestration.console.worker import CHANGES, FACTS, PREVIEWS, QUESTIONS, Worker
 from orchestration.project.importing import NEEDED
@@ -45,6 +45,10 @@ class Overview:
     def table(self, name: str) -> TableFacts | None:
         """Return a table, None if the project declares none of that name."""
         return next((each for each in self.tables if each.name == name), None)
+
+    def needed_topics(self, name: str) -> tuple[str, ...]:
+        """Return the topics whose rights decide about the tables of a name."""
+        return needed_topics([each for each in self.tables if each.name == name], self.topics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

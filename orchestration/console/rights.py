@@ -8,7 +8,7 @@ Invariant: topics are compared by their ids, too. Rights on a topic of another c
 same name count for nothing.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from log_service.common.access import AclOperation
@@ -81,10 +81,14 @@ def rights_on(
     )
 
 
-def needed_topics(table: TableFacts | None, every_topic: Collection[str]) -> tuple[str, ...]:
-    """Return the topics that a table needs. One without known sources needs all of the project."""
-    known = () if table is None else tuple(table.sources)
-    return known or tuple(sorted(every_topic)) or UNKNOWN_TOPICS
+def needed_topics(tables: Sequence[TableFacts], every_topic: Collection[str]) -> tuple[str, ...]:
+    """Return the topics that a name needs, which may stand for several tables.
+
+    A table without known sources needs all topics of the project.
+    """
+    if tables and all(table.sources for table in tables):
+        return tuple(sorted({topic for table in tables for topic in table.sources}))
+    return tuple(sorted(every_topic)) or UNKNOWN_TOPICS
 
 
 async def rights_of(visit: Visit, ids: Mapping[str, str]) -> Rights:

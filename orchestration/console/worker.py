@@ -24,7 +24,7 @@ from log_service.http.server.values import HttpError
 START_S = 90.0
 """Imports may take long while many processes start."""
 MAX_WAITING = 8
-MAX_RESPONSE_BYTES = 1 << 20
+MAX_RESPONSE_BYTES = 2 << 20
 RECEIVED_BYTES = 64 << 10
 BUSY = "too many people wait for this: try again in a moment"
 MEMORY_VARIABLES: Mapping[str, str] = {

@@ -25,7 +25,7 @@ from tests.platform.console_project import (
 )
 from tests.platform.installation import wait_until
 
-pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
 PATIENCE_S = 120.0
 
 
@@ -207,7 +207,11 @@ def test_a_letter_is_fixed_and_replayed_as_the_command_does(
     assert "Done: 1 record replayed, 1 row, 0 dead letters" in readable(done)
     assert "7" in readable(ask(person, "SELECT amount FROM clean_orders WHERE id = 'b'"))
     assert "0:40" not in readable(person.open("/pipelines/letters/clean_orders"))
+    repeated = person.send("/pipelines/replay", table="clean_orders", place="0:42")
+    done = completed(person, person.confirm(completed(person, repeated)))
+    assert "Done: 1 record replayed, 0 rows, 1 dead letter left" in readable(done)
     told = Path(console.log).read_text()
+    assert "action=replay dead letters target=clean_orders 0:42 result=done" in told
     assert "action=fix dead letters target=clean_orders 0:40 result=done" in told
     assert told.count("action=fix dead letters") == 1
     commits = readable(person.open("/pipelines/tables/clean_orders"))

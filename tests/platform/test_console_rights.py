@@ -12,7 +12,7 @@ from tests.integration.http.secured import ANN, BOB, Secured, secured
 from tests.integration.secure_nodes import SCRAM, password_of
 from tests.platform.console_project import ConsoleProject, ProjectConsole, completed
 
-pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

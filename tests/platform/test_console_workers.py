@@ -10,7 +10,7 @@ from log_service.http.server.values import HttpError
 from orchestration.console.worker import Worker, WorkerKind
 from tests.platform.console_project import LONG
 
-pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
 PATIENCE_S = 60.0
 
 

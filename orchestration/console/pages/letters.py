@@ -16,33 +16,27 @@ from log_service.http.console.visits import Visit
 from log_service.http.server.values import HttpError, HttpResponse
 from orchestration.console.pages import jobs
 from orchestration.console.pages.tables import asset_url, readable_table, run_url
-from orchestration.console.platform import Platform, Sight
-from orchestration.console.rights import needed_topics
+from orchestration.console.platform import Platform
 
 MAX_RULE_CHARACTERS = 250
-MAX_SHOWN_GROUPS = 500
 
 
 async def show_summary(platform: Platform, visit: Visit) -> HttpResponse:
     """Show the counts by table, rule and reason, of the tables that the person may read."""
     sight = await platform.sight(visit)
+    summary = await platform.ask(visit, "letter_summary")
     rows = [
         row
-        for row in await platform.ask(visit, "letter_summary")
-        if sight.rights.may_read(topics_of(sight, str(row["target"])))
+        for row in summary["rows"]
+        if sight.rights.may_read(sight.overview.needed_topics(str(row["target"])))
     ]
     return visit.page(
         "letters.html",
         title="Dead letters",
         commands=(command("dead-letters", "list"),),
-        rows=rows[:MAX_SHOWN_GROUPS],
-        is_cut=len(rows) > MAX_SHOWN_GROUPS,
+        rows=rows,
+        is_cut=summary["is_cut"],
     )
-
-
-def topics_of(sight: Sight, table: str) -> tuple[str, ...]:
-    """Return the topics whose rights decide about a table's dead letters."""
-    return needed_topics(sight.overview.table(table), sight.overview.topics)
 
 
 async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
@@ -52,10 +46,7 @@ async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
     await readable_table(platform, visit, table)
     rows = await platform.ask(visit, "letter_list", table=table, rule=rule or None)
     summary = await platform.ask(visit, "letter_summary")
-    rules: dict[str, int] = {}
-    for row in summary:
-        if row["target"] == table:
-            rules[row["rule"]] = rules.get(row["rule"], 0) + int(row["count"])
+    rules: dict[str, int] = summary["rules"].get(table, {})
     options = ["--rule", rule] if rule else []
     lines = (
         command("dead-letters", "list", table, *options),
@@ -153,11 +144,14 @@ async def _change(
     table = str(parameters["table"])
     sight = await readable_table(platform, visit, table)
     facts = sight.overview.table(table)
-    written = [*topics_of(sight, table), *([facts.target] if facts and facts.target else [])]
+    targets = [facts.target] if facts is not None and facts.target else []
     execute = is_confirmed(visit)
     action, target = f"{method} dead letters", " ".join(str(each) for each in options[1:3])
     try:
-        sight.rights.require_write(written, f"to {method} dead letters of {table[:100]}")
+        sight.rights.require_write(
+            [*sight.overview.needed_topics(table), *targets],
+            f"to {method} dead letters of {table[:100]}",
+        )
     except HttpError:
         with visit.audited(action, target):
             raise

@@ -12,7 +12,7 @@ from log_service.http.console.visits import Visit
 from log_service.http.server.values import HttpError, HttpResponse
 from orchestration.console.pages import jobs
 from orchestration.console.platform import Platform
-from orchestration.console.rights import UNKNOWN_TOPICS, needed_topics
+from orchestration.console.rights import UNKNOWN_TOPICS
 
 MAX_QUESTION_CHARACTERS = 20_000
 EXAMPLE = "SELECT ... FROM ..."
@@ -25,7 +25,7 @@ async def show(platform: Platform, visit: Visit) -> HttpResponse:
     tables = [
         each.name
         for each in sight.overview.tables
-        if sight.rights.may_read(needed_topics(each, sight.overview.topics))
+        if sight.rights.may_read(sight.overview.needed_topics(each.name))
     ]
     topics = [each for each in sight.overview.topics if sight.rights.may_read([each])]
     return visit.page(
@@ -67,7 +67,7 @@ async def readable_relations(platform: Platform, visit: Visit, question: str) ->
     sight = await platform.sight(visit, named["topics"])
     overview, needed = sight.overview, set[str](named["topics"])
     for name in named["tables"]:
-        needed.update(needed_topics(overview.table(name), overview.topics))
+        needed.update(overview.needed_topics(name))
     if named["has_dead_letters"]:
         needed.update(overview.topics or UNKNOWN_TOPICS)
     sight.rights.require_read(needed, "this question")

@@ -10,7 +10,6 @@ from log_service.http.console.visits import Visit, part_response
 from log_service.http.server.values import HttpError, HttpResponse
 from orchestration.console.commits import Commit
 from orchestration.console.platform import Platform, Sight
-from orchestration.console.rights import needed_topics
 
 SHOWN_ROWS = 50
 ROWS_PATIENCE_S = 20.0
@@ -26,7 +25,7 @@ async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
     own = [
         each
         for each in sight.overview.tables
-        if sight.rights.may_read(needed_topics(each, sight.overview.topics))
+        if sight.rights.may_read(sight.overview.needed_topics(each.name))
     ]
     values = {
         "tables": own,
@@ -48,8 +47,7 @@ async def readable_table(platform: Platform, visit: Visit, name: str) -> Sight:
         HttpError: 403.
     """
     sight = await platform.sight(visit)
-    needed = needed_topics(sight.overview.table(name), sight.overview.topics)
-    sight.rights.require_read(needed, f"to see {name[:100]}")
+    sight.rights.require_read(sight.overview.needed_topics(name), f"to see {name[:100]}")
     return sight
 
 

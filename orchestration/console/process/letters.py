@@ -1,5 +1,6 @@
 """The facts on dead letters, as ``tidelog dead-letters list`` and ``show`` find them."""
 
+from collections import Counter
 from typing import Any
 
 from orchestration.cli.dead_letters import chosen_rule, opened_letters, text_of, told
@@ -11,14 +12,20 @@ from orchestration.offsets.byte_limits import is_cut_short
 from orchestration.transforms.kinds import is_replayed_whole, why_no_replay
 
 LISTED = 200
+LISTED_REASONS = 500
 PREVIEW_CHARACTERS = 300
 MAX_VALUE_CHARACTERS = 100_000
 
 
-def letter_summary() -> list[dict[str, Any]]:
-    """Return the counts of dead letters by table, topic, rule and reason."""
+def letter_summary() -> dict[str, Any]:
+    """Return the most frequent reasons with their counts, and all counts by table and rule."""
     with opened_letters() as (letters, _):
-        return [dict(row) for row in letters.summary()]
+        rows = letters.summary()
+    rules: dict[str, Counter[str]] = {}
+    for row in rows:
+        rules.setdefault(str(row["target"]), Counter())[str(row["rule"])] += int(row["count"])
+    shown = [{**row, "reason": _start(str(row["reason"]))} for row in rows[:LISTED_REASONS]]
+    return {"rows": shown, "rules": rules, "is_cut": len(rows) > LISTED_REASONS}
 
 
 def letter_list(*, table: str, rule: str | None) -> list[dict[str, Any]]:
@@ -34,6 +41,7 @@ def letter_list(*, table: str, rule: str | None) -> list[dict[str, Any]]:
             {
                 **told(row, names),
                 "headers": [],
+                "reason": _start(row["reason"]),
                 "key": _start(text_of(row["key"])),
                 "value": _start(text_of(row["value"])),
             }

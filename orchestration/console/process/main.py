@@ -86,5 +86,7 @@ def refusal(text: str, *, is_bug: bool = False) -> dict[str, Any]:
 
 def write_line(output: BinaryIO, content: Mapping[str, Any]) -> None:
     """Write one response."""
-    output.write(json.dumps(content, ensure_ascii=True, default=str).encode() + b"\n")
+    output.write(
+        json.dumps(content, ensure_ascii=False, default=str).encode(errors="replace") + b"\n"
+    )
     output.flush()

@@ -76,7 +76,7 @@ def cut_to_size(answer: pa.Table, row_count: int) -> dict[str, Any]:
     rows: list[list[Any]] = []
     size = 0
     for row in zip(*columns, strict=True):
-        size += sum(len(each) if isinstance(each, str) else 8 for each in row)
+        size += sum(_size(each) for each in row)
         if size > MAX_TEXT_BYTES and rows:
             is_longer = True
             break
@@ -93,6 +93,10 @@ def _cell(value: Any) -> Any:
     if isinstance(value, str) and len(value) > MAX_CELL_CHARACTERS:
         return f"{value[:MAX_CELL_CHARACTERS]}…"
     return value
+
+
+def _size(cell: Any) -> int:
+    return len(cell.encode(errors="replace")) if isinstance(cell, str) else 8
 
 
 def _kind(found: pa.DataType) -> str:

@@ -93,6 +93,8 @@ def test_rows_columns_cells_and_the_whole_are_bounded() -> None:
     assert "columns are shown" in wide["cut"]
     cell = cut_to_size(table(t=["x" * 10_000]), MAX_ROWS)["rows"][0][0]
     assert len(cell) == MAX_CELL_CHARACTERS + 1
+    wide_letters = cut_to_size(table(t=["\N{HIRAGANA LETTER A}" * 1_000] * MAX_ROWS), MAX_ROWS)
+    assert len(wide_letters["rows"]) == MAX_TEXT_BYTES // 3_000
     long = cut_to_size(table(t=["x" * MAX_CELL_CHARACTERS] * MAX_ROWS), MAX_ROWS)
     assert sum(len(row[0]) for row in long["rows"]) <= MAX_TEXT_BYTES
     assert "rows are shown" in long["cut"]

@@ -41,8 +41,14 @@ def test_without_logins_all_is_allowed() -> None:
 
 def test_a_table_of_unknown_origin_needs_all_topics_and_is_open_to_none_without_any() -> None:
     known = TableFacts(name="t", asset="lake/t", sources=("orders",))
-    assert needed_topics(known, IDS) == ("orders",)
-    assert needed_topics(None, IDS) == ("orders", "payments")
+    assert needed_topics([known], IDS) == ("orders",)
+    assert needed_topics([], IDS) == ("orders", "payments")
     mart = TableFacts(name="m", asset="marts/m")
-    assert needed_topics(mart, IDS) == ("orders", "payments")
-    assert not Rights(readable=frozenset(IDS)).may_read(needed_topics(mart, ()))
+    assert needed_topics([mart], IDS) == ("orders", "payments")
+    assert not Rights(readable=frozenset(IDS)).may_read(needed_topics([mart], ()))
+
+
+def test_a_name_of_several_tables_needs_the_topics_of_all() -> None:
+    one = TableFacts(name="t", asset="lake/t", sources=("orders",))
+    other = TableFacts(name="t", asset="marts/t", sources=("payments",))
+    assert needed_topics([one, other], IDS) == ("orders", "payments")
