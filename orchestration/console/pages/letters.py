@@ -30,13 +30,15 @@ async def show_summary(platform: Platform, visit: Visit) -> HttpResponse:
         for row in summary["rows"]
         if sight.rights.may_read(sight.overview.needed_topics(str(row["target"])))
     ]
-    return visit.page(
+    make_page = partial(
+        visit.page,
         "letters.html",
         title="Dead letters",
         commands=(command("dead-letters", "list"),),
         rows=rows,
         is_cut=summary["is_cut"],
     )
+    return await trio.to_thread.run_sync(make_page)
 
 
 async def show_list(platform: Platform, visit: Visit) -> HttpResponse:

@@ -1,11 +1,11 @@
 """The list of the project's tables, and one table with its rows and commits."""
 
+from functools import partial
 from urllib.parse import quote
 
 import trio
 
-from log_service.http.console.addresses import command, path_to
-from log_service.http.console.rendering import sized
+from log_service.http.console.addresses import command
 from log_service.http.console.visits import Visit, part_response
 from log_service.http.server.values import HttpError, HttpResponse
 from orchestration.console.commits import Commit
@@ -35,9 +35,11 @@ async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
         "asset_url": asset_url,
     }
     if visit.is_part:
-        return part_response(visit.part("table.html", **values))
+        make_part = partial(visit.part, "table.html", **values)
+        return part_response(await trio.to_thread.run_sync(make_part))
     lines = (command("lag"), command("status"))
-    return visit.page("list.html", title="Pipelines", commands=lines, **values)
+    make_page = partial(visit.page, "list.html", title="Pipelines", commands=lines, **values)
+    return await trio.to_thread.run_sync(make_page)
 
 
 async def readable_table(platform: Platform, visit: Visit, name: str) -> Sight:
@@ -62,7 +64,8 @@ async def show(platform: Platform, visit: Visit) -> HttpResponse:
     lines = [command("lag", name), command("sql", question_of_rows(name, found["columns"]))]
     if facts is not None and facts.topics:
         lines.append(command("replay", name, "--everything"))
-    return visit.page(
+    make_page = partial(
+        visit.page,
         "shown.html",
         title=name,
         commands=tuple(lines),
@@ -75,8 +78,8 @@ async def show(platform: Platform, visit: Visit) -> HttpResponse:
         dagster_url=sight.overview.dagster_url,
         asset_url=asset_url,
         run_url=run_url,
-        sized=sized,
     )
+    return await trio.to_thread.run_sync(make_page)
 
 
 def question_of_rows(name: str, columns: list[dict[str, object]]) -> str:
@@ -127,8 +130,3 @@ def asset_url(dagster_url: str, asset: str) -> str:
 def run_url(dagster_url: str, run_id: str) -> str:
     """Return the address of a run in the Dagster UI."""
     return f"{dagster_url}/runs/{quote(run_id, safe='')}"
-
-
-def rows_path(name: str) -> str:
-    """Return the path of a table's rows."""
-    return path_to("pipelines", "tables", name, "rows")
