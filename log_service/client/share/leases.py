@@ -200,13 +200,15 @@ class ShareLeases:
         failed: dict[LeaseToken, KafkaError] = {}
         for several in by_member.values():
             error = await self._settle_some(group_id, topic, several, kind)
-            if error is not None and len(several) > 1:  # a partition counts as a whole
-                for each in several:
-                    error = await self._settle_some(group_id, topic, [each], kind)
-                    if error is not None:
-                        failed[each] = error
-            elif error is not None:
-                failed[several[0]] = error
+            if error is None:
+                continue
+            if len(several) == 1 or error.code is not ErrorCode.INVALID_RECORD_STATE:
+                failed |= dict.fromkeys(several, error)
+                continue
+            for each in several:  # those of a partition are settled together or not at all
+                error = await self._settle_some(group_id, topic, [each], kind)
+                if error is not None:
+                    failed[each] = error
         return failed
 
     # Groups

@@ -1,11 +1,17 @@
 """Clients of a REST proxy, and what tests ask of it."""
 
 import base64
+import json
+from collections import Counter
 from typing import Any
 
 import httpx
 
+from log_service.client import BlockingAdmin, BlockingConsumer
+from tests.helpers.rest_process import RestProcess
+
 V2 = "application/vnd.kafka.v2+json"
+NDJSON = "application/x-ndjson"
 
 
 def v2(record_format: str) -> str:
@@ -27,6 +33,40 @@ def produce(client: httpx.Client, topic: str, record_format: str, *records: Any)
     """Produce records in a format."""
     headers = {"content-type": v2(record_format), "accept": V2}
     return client.post(f"/topics/{topic}", json={"records": list(records)}, headers=headers)
+
+
+def post(
+    proxy: RestProcess, topic: str, *records: Any, key: str | None = None, **query: str
+) -> httpx.Response:
+    """Write records."""
+    headers = {"content-type": NDJSON} | ({} if key is None else {"idempotency-key": key})
+    body = "\n".join(each if isinstance(each, str) else json.dumps(each) for each in records)
+    url = f"{proxy.url}/v1/topics/{topic}/records"
+    return httpx.post(url, content=body, headers=headers, params=query, timeout=60)
+
+
+def lines(response: httpx.Response) -> list[dict[str, Any]]:
+    """Return the lines of a response."""
+    assert response.status_code == 200, response.text
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def committed(bootstrap: str, topic: str) -> Counter[bytes]:
+    """Return how often each value is in a topic, for readers of committed records."""
+    found = Counter[bytes]()
+    with (
+        BlockingAdmin(bootstrap) as admin,
+        BlockingConsumer(bootstrap, isolation_level="read_committed") as consumer,
+    ):
+        ends = {
+            where: each.last_stable_offset
+            for where, each in admin.describe_offsets([topic]).items()
+        }
+        consumer.assign(ends)
+        consumer.seek_to_beginning()
+        while any(consumer.position(where) < end for where, end in ends.items()):
+            found.update(record.value for record in consumer.poll(timeout_ms=500))
+    return found
 
 
 class Consumer:

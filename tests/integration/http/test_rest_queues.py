@@ -17,17 +17,15 @@ from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.rest_process import RestProcess
 
 pytestmark = pytest.mark.timeout(180)
-LOCK_MS = 2_000
-PROPERTIES = {
-    "group.share.min.record.lock.duration.ms": "1000",
-    "group.share.record.lock.duration.ms": str(LOCK_MS),
-    "group.share.delivery.count.limit": "5",
-}
+SHORT_MS, LONG_MS = 5_000, 60_000
+"""How long locks last: short where a test waits for their end, or else longer than any test."""
+EXTENSIONS = 5
+PROPERTIES = {"group.share.min.record.lock.duration.ms": "1000"}
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A node whose locks are short."""
+    """A node that allows short locks."""
     with BrokerProcess(tmp_path_factory.mktemp("broker"), properties=PROPERTIES) as running:
         yield running.bootstrap
 
@@ -51,6 +49,13 @@ class Queue:
             admin.create_topics([NewTopic(name=name, partition_count=2)])
             group = ConfigResource.group(self.group)
             admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+        self.set_lock(LONG_MS)
+
+    def set_lock(self, lock_ms: int) -> None:
+        """Let locks of the group last so long."""
+        with BlockingAdmin(self.bootstrap) as admin:
+            group = ConfigResource.group(self.group)
+            admin.alter_configs({group: {"share.record.lock.duration.ms": str(lock_ms)}})
 
     def write(self, *values: object) -> None:
         """Write records."""
@@ -119,10 +124,11 @@ def test_a_lease_can_be_extended_elsewhere_for_as_long_as_it_takes(
     proxies: tuple[RestProcess, RestProcess], queue: Queue
 ) -> None:
     """The proxy that acquired the record does not end its lease meanwhile."""
+    queue.set_lock(SHORT_MS)
     queue.write("long work")
     (record,) = queue.acquire(proxies[0])
-    for _ in range(6):
-        time.sleep(LOCK_MS / 2_000)
+    for _ in range(EXTENSIONS):
+        time.sleep(1.5 * SHORT_MS / 1_000 / EXTENSIONS)
         extended = queue.post(proxies[1], "settle", extend=[record["lease"]])
         assert extended.json() == {"settled": 1}, extended.text
     assert queue.acquire(proxies[0], wait_ms=0) == []
@@ -132,6 +138,7 @@ def test_a_lease_can_be_extended_elsewhere_for_as_long_as_it_takes(
 def test_a_record_whose_lock_is_over_goes_to_another(
     proxies: tuple[RestProcess, RestProcess], queue: Queue
 ) -> None:
+    queue.set_lock(SHORT_MS)
     queue.write("abandoned")
     (first,) = queue.acquire(proxies[0])
     (second,) = queue.acquire(proxies[1])

@@ -1,11 +1,9 @@
 """Writes of version 1 over a real node: streams of lines, and bodies with an idempotency key."""
 
-import json
 import random
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,9 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingConsumer, NewTopic, TopicPartition
 from tests.helpers.rest_process import RestProcess
+from tests.integration.http.rest_calls import NDJSON, committed, lines, post
 
 pytestmark = pytest.mark.timeout(180)
-NDJSON = "application/x-ndjson"
 
 
 @pytest.fixture(scope="module")
@@ -49,40 +47,6 @@ def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
     with BlockingAdmin(bootstrap) as admin:
         admin.create_topics([NewTopic(name=name, partition_count=3)])
     return name
-
-
-def post(
-    proxy: RestProcess, topic: str, *records: Any, key: str | None = None, **query: str
-) -> httpx.Response:
-    """Write records."""
-    headers = {"content-type": NDJSON} | ({} if key is None else {"idempotency-key": key})
-    body = "\n".join(each if isinstance(each, str) else json.dumps(each) for each in records)
-    url = f"{proxy.url}/v1/topics/{topic}/records"
-    return httpx.post(url, content=body, headers=headers, params=query, timeout=60)
-
-
-def lines(response: httpx.Response) -> list[dict[str, Any]]:
-    """Return the lines of a response."""
-    assert response.status_code == 200, response.text
-    return [json.loads(line) for line in response.text.splitlines()]
-
-
-def committed(bootstrap: str, topic: str) -> Counter[bytes]:
-    """Return how often each value is in a topic, for readers of committed records."""
-    found = Counter[bytes]()
-    with (
-        BlockingAdmin(bootstrap) as admin,
-        BlockingConsumer(bootstrap, isolation_level="read_committed") as consumer,
-    ):
-        ends = {
-            where: each.last_stable_offset
-            for where, each in admin.describe_offsets([topic]).items()
-        }
-        consumer.assign(ends)
-        consumer.seek_to_beginning()
-        while any(consumer.position(where) < end for where, end in ends.items()):
-            found.update(record.value for record in consumer.poll(timeout_ms=500))
-    return found
 
 
 def test_a_line_says_what_became_of_its_record(

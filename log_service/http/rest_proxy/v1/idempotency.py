@@ -14,11 +14,11 @@ forgets places after ``offsets.retention.minutes``.
 
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -61,6 +61,10 @@ FENCED: Final = frozenset(
 )
 """What an attempt is told whose transaction another one has ended, or keeps busy."""
 
+FEW: Final = 200
+"""Work on more records is done in other threads, so that other requests go on."""
+
+T = TypeVar("T")
 Place = tuple[int, int]
 """Partition and offset of a record."""
 
@@ -81,6 +85,10 @@ class KeyedBody:
         """Return a body under the name of its key."""
         digest = sha256(f"{encoding}\n".encode() + body).digest()
         return cls(name=name, topic=topic, digest=_short(digest), records=records)
+
+    async def work(self, work: Callable[[], T]) -> T:
+        """Do work on the records. Other threads do that on many."""
+        return work() if len(self.records) <= FEW else await trio.to_thread.run_sync(work)
 
     def partitions(self, count: int) -> list[int]:
         """Return the partition of each record, in a topic of so many partitions.
@@ -206,19 +214,23 @@ async def write_once(call: Call, keyed: KeyedBody, count: int) -> Written:
 
 
 async def _write(producer: Producer, keyed: KeyedBody, count: int) -> Written:
-    partitions = keyed.partitions(count)
-    records = [
-        replace(each, partition=partition)
-        for each, partition in zip(keyed.records, partitions, strict=True)
-    ]
+    records = await keyed.work(partial(_placed, keyed, count))
     async with producer.transaction():
         outcomes = await send_all(producer, keyed.topic, records)
         places = [_place(each) for each in outcomes]
-        notes = notes_of(keyed, places, count)
+        notes = await keyed.work(partial(notes_of, keyed, places, count))
         offsets = {TopicPartition(keyed.topic, number): note for number, note in notes.items()}
         group = ConsumerGroupMetadata(group_id=keyed.name)
         await producer.send_offsets_to_transaction(offsets, group)
     return Written(places=places, is_repeat=False)
+
+
+def _placed(keyed: KeyedBody, count: int) -> list[OutgoingRecord]:
+    """Return the records with their partitions."""
+    return [
+        replace(each, partition=partition)
+        for each, partition in zip(keyed.records, keyed.partitions(count), strict=True)
+    ]
 
 
 def _place(outcome: RecordMetadata | KafkaError) -> Place:
@@ -241,7 +253,8 @@ async def _known(admin: Admin, keyed: KeyedBody, *, is_stable: bool) -> Written 
     }
     if not notes:
         return None
-    return Written(places=places_of(keyed, notes), is_repeat=True)
+    places = await keyed.work(partial(places_of, keyed, notes))
+    return Written(places=places, is_repeat=True)
 
 
 def _short(digest: bytes) -> str:

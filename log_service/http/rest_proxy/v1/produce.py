@@ -110,7 +110,8 @@ async def _respond_once(stream: RecordStream, key: str, encoding: str) -> HttpRe
     body = await _whole_body(call.request)
     records = await _all_records(stream, body)
     principal, topic = call.request.principal, stream.topic.name
-    keyed = KeyedBody.of(keyed_id(principal, topic, key), topic, encoding, body, records)
+    name = keyed_id(principal, topic, key)
+    keyed = await elsewhere(partial(KeyedBody.of, name, topic, encoding, body, records), len(body))
     async with call.context.streams.keyed_writes.one_of(
         "" if call.credentials is None else principal
     ):

@@ -46,7 +46,7 @@ from log_service.http.server.values import HttpResponse
 LEASE: Final = re.compile(r"([\w-]{1,36})\.(\d{1,10})\.(\d{1,10})\.(\d{1,19})", re.ASCII)
 MAX_RECORDS: Final = 100
 MAX_WAIT_MS: Final = 30_000
-MAX_FETCH_BYTES: Final = 4 << 20
+MAX_FETCH_BYTES: Final = 1 << 20
 LEASE_OVER: Final = 40905
 KINDS: Final = {
     "accept": AcknowledgeType.ACCEPT,
