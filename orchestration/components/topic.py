@@ -148,6 +148,10 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
         default=None,
         description="The subject of a schema registry that has the schemas of values",
     )
+    key_registered: str | None = Field(
+        default=None,
+        description="The subject of a schema registry that has the schemas of keys",
+    )
     unknown_schema: UnknownSchema = Field(
         default="dead_letter",
         description="wait: with registered, records wait until the registry knows their schema",
@@ -188,6 +192,7 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             epoch_unit=self.epoch_unit,
             decimals=self.decimals,
             registered=self.registered,
+            key_registered=self.key_registered,
             unknown_schema=self.unknown_schema,
             envelope=self.envelope,
             description=self.description,

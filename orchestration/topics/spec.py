@@ -71,6 +71,7 @@ class TopicSpec:
     ``registered`` is the subject of a schema registry that has the schemas of the values, where
     ``schema`` declares the columns itself. Each value is read by the schema that its prefix or its
     header names, as ``schema`` has it: Avro and Protobuf by a schema from a file, JSON by DDL.
+    ``key_registered`` is the same for keys, which ``key_schema`` declares.
     ``unknown_schema="wait"`` keeps records waiting whose schema the registry does not know. Without
     it they are dead letters.
 
@@ -91,6 +92,7 @@ class TopicSpec:
     epoch_unit: EpochUnit | None = None
     decimals: DecimalForm | None = None
     registered: str | None = None
+    key_registered: str | None = None
     unknown_schema: UnknownSchema = "dead_letter"
     envelope: Envelope | None = None
 
@@ -137,8 +139,10 @@ class TopicSpec:
 
     def _validate_registered(self) -> None:
         """Refuse a subject that has nothing to be read as."""
+        if self.key_registered is not None:
+            self._validate_key_registered(self.key_registered)
         if self.registered is None:
-            if self.unknown_schema != "dead_letter":
+            if self.unknown_schema != "dead_letter" and self.key_registered is None:
                 raise ValueError(
                     f"topic {self.name} has unknown_schema={self.unknown_schema!r} and no"
                     " registered: name the subject, or give unknown_schema to from_registry"
@@ -162,6 +166,19 @@ class TopicSpec:
                 f"the schema of topic {self.name} cannot be that of registered="
                 f"{self.registered!r}: {error}"
             ) from error
+
+    def _validate_key_registered(self, subject: str) -> None:
+        advice = "declare the fields of keys by key_schema="
+        if isinstance(self.key_schema, RegistrySchema):
+            advice = "from_registry names its subject already: leave key_registered out"
+        elif self.key_schema is not None:
+            try:
+                self.key_format  # noqa: B018 - as of values
+            except ValueError as error:
+                advice = str(error)
+            else:
+                return
+        raise ValueError(f"topic {self.name} has key_registered={subject!r}: {advice}")
 
     @property
     def archived(self) -> Archive | None:
@@ -209,7 +226,11 @@ class TopicSpec:
 
         It is None if not declared.
         """
-        return parse_ddl(self.key_schema) if isinstance(self.key_schema, str) else self.key_schema
+        given = self.key_schema
+        declared = parse_ddl(given) if isinstance(given, str) else given
+        if self.key_registered is None or declared is None or isinstance(declared, RegistrySchema):
+            return declared
+        return registered_schema(self.key_registered, declared, self.unknown_schema)
 
     @property
     def asset_key(self) -> dg.AssetKey:
@@ -578,6 +599,7 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "epoch_unit": spec.epoch_unit,
         "decimals": spec.decimals,
         "registered": spec.registered,
+        "key_registered": spec.key_registered,
         "unknown_schema": spec.unknown_schema,
         "envelope": spec.envelope,
     }

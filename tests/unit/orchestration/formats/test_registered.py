@@ -631,6 +631,23 @@ def test_records_of_own_columns_may_wait_until_their_schema_is_registered(url: s
         replace(spec, unknown_schema="later")  # type: ignore[arg-type]
 
 
+def test_keys_of_own_columns_are_read_by_the_schemas_of_a_subject(url: str) -> None:
+    """Without ``key_registered`` the prefix would be no JSON."""
+    spec = TopicSpec(name="texts", key_schema="id BIGINT", key_registered="texts-key")
+    assert topic_specs([topic_asset(spec)]) == (spec,)
+    known = register(url, {"type": "object"}, "texts-key", "JSON")
+    keys = pa.array([framed(known, b'{"id": 7}')], pa.binary())
+    ((values, fault),) = read_keys(keys, pa.schema([("id", pa.int64())]), spec.key_format)
+    assert ([each.as_py() for each in values or ()], fault) == ([7], None)
+    waiting = replace(spec, unknown_schema="wait")
+    keys = pa.array([framed(known + 1, b'{"id": 7}')], pa.binary())
+    with pytest.raises(RegistryAwayError, match="a record waits"):
+        read_keys(keys, pa.schema([("id", pa.int64())]), waiting.key_format)
+    for wrong in (None, "id VARIANT"):
+        with pytest.raises(ValueError, match="topic texts"):
+            replace(spec, key_schema=wrong)
+
+
 def test_yaml_names_subjects_for_values_and_keys(url: str) -> None:
     """As ``from_registry`` does in Python."""
     register(url, FIRST)
