@@ -33,6 +33,7 @@ from benchmarks.access import access
 from benchmarks.asyncio_clients import asyncio_clients
 from benchmarks.canned import with_floor
 from benchmarks.clients import clients
+from benchmarks.console import console
 from benchmarks.decisions import decisions
 from benchmarks.encrypted import encrypted
 from benchmarks.guarded import guarded
@@ -54,6 +55,7 @@ NODE: Mapping[str, Family] = {
     "mirror": mirror,
     "registry": registry,
     "rest": rest,
+    "console": console,
     "queues": of_shared_brokers(queues.measure),
     "quotas": of_shared_brokers(quotas.measure),
     "metered": of_shared_brokers(metered.measure),

@@ -5,8 +5,9 @@ series that was in no sample of a whole round leaves.
 """
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan, nan
+from operator import add
 
 SLOT_COUNT = 240
 MAX_SERIES_COUNT = 1_000
@@ -63,15 +64,24 @@ class History:
 
     def points(self, key: SeriesKey, since_ms: int) -> list[Point]:
         """Return the values of a series, the oldest one first. One that is not known has none."""
-        series = self._series.get(key)
-        if series is None:
+        return self.total([key], since_ms)
+
+    def total(self, keys: Iterable[SeriesKey], since_ms: int) -> list[Point]:
+        """Return the sums of series, the oldest one first.
+
+        A moment at which one of them has no value has none. Series that are not known do not count.
+        """
+        known = [self._series[key] for key in keys if key in self._series]
+        if not known:
             return []
-        found: list[Point] = []
+        sums: Sequence[float] = known[0]
+        for series in known[1:]:
+            sums = list(map(add, sums, series))
         count = len(self._times_ms)
         first = self._next if count == self._slot_count else 0
-        for index in range(count):
-            slot = (first + index) % count
-            at_ms, value = self._times_ms[slot], series[slot]
-            if at_ms >= since_ms:
-                found.append((at_ms, None if isnan(value) else value))
-        return found
+        slots = [(first + index) % count for index in range(count)]
+        return [
+            (self._times_ms[slot], None if isnan(sums[slot]) else sums[slot])
+            for slot in slots
+            if self._times_ms[slot] >= since_ms
+        ]

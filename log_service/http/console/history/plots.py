@@ -146,9 +146,5 @@ def cluster_plots(history: History, now_ms: int) -> tuple[Plot, ...]:
 
 def lag_plot(history: History, keys: Sequence[SeriesKey], now_ms: int) -> Plot:
     """Return the plot of a group's lag. A moment counts where the lag of every topic is known."""
-    found = [each for each in (history.points(key, now_ms - SPAN_MS) for key in keys) if each]
-    total: list[Point] = []
-    for moment in zip(*found, strict=True):
-        values = [value for _, value in moment if value is not None]
-        total.append((moment[0][0], sum(values) if len(values) == len(moment) else None))
-    return plot_of("Lag in records", [("lag", total)], shown_count, now_ms)
+    points = history.total(keys, now_ms - SPAN_MS)
+    return plot_of("Lag in records", [("lag", points)], shown_count, now_ms)

@@ -80,7 +80,8 @@ class Sampler:
             logger.warning("The metrics page %s cannot be read: %s", shown_url(url), failures[url])
         now_ms = self._clock.monotonic_ms()
         interval_s = (now_ms - self._before_ms) / 1_000
-        self.history.add(self._clock.wall_ms(), sample_of(self._before, now, interval_s))
+        sample = await trio.to_thread.run_sync(sample_of, self._before, now, interval_s)
+        self.history.add(self._clock.wall_ms(), sample)
         self.producer_rates = producer_rates(self._before, now, interval_s)
         self.is_naming_clients = any(each.is_naming_clients for each in now.values())
         self._before, self._before_ms, self.failures = now, now_ms, failures

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import trio
+
 from log_service.client.admin.admin import Admin
 from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.moving import brokers_left_throttled, moves_under_way
@@ -10,7 +12,7 @@ from log_service.cluster_plans.plan import Move
 from log_service.common.errors import KafkaError
 from log_service.http.console.addresses import command
 from log_service.http.console.history.plots import cluster_plots
-from log_service.http.console.pages.cluster.view import cluster_page
+from log_service.http.console.pages.cluster.view import ClusterPage, cluster_page
 from log_service.http.console.visits import Visit, part_response
 from log_service.http.server.values import HttpResponse
 
@@ -24,8 +26,13 @@ async def show(visit: Visit) -> HttpResponse:
     if any(each.is_moving for each in state.layout.partitions):
         moves = await _moves(admin)
     sampler, now_ms = visit.workplace.sampler, visit.workplace.env.clock.wall_ms()
+
+    def page() -> ClusterPage:
+        return cluster_page(state, state_findings(state, throttled), moves)
+
     values = {
-        "page": cluster_page(state, state_findings(state, throttled), moves),
+        # in another thread, because 10,000 partitions with three replicas take 50 ms
+        "page": await trio.to_thread.run_sync(page),
         "sampler": sampler,
         "plots": () if sampler is None else cluster_plots(sampler.history, now_ms),
     }
