@@ -1,5 +1,6 @@
-"""A pipeline of the tests whose table keeps the newest row of each key: accounts, and what a plain
-dictionary makes of the same log.
+"""The table of a tests' pipeline keeps the newest row of each key.
+
+Its rows are accounts, and a plain dictionary computes the same from the log.
 """
 
 import json
@@ -64,8 +65,9 @@ def same(balance: int) -> int:
 
 
 def corrected(balance: int) -> int:
-    """What a corrected transform makes of a balance: what was rejected counts, and other accounts
-    are rejected.
+    """Return the balance that a corrected transform makes.
+
+    Rejected ones count, and other accounts are rejected.
     """
     return 3 - balance
 
@@ -103,8 +105,9 @@ def held_accounts(lake_root: Path) -> dict[str, int]:
 
 
 def append_round(log: MemoryLog, number: int) -> None:
-    """Append accounts that are new, changed, closed, deleted, opened again and rejected, to both
-    partitions.
+    """Append accounts to both partitions.
+
+    They are new, changed, closed, deleted, opened again and rejected.
     """
     for partition in (0, 1):
         for position in range(6):

@@ -1,5 +1,7 @@
-"""The tests' project in one process: assets of the orders pipeline over a log in memory, a lake, a
-warehouse and an instance of Dagster.
+"""The tests' project runs in one process.
+
+It has the assets of the orders pipeline over a log in memory, a lake, a warehouse and an instance
+of Dagster.
 """
 
 from collections.abc import Iterator

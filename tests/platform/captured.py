@@ -1,5 +1,6 @@
-"""A table whose changes are captured in the tests, and what readers of committed records find of
-what a source sent.
+"""The tests capture the changes of a table.
+
+Readers of committed records find the records that a source sent.
 """
 
 import json

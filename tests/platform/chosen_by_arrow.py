@@ -1,8 +1,8 @@
-"""``python -m tests.platform.chosen_by_arrow SC_URL DIRECTORY``: one batch through Spark Connect,
-the same one chosen by Arrow.
+"""One batch goes through Spark Connect, and the same one is chosen by Arrow.
 
-Prints what it found as JSON. A process of its own, because one with a session of its own JVM cannot
-have one of a server.
+The command is ``python -m tests.platform.chosen_by_arrow SC_URL DIRECTORY``. Prints what it found
+as JSON. A process of its own, because one with a session of its own JVM cannot have one of a
+server.
 """
 
 import json

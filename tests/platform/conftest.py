@@ -1,5 +1,6 @@
-"""Real Spark, Delta and Dagster for the tests of this folder: a JVM in each test process that asks,
-and a server that all share.
+"""The tests of this folder run real Spark, Delta and Dagster.
+
+Each test process that asks has a JVM, and all share a server.
 """
 
 import gc
@@ -33,8 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_garbage() -> Iterator[None]:
-    """Warnings are errors, and a finalizer's fails the test that runs at that moment: no module
-    leaves such garbage to others.
+    """Collect garbage, so that no module leaves it to others.
+
+    Warnings are errors, and a finalizer's fails the test that runs at that moment.
     """
     yield
     gc.collect()
@@ -42,9 +44,7 @@ def _own_garbage() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _own_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objectives are declared for a whole process: a table of one test has none that another test
-    declared.
-    """
+    """Forget the objectives of other tests. They are declared for a whole process."""
     monkeypatch.setattr(lag_objective, "_declared", {})
 
 
@@ -65,8 +65,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def spark_remote(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of a warm Spark server for tests whose commands are processes of their own; it
-    starts when the first asks for it.
+    """Yield the address of a warm Spark server for tests whose commands are processes of their own.
+
+    It starts when the first asks for it.
     """
     own = tmp_path_factory.getbasetemp()
     server = SharedServer((own.parent if WORKER in os.environ else own) / "spark-server")

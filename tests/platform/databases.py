@@ -1,5 +1,6 @@
-"""The databases whose tables follow topics in the tests: SQLite, PostgreSQL and DuckDB, each real,
-and what a reader finds in them.
+"""The databases whose tables follow topics are real: SQLite, PostgreSQL and DuckDB.
+
+Readers see their rows.
 """
 
 from collections.abc import Iterator
@@ -24,8 +25,9 @@ KINDS = ["sqlite", "postgresql", "duckdb"]
 
 @dataclass(frozen=True)
 class Database:
-    """A database by plain values, so that it can be handed to another process: ``address`` is a
-    URL, or DuckDB's directory.
+    """A database by plain values can be handed to another process.
+
+    ``address`` is a URL, or DuckDB's directory.
     """
 
     kind: str

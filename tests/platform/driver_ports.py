@@ -1,4 +1,4 @@
-"""What a stranger who speaks Spark's own protocol gets at the ports that a JVM of Spark listens on.
+"""A stranger speaks Spark's own protocol at the ports that a JVM of Spark listens on.
 
 Frames are those of ``org.apache.spark.network.protocol``: a length of 8 bytes, a byte that says the
 type, and the type's own fields.

@@ -79,8 +79,9 @@ def start(main: Callable[..., None], directory: Path, *arguments: Any) -> Runnin
 
 
 def exit_code(main: Callable[..., None], *arguments: Any, **more: Any) -> int | None:
-    """Run ``main`` in a process of its own until its end and return its exit code; it says what it
-    says where the test does.
+    """Run ``main`` in a process of its own until its end, and return its exit code.
+
+    Its output goes where the test's goes.
     """
     process = forking().Process(target=main, args=arguments, kwargs=more)
     process.start()

@@ -108,8 +108,9 @@ class Deaths:
         self._live(job, self.directory / "of-the-living")
 
     def learn(self, job: Job) -> None:
-        """Let a run live, and draw deaths of the places that it passed, and of the time that it
-        took, from then on.
+        """Let a run live, and draw deaths from then on.
+
+        They are of the places that it passed, and of the time that it took.
         """
         began_s, learned = time.monotonic(), self.directory / "places"
         self._live(job, learned)

@@ -1,11 +1,10 @@
-"""Processes that are forked from one that has imported already what they need: Dagster, Spark's
-client, the platform, the tests' own parts.
+"""Processes are forked from one that has imported what they need.
 
-A test process has one server that forks, and what that imports is settled when it starts. So all
-modules share one list: if each had its own, the list of the first module would hold for all, and
-the processes of the others would import the rest themselves, each of them. A module whose functions
-are called in such a process is on the list too; otherwise each process would import it, and pytest
-with it.
+That is Dagster, Spark's client, the platform, and the tests' own parts. A test process has one
+server that forks, and what that imports is settled when it starts. So all modules share one list:
+if each had its own, the list of the first module would hold for all, and the processes of the
+others would import the rest themselves, each of them. A module whose functions are called in such a
+process is on the list too; otherwise each process would import it, and pytest with it.
 """
 
 import multiprocessing

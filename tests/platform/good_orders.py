@@ -1,5 +1,6 @@
-"""A transform of the tests that sends to a topic: orders with an amount, twice each that is even,
-and what a plain loop makes of them.
+"""A transform of the tests sends orders with an amount to a topic, twice each that is even.
+
+A plain loop computes the same records.
 """
 
 import json
@@ -60,7 +61,7 @@ def sending_of(
 
 def expected_records(values: Iterable[bytes], least: int = 1) -> Counter[tuple[bytes, bytes]]:
     """Return keys and values that readers of committed records have to find, however the runs were
-    cut and killed.
+    cut.
 
     ``least`` is the smallest amount that is not rejected.
     """

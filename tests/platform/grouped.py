@@ -1,5 +1,6 @@
-"""An aggregated table of the tests, and runs of it in processes that die at a chosen step; see
-``test_aggregate_table``.
+"""An aggregated table of the tests runs in processes that die at a chosen step.
+
+``test_aggregate_table`` uses them.
 """
 
 import json
@@ -47,7 +48,7 @@ REBUILD_STEPS: Steps = {
 
 
 def bonus(amount: int) -> int:
-    """What the function that a rebuild uses makes of an amount."""
+    """Return the result of the function that a rebuild uses for an amount."""
     return 3 - amount
 
 

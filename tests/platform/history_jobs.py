@@ -1,5 +1,6 @@
-"""The job that replays, over the assets of ``assets_world``: how a test runs it, and what its asset
-says then.
+"""The job replays over the assets of ``assets_world``.
+
+A test runs it, and reads the asset's events.
 """
 
 from typing import Any

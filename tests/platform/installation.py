@@ -1,5 +1,6 @@
-"""A real installation for tests: ``tidelog up`` in a process of its own on free ports, its
-processes found and killed as a test wishes.
+"""A real installation runs ``tidelog up`` in a process of its own on free ports.
+
+A test finds and kills its processes as it wishes.
 """
 
 import contextlib
@@ -192,8 +193,9 @@ def told(run: dg.DagsterRun) -> str:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Return an environment in which nothing of the surroundings leads to settings of tidelog,
-    Dagster or Java; Spark starts quickly.
+    """Return an environment in which nothing leads to settings of tidelog, Dagster or Java.
+
+    Spark starts quickly.
     """
     kept = {
         name: value

@@ -1,5 +1,6 @@
-"""A table of orders and their payments for the tests, what joining everything at once gives, and
-runs that die at a chosen step.
+"""A table of orders and their payments serves tests.
+
+Joining everything at once gives its rows, and runs die at a chosen step.
 """
 
 import json
@@ -120,8 +121,9 @@ def append_payment(
 
 
 def append_round(log: MemoryLog, number: int) -> None:
-    """Append orders, payments of these and of earlier ones, some too early or too late for the
-    order, and some that are refused.
+    """Append orders, and payments of these and of earlier ones.
+
+    Some are too early or too late for the order, and some are refused.
     """
     draw = 60 * number
     for position in range(6):
@@ -148,8 +150,9 @@ def append_end(log: MemoryLog) -> None:
 
 
 def expected(log: MemoryLog) -> Found:
-    """Join the whole log in a plain loop; returns the rows, and the places of the records that are
-    refused.
+    """Join the whole log in a plain loop.
+
+    Return the rows, and the places of the records that are refused.
     """
     records: dict[str, list[tuple[str, datetime, tuple[int, int]]]] = {"orders": [], "payments": []}
     refused = set()

@@ -1,8 +1,7 @@
-"""What is killed at random: one line for each sink, source and shape, with what it is fed, what a
-run of it does, and what it has to hold.
+"""Each sink, source and shape has a line that is killed at random.
 
-The judge of each line is a plain loop over what was sent. A run is a function of this module, so
-that a process of its own can do it.
+A line knows its input, its run and its expected rows. The judge of each line is a plain loop over
+what was sent. A run is a function of this module, so that a process of its own can do it.
 """
 
 import json
@@ -61,8 +60,9 @@ class Line(Protocol):
         """Send what a round brings."""
 
     def job(self, *, limit: int, is_replayed: bool) -> Job:
-        """Return a run over all that waits, ``limit`` records at a time; afterwards everything is
-        replayed where that is possible.
+        """Return a run over all waiting records, ``limit`` of them at a time.
+
+        Afterwards everything is replayed where that is possible.
         """
 
     def look(self) -> None:
@@ -373,7 +373,7 @@ def capture(bootstrap: str, source: Source, target: str) -> None:
 
 
 class SourceLine:
-    """What a source sends to a topic of a real broker: each change once."""
+    """A source sends each change once to a topic of a real broker."""
 
     def __init__(self, bootstrap: str, source: Source, target: str) -> None:
         self._bootstrap, self._source, self._target = bootstrap, source, target

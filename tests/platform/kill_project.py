@@ -1,8 +1,8 @@
-"""The rest of the project of a long kill loop: a table of each other shape, tables of a database,
-an archive, a mart and two sources.
+"""The project of a long kill loop has a table of each other shape.
 
-They follow the orders that the loop sends, a table of PostgreSQL whose rows are captured, and a
-folder. What each has to hold is told by plain counts of what was sent.
+It has tables of a database, an archive, a mart and two sources, too. They follow the orders that
+the loop sends, a table of PostgreSQL whose rows are captured, and a folder. What each has to hold
+is told by plain counts of what was sent.
 """
 
 import json
@@ -77,8 +77,9 @@ class Others:
         self._lines.update((json.loads(line)["id"].encode(), line) for line in lines)
 
     def faults(self, installation: Installation, by_id: Counter[int], sent: int) -> list[str]:
-        """Return what does not hold what was sent; ``by_id`` counts the orders that are some, by
-        their id, ``sent`` all records.
+        """Return the differences from the sent records.
+
+        ``by_id`` counts the orders that are some, by their id, ``sent`` all records.
         """
         lake = Lake(installation.data / "lake")
         by_amount = Counter({1: 0, -1: 0})

@@ -1,10 +1,9 @@
-"""Runs and replays of a table that keeps records as they were, against a real broker, in processes
-that die at a chosen step.
+"""Runs and replays of a table that keeps records as they were die at a chosen step.
 
-Started by ``test_replay_from_archive``. ``main(REMOTE, BOOTSTRAP, LAKE, STEP)``: STEP "run" commits
-all that is new, and "piece" the next ``PIECE_RECORDS`` offsets; a step of ``killed_run.STEPS`` is
-the latter, and dies there. "replay" replays everything; a step of ``killed_run.REPLAY_STEPS`` is a
-replay that dies there, at its second piece.
+They are processes against a real broker. Started by ``test_replay_from_archive``. ``main(REMOTE,
+BOOTSTRAP, LAKE, STEP)``: STEP "run" commits all that is new, and "piece" the next ``PIECE_RECORDS``
+offsets; a step of ``killed_run.STEPS`` is the latter, and dies there. "replay" replays everything;
+a step of ``killed_run.REPLAY_STEPS`` is a replay that dies there, at its second piece.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Runs of a topic's archive in a process of their own, which dies at a chosen step; started by
-``test_archive_kills``.
+"""Runs of a topic's archive die at a chosen step, in a process of their own.
 
-``main(LOG, LAKE, STEP)``: archives all that waits of the pickled log, and dies at STEP; "none" lets
-it live. Steps of the commit are those of the run's second one.
+``test_archive_kills`` starts them. ``main(LOG, LAKE, STEP)``: archives all that waits of the
+pickled log, and dies at STEP; "none" lets it live. Steps of the commit are those of the run's
+second one.
 """
 
 import pickle

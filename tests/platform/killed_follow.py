@@ -1,7 +1,7 @@
-"""A following run in a process of its own, which dies between its second commit and the event that
-tells of it; see ``test_following``.
+"""A following run dies between its second commit and the event that tells of it.
 
-``killed_follow.py DIRECTORY``: instance, lake and log of the test are below it.
+It is a process of its own; see ``test_following``. ``killed_follow.py DIRECTORY``: instance, lake
+and log of the test are below it.
 """
 
 import os

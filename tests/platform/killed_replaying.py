@@ -1,8 +1,7 @@
-"""A replay of a transform's dead letters in a process of its own, which dies at a chosen step;
-started by ``test_to_topic_kills``.
+"""A replay of a transform's dead letters dies at a chosen step.
 
-``main(REMOTE, BOOTSTRAP, LAKE, STEP)``: the rule that rejected orders is gone meanwhile; STEP
-"none" lets it live.
+It is a process of its own, started by ``test_to_topic_kills``. ``main(REMOTE, BOOTSTRAP, LAKE,
+STEP)``: the rule that rejected orders is gone meanwhile; STEP "none" lets it live.
 """
 
 from pathlib import Path

@@ -60,9 +60,7 @@ ALL_STEPS = {**STEPS, **REPLAY_STEPS, **LATEST_STEPS, **LATEST_REPLAY_STEPS}
 
 
 def lenient(records: Any) -> Any:
-    """The transform that a replay uses: amounts that were rejected are accepted, and others are
-    rejected now.
-    """
+    """The transform that a replay uses accepts rejected amounts, and rejects others."""
     return clean_orders(records.selectExpr("* EXCEPT (amount)", "3 - amount AS amount"))
 
 

@@ -1,8 +1,7 @@
-"""Runs of a transform to a topic in a process of their own, which dies at a chosen step; started by
-``test_to_topic_kills``.
+"""Runs of a transform to a topic die at a chosen step, in a process of their own.
 
-``main(REMOTE, BOOTSTRAP, LAKE, STEP, LIMIT, BYTES)``: runs until there is nothing new, LIMIT
-offsets each, transactions of BYTES; STEP "none" lets it live.
+``test_to_topic_kills`` starts them. ``main(REMOTE, BOOTSTRAP, LAKE, STEP, LIMIT, BYTES)``: runs
+until there is nothing new, LIMIT offsets each, transactions of BYTES; STEP "none" lets it live.
 """
 
 from pathlib import Path

@@ -1,8 +1,7 @@
-"""Runs of a table in a database, in processes of their own that die at a chosen step; see
-``test_to_database_kills``.
+"""Runs of a table in a database die at a chosen step, in processes of their own.
 
-The processes are forked from one that has imported everything, so that a kill costs a run and no
-start of Python.
+See ``test_to_database_kills``. The processes are forked from one that has imported everything, so
+that a kill costs a run and no start of Python.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""A project whose runs use what is secret: a source, an asset that looks around while it runs, and
-two that fail. A process of its own.
+"""A project's runs use secrets.
+
+It has a source, an asset that looks around while it runs, and two that fail. A process of its own.
 
 Prints which of its objects, and which processes' arguments, show the cluster's password, which is
 the database's, too.

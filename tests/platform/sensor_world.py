@@ -1,5 +1,6 @@
-"""A topic with a table, as the sensor of new records sees them: what a test appends, and what the
-sensor decides.
+"""A topic with a table is seen by the sensor of new records.
+
+A test appends, and the sensor decides.
 """
 
 import time

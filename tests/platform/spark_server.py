@@ -1,5 +1,6 @@
-"""Warm Spark Connect servers: one of a test's own, which the test may stop or kill, and one that
-all processes of a run of tests share.
+"""Warm Spark Connect servers serve tests.
+
+A test may stop or kill its own, and one is shared by all processes of a run of tests.
 """
 
 import fcntl
@@ -25,8 +26,9 @@ LEAVE_POLL_S = 0.2
 def warm_server(
     data_directory: Path, master: str = "local[2]"
 ) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    """Yield the address of a server that is ready, with its token, and its process; its log is
-    ``server.log`` in the directory.
+    """Yield the address of a ready server, with its token, and its process.
+
+    Its log is ``server.log`` in the directory.
     """
     settings = load_settings(
         {
@@ -58,12 +60,12 @@ def warm_server(
 
 
 class SharedServer:
-    """One server for all processes of a run: the first that asks starts it, and ends it when no
-    other uses it any more.
+    """All processes of a run share one server.
 
-    Its folder is one that these processes have in common: a file there has the address, and each
-    user holds a lock on another. The lock goes with its process, however that ends. The starter
-    holds one more: where it has died, the last user ends the server.
+    The first that asks starts it, and ends it when no other uses it any more. Its folder is one
+    that these processes have in common: a file there has the address, and each user holds a lock on
+    another. The lock goes with its process, however that ends. The starter holds one more: where it
+    has died, the last user ends the server.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -92,8 +94,10 @@ class SharedServer:
             return self._address.read_text()
 
     def leave(self) -> None:
-        """Use it no more; the process that started it waits here for all others, and of one that
-        has died the last ends it.
+        """Use the server no more.
+
+        The process that started it waits here for all others, and of one that has died the last
+        ends it.
         """
         if self._use is not None:
             self._use.close()

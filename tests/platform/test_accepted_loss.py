@@ -1,7 +1,7 @@
-"""Retention took all that a table had not read: each shape and sink refuses, and goes on from the
-log start once the loss is accepted.
+"""Each shape and sink refuses a loss, and goes on from the log start once it is accepted.
 
-Tables that keep all rows are in ``test_topic_run``.
+Retention took all records that a table had not read. Tables that keep all rows are in
+``test_topic_run``.
 """
 
 from collections.abc import Callable
@@ -32,9 +32,7 @@ Accept = Callable[..., RunContext]
 
 
 class Accepting:
-    """Runs of one table: a record that is read, then one that retention takes, then a loss that is
-    accepted.
-    """
+    """The runs of one table read a record, lose one to retention, and accept the loss."""
 
     def __init__(self, log: MemoryLog, topic: str, lake_root: Path, spark: Any) -> None:
         self.log, self.topic, self.lake_root, self.spark = log, topic, lake_root, spark

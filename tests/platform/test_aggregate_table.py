@@ -1,5 +1,6 @@
-"""Tables of running aggregates: each record counts once however runs are cut and killed, and all
-groups can be made anew.
+"""A table of running aggregates counts each record once however runs are cut and killed.
+
+All groups can be made anew.
 """
 
 import pickle

@@ -1,5 +1,6 @@
-"""Alerts by the settings: a real HTTP server and a real mail receiver get them, and a hook that
-fails is logged and fails nothing.
+"""A real HTTP server and a real mail receiver get alerts by the settings.
+
+A hook that fails is logged and fails nothing.
 """
 
 import json
@@ -67,9 +68,7 @@ def web_server(
 
 @contextmanager
 def mail_server() -> Iterator[tuple[str, list[str]]]:
-    """Yield an address that speaks the least of SMTP that there is, and the envelopes and mails
-    that it took.
-    """
+    """Yield an address that speaks a minimum of SMTP, and the envelopes and mails that it took."""
     received: list[str] = []
 
     class Receiver(StreamRequestHandler):

@@ -1,5 +1,6 @@
-"""A topic with an archive: its asset and its runs in Dagster, and the way of real records from a
-broker through the lake into an answer.
+"""A topic has an archive, with its asset and its runs in Dagster.
+
+Real records go from a broker through the lake into an answer.
 """
 
 import json
@@ -245,8 +246,9 @@ def is_settled(bootstrap: str) -> bool:
 
 
 def send(bootstrap: str) -> None:
-    """Send 60 records that count, of which the last ten and ten in the middle are of transactions,
-    and ten that were aborted.
+    """Send 60 records that count, and ten that were aborted.
+
+    The last ten and ten in the middle are of transactions.
     """
     with BlockingProducer(bootstrap, transactional_id="t", compression="zstd") as producer:
         producer.init_transactions()

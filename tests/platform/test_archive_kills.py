@@ -1,5 +1,6 @@
-"""An archive whose runs are killed at every step, and whose runs are rivals: each record is in it
-once, and nothing unfinished is seen.
+"""An archive holds each record once when its runs are killed at every step, or are rivals.
+
+Readers see nothing unfinished.
 """
 
 import pickle
@@ -89,8 +90,9 @@ def test_an_archive_is_exact_however_its_runs_are_killed(step: str, tmp_path: Pa
 
 
 def validate_what_is_seen(log: MemoryLog, lake: Lake) -> None:
-    """All that lies below the archive's ends is in it, nothing else is, and in SQL it makes one
-    with the log.
+    """Check that all records below the archive's ends are in it, and no others.
+
+    In SQL it makes one with the log.
     """
     snapshot = lake.snapshot("orders_archive")
     covered = {} if snapshot is None else archived_topic(snapshot, "id-of-orders").ranges([0, 1])

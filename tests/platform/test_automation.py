@@ -1,5 +1,6 @@
-"""When automation starts what is downstream: an input changed and passed its checks, or the last
-run failed a while ago.
+"""Automation starts downstream assets when an input changed and passed its checks.
+
+It does so, too, when the last run failed a while ago.
 """
 
 from collections.abc import Iterator

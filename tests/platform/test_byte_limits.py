@@ -1,5 +1,6 @@
-"""Runs that stop where they have opened enough, and records that are too large: nothing is lost,
-nothing is there twice.
+"""Runs stop where they have opened enough, and some records are too large.
+
+Nothing is lost, nothing is there twice.
 """
 
 from collections.abc import Iterator
@@ -107,8 +108,9 @@ def test_a_run_that_follows_goes_on_behind_what_it_has_opened(lake_root: Path, s
 def test_a_run_that_accepts_a_loss_may_leave_a_partition_with_a_loss_to_the_next_range(
     lake_root: Path, spark: Any
 ) -> None:
-    """Reading ahead refused the loss in a partition that the budget had left out, and the run ended
-    before its commit.
+    """Reading ahead refused the loss in a partition that the budget had left out.
+
+    The run ended before its commit.
     """
     log = log_of("orders")
     partitions = log.topics["orders"].partitions
@@ -139,8 +141,9 @@ def test_a_run_that_accepts_a_loss_may_leave_a_partition_with_a_loss_to_the_next
 def test_a_table_of_newest_rows_forgets_no_deletion_while_older_records_wait(
     lake_root: Path, spark: Any
 ) -> None:
-    """Partition 1 deletes what partition 0 has an older record of, which a run with a small budget
-    has not read yet.
+    """Partition 1 deletes a key of which partition 0 has an older record.
+
+    A run with a small budget has not read that yet.
     """
     log = log_of("accounts")
     for number in range(8):

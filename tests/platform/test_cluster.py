@@ -1,5 +1,6 @@
-"""The cluster in Dagster: its asset and checks, the sensor over its health, and the jobs, against a
-broker of the test's own.
+"""The cluster has an asset with checks, a sensor over its health, and jobs in Dagster.
+
+The broker is the test's own.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -148,8 +149,9 @@ def test_a_restart_of_brokers_that_are_none_is_refused(broker: BrokerProcess) ->
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[ControlRequest]:
-    """What the supervisor of an installation is asked for; its cluster is another one, with a node
-    of the same id.
+    """Return the requests to an installation's supervisor.
+
+    Its cluster is another one, with a node of the same id.
     """
     requests: list[ControlRequest] = []
     another = ClusterSpec(

@@ -1,7 +1,7 @@
-"""Dagster operates three nodes of ``tidelog up``: one more, even loads, restarts, one less; each
-planned first, while a producer writes.
+"""Dagster operates three nodes of ``tidelog up`` while a producer writes.
 
-The test is one story, because a cluster of processes takes seconds to start.
+It adds one, evens loads, restarts, removes one, each planned first. The test is one story, because
+a cluster of processes takes seconds to start.
 """
 
 import json

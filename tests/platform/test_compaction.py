@@ -1,5 +1,6 @@
-"""Compaction as an asset: its figures in the UI, against a broker that can be asked and against one
-that compacts by itself.
+"""Compaction is an asset with its figures in the UI.
+
+One broker can be asked, and another compacts by itself.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,4 @@
-"""``LogClient`` over the real client against a real broker: what the platform relies on holds on
-the wire.
-"""
+"""The ``LogClient`` over the real client keeps the platform's promises against a real broker."""
 
 import pickle
 import struct

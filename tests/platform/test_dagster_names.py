@@ -1,7 +1,7 @@
-"""The names of Dagster that are not public and that we use nevertheless: each with its reason, and
-as we know it.
+"""We use some names of Dagster that are not public.
 
-A newer Dagster that renames or changes one of them fails here first, with the reason beside it.
+Each has its reason, and is as we know it. A newer Dagster that renames or changes one of them fails
+here first, with the reason beside it.
 """
 
 import ast
@@ -175,8 +175,9 @@ def test_what_we_call_and_override_is_as_we_know_it() -> None:
 
 
 def test_loops_pause_and_make_ticks_as_we_know_it() -> None:
-    """``installation.daemon.pace`` hands the loops their pause, and a loop of sensors what makes
-    its ticks; it names nothing of them.
+    """``installation.daemon.pace`` hands the loops their pause.
+
+    It hands a loop of sensors the maker of its ticks. It names nothing of them.
     """
     loops = import_module("dagster._daemon.daemon")
     sensors = inspect.getsource(import_module("dagster._daemon.sensor"))

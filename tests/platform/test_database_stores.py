@@ -1,5 +1,6 @@
-"""Tables of databases: rows and offsets move together, an older writer commits nothing, and what
-does not fit is said in a sentence.
+"""Rows and offsets of a database's table move together, and an older writer commits nothing.
+
+A sentence refuses values that do not fit.
 """
 
 from collections.abc import Iterator
@@ -475,8 +476,9 @@ THEIRS = replace(OWNER, lake_id="another-lake", place="there:/lake")
 def test_a_table_that_another_lake_keeps_is_refused_until_it_is_taken_over(
     place: Database, table: str
 ) -> None:
-    """A second deployment on the same database read its own topic from the start into the rows of
-    the first.
+    """A second deployment on the same database read its own topic from the start.
+
+    Its rows went into those of the first.
     """
     with (
         place.store(table, follower=table) as ours,

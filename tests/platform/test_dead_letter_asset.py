@@ -1,5 +1,6 @@
-"""Dead letters in Dagster: what a run tells of what it rejected, what the asset sums up, and fixes
-by a job.
+"""Dagster shows dead letters.
+
+A run tells of its rejections, the asset sums them up, and a job fixes them.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""The definitions of a project as its code server serves them: forked runs, and a sentence where
-the project is broken.
+"""A code server serves a project's definitions with forked runs.
+
+A broken project gives a sentence.
 """
 
 import os
@@ -46,8 +47,9 @@ def python(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
 
 
 def forked(project: Path, *arguments: str) -> tuple[int | None, str, str]:
-    """Be Python in the project, in a process that has imported the platform already; returns its
-    exit code, output and errors.
+    """Be Python in the project, in a process that has imported the platform already.
+
+    Return its exit code, output and errors.
     """
     return ended(arguments, project, {**os.environ, "PYTHONPATH": str(ROOT)}, project)
 

@@ -1,5 +1,6 @@
-"""The demo as a stranger runs it: one command, no Java in sight, a small share of the data; all has
-to hold.
+"""A stranger runs the demo with one command, no Java in sight, and a small share of the data.
+
+All has to hold.
 """
 
 import re

@@ -1,5 +1,6 @@
-"""Dagster's storage with kept connections: whoever else opens the files sees every event, and files
-are closed again.
+"""Dagster's storage keeps connections.
+
+Every other program that opens the files sees every event, and files are closed again.
 """
 
 import threading
@@ -36,8 +37,9 @@ def kept(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def stock(directory: Path) -> dg.DagsterInstance:
-    """Return an instance over the same files with Dagster's own storage, as a dagster.yaml without
-    ours has it.
+    """Return an instance over the same files with Dagster's own storage.
+
+    A dagster.yaml without ours has it.
     """
     return dg.DagsterInstance.from_config(str(directory), config_filename="no-such.yaml")
 
@@ -166,8 +168,9 @@ def test_threads_that_ask_at_once_get_one_engine(tmp_path: Path) -> None:
 def test_what_a_database_has_been_seen_to_have_is_not_looked_for_again(
     kept: dg.DagsterInstance,
 ) -> None:
-    """Each tick of a sensor asks for states several times, and Dagster listed the tables before
-    each of them.
+    """Each tick of a sensor asks for states several times.
+
+    Dagster listed the tables before each of them.
     """
     states = [kept.all_instigator_state() for _ in range(2)]
     statements: list[str] = []
@@ -195,8 +198,9 @@ def look(directory: Path) -> list[str]:
 def test_an_instance_that_is_opened_again_and_again_opens_no_file_again(
     kept: dg.DagsterInstance, tmp_path: Path
 ) -> None:
-    """Each tick of a sensor opens the instance, and the half of what a tick of nothing cost was to
-    open its files.
+    """Each tick of a sensor opens the instance.
+
+    To open its files was half of the cost of a tick of nothing.
     """
     opened: list[object] = []
     new_run(kept)

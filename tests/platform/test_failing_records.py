@@ -1,5 +1,6 @@
-"""A record on which a transform throws stops no table that bears it: it becomes a dead letter, and
-the way back is that of every other.
+"""A record on which a transform throws stops no table that bears it.
+
+It becomes a dead letter, and the way back is that of every other.
 """
 
 from dataclasses import replace

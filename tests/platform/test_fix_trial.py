@@ -1,5 +1,6 @@
-"""What a table would reject again of records, were they as their fixes say: told before anything is
-kept.
+"""A trial of fixes tells the records that a table would reject again.
+
+It does so before anything is kept.
 """
 
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""A run that follows its topic: each commit told at once and by itself, an end in every case, and
-nothing lost when it is killed.
+"""A run that follows its topic tells each commit at once and by itself.
+
+It ends in every case, and loses nothing when it is killed.
 """
 
 import os

@@ -1,6 +1,4 @@
-"""Groups of other programs in Dagster: what the sensor tells of them, against a broker of the
-test's own.
-"""
+"""A sensor tells of groups of other programs in Dagster, against a broker of the test's own."""
 
 from collections.abc import Iterator
 

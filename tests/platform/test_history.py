@@ -1,5 +1,6 @@
-"""Replays as Dagster shows them: days as partitions, a job with a form, and what the table's asset
-tells of it.
+"""Dagster shows replays as days of partitions and as a job with a form.
+
+Events of the table's asset tell of them.
 """
 
 from collections.abc import Iterator

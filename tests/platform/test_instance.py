@@ -1,5 +1,6 @@
-"""The instance of an installation: Dagster takes its configuration as it is meant, and what died is
-settled before anything starts.
+"""The instance of an installation gives Dagster its configuration.
+
+Dead runs are settled before anything starts.
 """
 
 import os
@@ -134,8 +135,9 @@ def test_postgresql_needs_its_packages(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def prepared(home: Path, url: str) -> subprocess.CompletedProcess[str]:
-    """What the preparation of an instance with its history in PostgreSQL says: `tidelog up` shows
-    the end of that.
+    """Return the output of the preparation of an instance with its history in PostgreSQL.
+
+    `tidelog up` shows the end of that.
     """
     pytest.importorskip("psycopg")
     write_configuration(home, is_postgres=True)

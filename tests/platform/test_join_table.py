@@ -1,5 +1,6 @@
-"""Tables of two joined topics: each pair once however runs are cut and killed, late records among
-the dead letters, both topics' lag.
+"""A table of two joined topics has each pair once however runs are cut and killed.
+
+Late records are dead letters, and both topics have a lag.
 """
 
 import pickle

@@ -1,9 +1,9 @@
-"""Processes killed with kill -9 at random points, again and again: it recovers by itself, and no
-record is lost or doubled.
+"""Processes are killed with kill -9 at random points, again and again.
 
-KILLS sets how many, SEED which ones: a failure prints both. Afterwards the installation is stopped
-and started again, and carries on. A long run joins the orders with payments, too, and has all other
-shapes, sinks and sources (``kill_project``).
+The installation recovers by itself, and no record is lost or doubled. KILLS sets how many, SEED
+which ones: a failure prints both. Afterwards the installation is stopped and started again, and
+carries on. A long run joins the orders with payments, too, and has all other shapes, sinks and
+sources (``kill_project``).
 """
 
 import json

@@ -124,8 +124,9 @@ def test_any_number_of_records_a_run_gives_the_same_table(
 def test_a_deletion_counts_until_the_rest_of_the_log_is_read_though_retention_has_removed_it(
     log: MemoryLog, lake_root: Path, spark: Any
 ) -> None:
-    """It was forgotten with the next run, and the older record of the other partition brought the
-    row back.
+    """The deletion was forgotten with the next run.
+
+    The older record of the other partition brought the row back.
     """
     append_account(log, 1, "gone", None)
     for identity in ("x", "y", "z", "gone"):
@@ -427,8 +428,9 @@ def test_only_a_table_from_a_topic_keeps_the_newest_rows() -> None:
 def test_everything_is_read_from_the_archive_and_a_part_below_the_log_start_is_refused(
     log: MemoryLog, lake_root: Path, spark: Any
 ) -> None:
-    """A deletion that retention removed is forgotten: only a replay that reads it again knows that
-    its key is gone.
+    """A deletion that retention removed is forgotten.
+
+    Only a replay that reads it again knows that its key is gone.
     """
     append_account(log, 0, "a", 1)
     append_account(log, 0, "b", 2)

@@ -1,5 +1,6 @@
-"""Dead letters whose topic was deleted and created anew: what they came from can be read no more,
-and the commands say so.
+"""The records of dead letters whose topic was deleted and created anew can be read no more.
+
+The commands say so.
 """
 
 import sys

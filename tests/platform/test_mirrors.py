@@ -1,5 +1,6 @@
-"""A mirror in Dagster: an asset for each flow, and the sensor that tells how far it is behind,
-between two brokers of the test's own.
+"""A mirror in Dagster has an asset for each flow, and a sensor that tells its lag.
+
+It runs between two brokers of the test's own.
 """
 
 from collections.abc import Iterator

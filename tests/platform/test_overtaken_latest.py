@@ -1,7 +1,6 @@
-"""A table of newest rows that retention has overtaken, with a real broker and the archive of its
-topic: as if the log still held all.
+"""Retention has overtaken a table of newest rows, which goes on as if the log still held all.
 
-Other shapes are in ``test_overtaken_runs``.
+The broker is real, with an archive of the topic. Other shapes are in ``test_overtaken_runs``.
 """
 
 import json

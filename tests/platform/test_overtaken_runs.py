@@ -1,8 +1,7 @@
-"""Retention took what a table had not read, and the archive holds it: each shape and sink goes on
-as if the log still did.
+"""Each shape and sink goes on as if the log still held unread records.
 
-What neither holds is in ``test_accepted_loss``; tables that keep all rows, kills, and a real broker
-are in ``test_replay_from_archive``.
+Retention took them, and the archive holds them. What neither holds is in ``test_accepted_loss``;
+tables that keep all rows, kills, and a real broker are in ``test_replay_from_archive``.
 """
 
 from collections import Counter
@@ -35,8 +34,9 @@ READ_FROM_ARCHIVE = "are no longer in the log and are read from its archive"
 
 
 class Overtaken:
-    """A log of which retention takes records before a table has read them, and the lake of a table
-    that reads them from the archive.
+    """Retention takes records of a log before a table has read them.
+
+    The table in the lake reads them from the archive.
     """
 
     def __init__(self, log: MemoryLog, lake_root: Path, spark: Any) -> None:
@@ -49,7 +49,9 @@ class Overtaken:
 
     def take(self, *topics: str, left: int = 1) -> None:
         """Archive all of ``topics``, and take all but the ``left`` newest offsets of each
-        partition; ``whole`` is the log as it was.
+        partition.
+
+        ``whole`` is the log as it was.
         """
         self.whole = deepcopy(self.log)
         for topic in topics:

@@ -1,6 +1,7 @@
-"""Dagster's own commands, beside a broker that somebody else started: ``dagster dev`` in another
-folder, over a project of YAML, with PostgreSQL as its storage, and ``dg dev`` over the project that
-``tidelog init`` writes.
+"""Dagster's own commands run beside a broker that somebody else started.
+
+``dagster dev`` runs in another folder, over a project of YAML, with PostgreSQL as its storage, and
+``dg dev`` over the project that ``tidelog init`` writes.
 """
 
 import json
@@ -140,8 +141,9 @@ def row_count(data: Path) -> int:
 
 
 def test_relative_paths_begin_at_the_project_wherever_dagster_was_started(tmp_path: Path) -> None:
-    """The folder in which Dagster is started is another project, with files of the same names that
-    are no schemas.
+    """The folder in which Dagster is started is another project.
+
+    It has files of the same names that are no schemas.
     """
     project = tmp_path / "shop"
     workspace = write_workspace(project)

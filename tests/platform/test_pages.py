@@ -1,14 +1,14 @@
-"""The pages on pipelines as a reader follows them: files are written, commands and scripts run, in
-a project of its own, in order.
+"""A reader follows the pages on pipelines.
 
-A page's Python blocks begin with a remark that names their file. Remarks of HTML, which no reader
-sees, say what happens in between: ``in: FOLDER`` goes into a folder, ``materialize: KEY ...`` does
-what the sensors of a running ``tidelog up`` would, ``refused: KEY: TEXT`` is a run that has to fail
-with that text, ``installed: FOLDER`` makes a project that has run before and goes into it, ``run:
-FILE`` runs a script, ``import: FILE`` only imports it, ``unset: VARIABLE`` takes one from the
-environment, ``mistaken: TEXT`` means that the project does not load, and why. A block of properties
-names its file as Python does, and so does one of YAML that is a component; one of JSON or Protobuf
-is named by ``file: FILE`` before it. Other YAML is the config of a replay, or an instance's
+Files are written, commands and scripts run, in a project of its own, in order. A page's Python
+blocks begin with a remark that names their file. Remarks of HTML, which no reader sees, say what
+happens in between: ``in: FOLDER`` goes into a folder, ``materialize: KEY ...`` does what the
+sensors of a running ``tidelog up`` would, ``refused: KEY: TEXT`` is a run that has to fail with
+that text, ``installed: FOLDER`` makes a project that has run before and goes into it, ``run: FILE``
+runs a script, ``import: FILE`` only imports it, ``unset: VARIABLE`` takes one from the environment,
+``mistaken: TEXT`` means that the project does not load, and why. A block of properties names its
+file as Python does, and so does one of YAML that is a component; one of JSON or Protobuf is named
+by ``file: FILE`` before it. Other YAML is the config of a replay, or an instance's
 ``dagster.yaml``. What a script's ``print`` lines show behind a remark is compared with what they
 print.
 

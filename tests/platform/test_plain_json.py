@@ -1,5 +1,6 @@
-"""What Arrow parses fits, and is what Spark would have parsed: the same documents through both,
-hostile ones among them.
+"""Documents that Arrow parses fit, and Spark would have parsed them alike.
+
+The same documents go through both, hostile ones among them.
 """
 
 import json
@@ -219,8 +220,9 @@ def assert_same(session: Any, values: list[bytes | None], ddl: str) -> list[bool
 
 
 def as_bits(column: pa.ChunkedArray) -> list[object]:
-    """Values that are equal only if they are the same: -0.0 is not 0.0; days before the year 1 are
-    numbers.
+    """Return values that are equal only if they are the same.
+
+    -0.0 is not 0.0; days before the year 1 are numbers.
     """
     if pa.types.is_floating(column.type):
         return [None if one is None else one.hex() for one in column.to_pylist()]

@@ -1,5 +1,4 @@
-"""Passwords of the cluster and of the database are planted, and nothing that a run leaves or shows
-holds one.
+"""Nothing that a run leaves or shows holds a planted password of the cluster or the database.
 
 A real run sends rows of a database to a broker that asks for a login, two others fail. Then all
 files of Dagster's storage, of the runs' output and of the broker, the objects that were alive

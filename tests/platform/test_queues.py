@@ -1,5 +1,6 @@
-"""A queue in Dagster: its asset, and the sensor that tells how deep it is, against a broker of the
-test's own.
+"""A queue in Dagster has an asset, and a sensor that tells its depth.
+
+The broker is the test's own.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Every sink, source and shape, its runs killed anywhere, again and again: in the end it holds what
-it was sent, once.
+"""Every sink, source and shape holds each sent record once.
 
-ROUNDS sets how often each is killed, SEED how: a failure prints both, and the story. Runs of append
-tables, joins and topics are also killed in a whole installation (``test_kill_loop``).
+Its runs are killed anywhere, again and again. ROUNDS sets how often each is killed, SEED how: a
+failure prints both, and the story. Runs of append tables, joins and topics are also killed in a
+whole installation (``test_kill_loop``).
 """
 
 import itertools

@@ -1,5 +1,6 @@
-"""The pipeline of the README, as it is printed: records of a topic become rows, dead letters and
-the answer of a mart.
+"""The pipeline of the README runs as it is printed.
+
+Records of a topic become rows, dead letters and the answer of a mart.
 """
 
 import json

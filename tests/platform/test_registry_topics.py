@@ -1,5 +1,6 @@
-"""Topics of a real broker whose schemas are in a real registry: from producers' serializers to rows
-and dead letters.
+"""Topics of a real broker have their schemas in a real registry.
+
+Values go from producers' serializers to rows and dead letters.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""A real broker, records of all kinds, their archive, DeleteRecords, and replays in processes of
-their own: the table is as it was.
+"""A replay restores the table as it was, from an archive of records of all kinds.
+
+There is a real broker, DeleteRecords, and replays in processes of their own.
 """
 
 from collections.abc import Iterator
@@ -48,8 +49,10 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def send(bootstrap: str) -> None:
-    """Send records of several days: with and without key, value and headers, bytes that are no
-    text, one transaction and an aborted one.
+    """Send records of several days.
+
+    They are with and without key, value and headers, bytes that are no text, one transaction and an
+    aborted one.
     """
     with BlockingProducer(bootstrap, transactional_id="t", compression="zstd") as producer:
         producer.init_transactions()
@@ -187,8 +190,9 @@ def test_ranges_and_days_are_found_and_replayed(
 
 
 def of_day(found: list[dict[str, Any]], day: int) -> list[tuple[int, int]]:
-    """Return the places of the records of a day: a record counts as at least as late as those
-    before it in its partition.
+    """Return the places of the records of a day.
+
+    A record counts as at least as late as those before it in its partition.
     """
     places, newest = [], {0: 0, 1: 0}
     for row in found:

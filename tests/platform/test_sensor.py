@@ -1,5 +1,6 @@
-"""The topic sensor against a log in memory and Dagster's real storage: what it starts, what it
-tells, and when it only waits.
+"""The topic sensor starts runs, tells, or waits.
+
+It has a log in memory and Dagster's real storage.
 """
 
 import re
@@ -293,8 +294,9 @@ def test_a_run_is_started_with_its_own_checks_only(world: World) -> None:
 
 
 def test_a_run_is_of_no_declared_job_so_that_the_list_of_runs_names_its_table(world: World) -> None:
-    """Dagster's list of runs names the job of a run, and its assets only where the job is the
-    hidden one of all assets.
+    """Dagster's list of runs names the job of a run.
+
+    It names its assets only where the job is the hidden one of all assets.
     """
     append(world, 3)
     context = dg.build_sensor_context(

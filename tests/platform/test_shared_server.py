@@ -1,5 +1,6 @@
-"""The Spark server that all processes of a run of tests share: it starts once, and ends after its
-last user. None is started here.
+"""The Spark server that all processes of a run of tests share starts once.
+
+It ends after its last user. None is started here.
 """
 
 import signal

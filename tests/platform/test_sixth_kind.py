@@ -1,5 +1,6 @@
-"""A sixth kind of table, which no module of the product knows: everything that serves tables serves
-it after one import.
+"""No module of the product knows this sixth kind of table.
+
+Everything that serves tables serves it after one import.
 """
 
 import json

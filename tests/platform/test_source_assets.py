@@ -1,5 +1,6 @@
-"""Sources in Dagster: what a run tells, what is downstream, when the sensor starts one, and what a
-declaration refuses.
+"""Sources in Dagster tell of their runs, have downstream assets, and are started by a sensor.
+
+Some declarations are refused.
 """
 
 import socket

@@ -1,7 +1,7 @@
-"""Sources whose runs are killed at every step: readers of committed records find each change, and
-each line of a file, once.
+"""Readers of committed records find each change of a source, and each line of a file, once.
 
-On a broker of a process of its own; tables in SQLite and PostgreSQL.
+Its runs are killed at every step. On a broker of a process of its own; tables in SQLite and
+PostgreSQL.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""Spark runs code only for those who hold its token, and its driver listens to no stranger, also on
-the loopback address.
+"""Spark runs code only for those who hold its token.
+
+Its driver listens to no stranger, also on the loopback address.
 """
 
 import os

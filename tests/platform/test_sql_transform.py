@@ -1,5 +1,7 @@
-"""Transforms written in SQL through real Spark: rows and dead letters are those of the function in
-Python; a refusal is a sentence.
+"""Rows and dead letters of a transform in SQL are those of the function in Python, through real
+Spark.
+
+A refusal is a sentence.
 """
 
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""One strict reading of JSON: hostile records through the run process and through Spark's workers,
-with ``json.loads`` as the judge.
+"""JSON has one strict reading, with ``json.loads`` as the oracle.
+
+Hostile records go through the run process and through Spark's workers.
 """
 
 import random

@@ -1,5 +1,6 @@
-"""Results are the same in whatever time zone the host is: by Spark, by Python functions of Spark's,
-and in SQL.
+"""Results are the same in whatever time zone the host is.
+
+They come from Spark, from Python functions of Spark's, and from SQL.
 """
 
 import json

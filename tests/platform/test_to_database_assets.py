@@ -1,6 +1,4 @@
-"""Tables of databases in Dagster: what a run materializes and tells, what it rejects, what the
-sensor starts, what is replayed.
-"""
+"""Tables of databases in Dagster have materializations, rejections, sensors and replays."""
 
 import time
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""Tables of databases whose runs are killed at every step: each record is in the table once, as
-made by the newest, or a dead letter.
+"""A database's table has each record once, as made by the newest, or a dead letter.
+
+Its runs are killed at every step.
 """
 
 import json
@@ -107,7 +108,7 @@ def test_a_table_of_all_rows_is_exact_however_runs_are_killed(
 def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all(
     kind: str, spark_remote: str, tmp_path: Path
 ) -> None:
-    """What is replayed is in the archive alone, but for the last records."""
+    """The replayed records are in the archive alone, but for the last ones."""
     log, lake = MemoryLog(), tmp_path / "lake"
     log.add_topic("accounts", 2)
     for number in range(2):

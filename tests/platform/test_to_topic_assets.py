@@ -1,5 +1,6 @@
-"""A transform to a topic in Dagster: what a run materializes and tells, what is upstream of what,
-and what the sensor starts.
+"""A transform to a topic in Dagster materializes, tells, and has upstream assets.
+
+The sensor starts its runs.
 """
 
 import time

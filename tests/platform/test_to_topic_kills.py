@@ -1,7 +1,7 @@
-"""A run of a transform to a topic, killed at every step: readers of committed records find each
-record's rows once, and no other.
+"""Readers of committed records find each record's rows once, and no other.
 
-On tidelog, and on Apache Kafka where it is there: the same runs, unchanged.
+Runs of a transform to a topic are killed at every step. On tidelog, and on Apache Kafka where it is
+there: the same runs, unchanged.
 """
 
 import json
@@ -98,8 +98,9 @@ class Story:
         return int(DeadLetters(Lake(self.lake)).committed().count_rows())
 
     def lag(self) -> int:
-        """Return the offsets that are not committed, as any tool is told them while a transaction
-        is open, too.
+        """Return the offsets that are not committed.
+
+        Any tool is told them while a transaction is open, too.
         """
         with connect(self.bootstrap) as log, BlockingAdmin(self.bootstrap) as admin:
             committed = {

@@ -1,5 +1,7 @@
-"""Dead letters of a transform to a topic, replayed over a log in memory: each that fits now is sent
-once, whenever a replay is killed.
+"""A replay sends each dead letter of a transform to a topic that fits now once, whenever it is
+killed.
+
+The log is in memory.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""Runs of a transform to a topic over a log in memory: what is sent, what is put aside, where the
-next run goes on.
+"""Runs of a transform to a topic send records, put some aside, and go on later.
+
+The log is in memory.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""Logins of Dagster's UI: users and rights of a real broker, Dagster's own application, a real
-browser.
+"""Logins of Dagster's UI use users and rights of a real broker.
+
+The application is Dagster's own, and the browser is real.
 """
 
 import warnings
@@ -59,8 +60,9 @@ def binding(
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
-    """A broker with three users: ann may change, rea read, bob is a consumer of all groups and may
-    do neither.
+    """Yield a broker with three users.
+
+    Ann may change, rea read, bob is a consumer of all groups and may do neither.
     """
     directory, port = tmp_path_factory.mktemp("cluster"), free_port()
     properties = {
@@ -339,15 +341,17 @@ def test_a_login_leads_to_no_other_site(elsewhere: str) -> None:
     ],
 )
 def test_an_address_that_a_header_tells_is_an_address(told: str, expected: str) -> None:
-    """A server that trusts its peer takes any text of X-Forwarded-For, and each new one would be
-    another guesser.
+    """A server that trusts its peer takes any text of X-Forwarded-For.
+
+    Each new one would be another guesser.
     """
     assert address_of(Request({"type": "http", "client": (told, 1)})) == expected
 
 
 def test_a_query_in_the_address_is_no_way_around(client: TestClient) -> None:
-    """Dagster reads the address where the content type is none that it knows, and it knows small
-    letters alone.
+    """Dagster reads the address where the content type is none that it knows.
+
+    It knows small letters alone.
     """
     log_in(client, "rea")
     headers = {"Origin": SITE, "Content-Type": "APPLICATION/JSON"}

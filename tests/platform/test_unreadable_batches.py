@@ -1,5 +1,6 @@
-"""A batch that cannot be read stops no table: each of its offsets is a dead letter, and what is
-behind them are rows.
+"""A batch that cannot be read stops no table.
+
+Each of its offsets is a dead letter, and the records behind it are rows.
 """
 
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""``tidelog up`` as its user meets it: a new project works at once, what hangs comes back, and what
-is the user's own is left alone.
+"""A user starts ``tidelog up``.
+
+A new project works at once, hanging components come back, and the user's own are left alone.
 """
 
 import json
@@ -137,8 +138,9 @@ def test_a_new_project_works_at_once_and_takes_changes_and_what_hangs_comes_back
 
 
 def come_back(installation: Installation, names: tuple[str, ...], first: int) -> None:
-    """Stop processes as SIGSTOP does, while orders come: each is noticed and started again, and
-    every order is a row, once.
+    """Stop processes as SIGSTOP does, while orders come.
+
+    Each is noticed and started again, and every order is a row, once.
     """
     bootstrap, before = (
         installation.bootstrap_servers,

@@ -1,5 +1,6 @@
-"""``tidelog up`` while its Spark is away: producing goes on, declared topics come first, and it is
-told what waits for what.
+"""``tidelog up`` goes on while its Spark is away.
+
+Producers produce, declared topics come first, and the waits are told.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""Avro and Protobuf from a topic to a table: the same rows and dead letters whoever reads, rules,
-fixes, and newest rows.
+"""Avro and Protobuf go from a topic to a table.
+
+Rows and dead letters are the same for every reader, with rules, fixes, and newest rows.
 """
 
 import io

@@ -1,5 +1,6 @@
-"""VARIANT: records that lack it, or hold null, are rows, and what is stored is JSON for every
-reader, in old tables the bytes of before.
+"""Records that lack a VARIANT, or hold null, are rows.
+
+Its stored text is JSON for every reader, in old tables the bytes of before.
 """
 
 from pathlib import Path

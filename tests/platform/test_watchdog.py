@@ -1,5 +1,6 @@
-"""The watchdog against Dagster's real storage: verdicts apart from the topic sensor, and alerts of
-sensors that fail.
+"""The watchdog has verdicts apart from the topic sensor, and alerts of sensors that fail.
+
+It runs against Dagster's real storage.
 """
 
 import time

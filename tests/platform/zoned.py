@@ -1,7 +1,8 @@
-"""``python -m tests.platform.zoned spark|sql DIRECTORY [SC_URL]``: times by every way to a result, in the time zone of the process's host.
+"""Times go by every way to a result: ``python -m tests.platform.zoned spark|sql DIRECTORY
+[SC_URL]``.
 
-Prints them as JSON. ``sql`` asks what ``spark`` has committed. Processes of their own, because a
-process has one time zone.
+The time zone is that of the process's host. Prints them as JSON. ``sql`` asks what ``spark`` has
+committed. Processes of their own, because a process has one time zone.
 """
 
 import contextlib
