@@ -133,7 +133,7 @@ class RaftDriver:
         self._bootstrap_servers = bootstrap_servers
         self._endpoints = endpoints
         self._lock: DirectoryLock | None = None
-        self._log = MetadataLog(env.files, env.clock, directory, self._config)
+        self.log = MetadataLog(env.files, env.clock, directory, self._config)
         self._log_changes = trio.Semaphore(1)
         self.core: RaftCore | None = None
         self._cluster_id: str | None = None
@@ -158,7 +158,7 @@ class RaftDriver:
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self._log.end_offset if self._log.is_open else 0
+        return self.log.end_offset if self.log.is_open else 0
 
     @property
     def role_name(self) -> str:
@@ -224,9 +224,7 @@ class RaftDriver:
 
         Call this before ``open``, so that it gets all batches.
         """
-        assert not self._log.is_open, (
-            "a listener that comes after open would miss what is committed"
-        )
+        assert not self.log.is_open, "a listener that comes after open would miss what is committed"
         self._listeners.subscribe(listener)
 
     # Starting and ending
@@ -241,7 +239,7 @@ class RaftDriver:
         Raises:
             StorageError: the directory is damaged, its disk failed, or this node alone cannot lead.
         """
-        with failing(f"the metadata log in {self._log.path} cannot be used"):
+        with failing(f"the metadata log in {self.log.path} cannot be used"):
             snapshot, effects = await self._env.files.run_in_pool(self._load)
             if snapshot is not None and snapshot.id.end_offset > 0:
                 self._listeners.on_snapshot(snapshot)
@@ -258,29 +256,29 @@ class RaftDriver:
             self._lock = lock_log_directory(files, self._directory)
         properties = read_meta_properties(files, self._directory)
         self._cluster_id = properties.cluster_id if properties else None
-        snapshot = self._log.open()
-        batches = self._log.read_batches(
-            snapshot.id.end_offset if snapshot else self._log.start_offset
+        snapshot = self.log.open()
+        batches = self.log.read_batches(
+            snapshot.id.end_offset if snapshot else self.log.start_offset
         )
         self._listeners.add(batches)
-        self.high_watermark = snapshot.id.end_offset if snapshot else self._log.start_offset
+        self.high_watermark = snapshot.id.end_offset if snapshot else self.log.start_offset
         self._last_snapshot_ms = self._env.clock.monotonic_ms()
         self.core = RaftCore(
             own=ReplicaKey(
                 self._node_id, (properties.directory_id if properties else None) or NO_DIRECTORY
             ),
             config=self._quorum,
-            log=self._log,
+            log=self.log,
             history=read_history(self._static_voters, snapshot, voter_changes(batches)),
-            state=read_quorum_state(files, self._log.path),
-            synced_end_offset=min(self._log.log.recovery_point, self._log.end_offset),
+            state=read_quorum_state(files, self.log.path),
+            synced_end_offset=min(self.log.log.recovery_point, self.log.end_offset),
             draw=self._env.rng.randrange,
             bootstrap_servers=self._bootstrap_servers,
             endpoints=self._endpoints,
         )
         effects = self.core.step(Started(), self._env.clock.monotonic_ms())
         if effects.persist is not None:
-            write_quorum_state(files, self._log.path, effects.persist)
+            write_quorum_state(files, self.log.path, effects.persist)
         return snapshot, replace(effects, persist=None)
 
     async def _lead_alone(self) -> None:
@@ -298,7 +296,7 @@ class RaftDriver:
             raise StorageError(text)
         await self._sync()
         await self._drain()
-        await self._env.files.run_in_pool(self._log.note_synced)
+        await self._env.files.run_in_pool(self.log.note_synced)
 
     async def hand_over(self, deadline_ms: int) -> None:
         """Resign if this node leads other voters, and wait at most ``deadline_ms`` for another
@@ -324,12 +322,12 @@ class RaftDriver:
             StorageError: the disk failed.
         """
         self._change_leader(NO_LEADER, self.epoch)
-        if not self._log.is_open:
+        if not self.log.is_open:
             return
         try:
-            with failing(f"the metadata log in {self._log.path} could not be closed in order"):
-                await self._log.log.close()
-                await self._env.files.run_in_pool(self._log.note_synced)
+            with failing(f"the metadata log in {self.log.path} could not be closed in order"):
+                await self.log.log.close()
+                await self._env.files.run_in_pool(self.log.note_synced)
         finally:
             self.release()
 
@@ -339,7 +337,7 @@ class RaftDriver:
         A failed start and a cancelled node end in this way.
         """
         self._change_leader(NO_LEADER, self.epoch)
-        self._log.close_files()
+        self.log.close_files()
         if self._lock is not None:
             self._lock.release()
 
@@ -357,7 +355,7 @@ class RaftDriver:
         """
         if not self.is_leader:
             raise not_controller()
-        log = self._log.log
+        log = self.log.log
         base_offset, now_ms = log.log_end_offset, self._env.clock.wall_ms()
         buffer = encode_records(
             records, base_offset=base_offset, epoch=self.epoch, timestamp_ms=now_ms
@@ -412,7 +410,7 @@ class RaftDriver:
         assert reply.response is not None, "the response arrived"
         response = reply.response
         if needs_bytes(response):
-            response = await self._env.files.run_in_pool(lambda: with_bytes(self._log, response))
+            response = await self._env.files.run_in_pool(lambda: with_bytes(self.log, response))
         return wire.write_response(message, response, context)
 
     async def upgrade(self, kraft_version: int, *, is_only_checked: bool = False) -> None:
@@ -460,7 +458,7 @@ class RaftDriver:
         Raises:
             StorageError: the disk failed.
         """
-        end_offset, log = self.high_watermark, self._log
+        end_offset, log = self.high_watermark, self.log
         entry = self._opened().history.at(end_offset)
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = self._env.clock.monotonic_ms()
@@ -513,7 +511,7 @@ class RaftDriver:
             self._has_event = trio.Event()
             if waiting.cancelled_caught:
                 self._inbox.append(Ticked())
-            with failing(f"the metadata log in {self._log.path} failed"):
+            with failing(f"the metadata log in {self.log.path} failed"):
                 await self._drain()
 
     def _seconds_to_deadline(self) -> float:
@@ -523,7 +521,7 @@ class RaftDriver:
 
     async def _run_syncs(self) -> None:
         """Make appends durable, with one sync for all that wait."""
-        log = self._log
+        log = self.log
         while True:
             await self._appended.wait()
             self._appended = trio.Event()
@@ -542,7 +540,7 @@ class RaftDriver:
         except trio.WouldBlock:
             await self._log_changes.acquire()
         try:
-            self._inbox.append(Synced(end_offset=await self._log.log.sync()))
+            self._inbox.append(Synced(end_offset=await self.log.log.sync()))
         finally:
             self._log_changes.release()
         await self._drain()
@@ -613,7 +611,7 @@ class RaftDriver:
         if effects.persist is not None:
             state = effects.persist
             await self._env.files.run_in_pool(
-                lambda: write_quorum_state(self._env.files, self._log.path, state)
+                lambda: write_quorum_state(self._env.files, self.log.path, state)
             )
         await self._change_log(effects)
         for reply_to, response in effects.replies:
@@ -639,12 +637,12 @@ class RaftDriver:
         change = effects.log_change
         match change:
             case AppendControl():
-                self._note_appended([self._log.append_control(change, self._opened().own)])
+                self._note_appended([self.log.append_control(change, self._opened().own)])
             case AppendFetched():
-                self._note_appended(self._log.append_fetched(change))
+                self._note_appended(self.log.append_fetched(change))
             case TruncateTo():
                 async with self._log_changes:
-                    self._log.truncate_to(change.offset)
+                    self.log.truncate_to(change.offset)
                 self._listeners.truncate_to(change.offset)
                 self._inbox.appendleft(LogChanged())
             case StoreSlice():
@@ -660,7 +658,7 @@ class RaftDriver:
 
     async def _store_slice(self, change: StoreSlice) -> None:
         async with self._log_changes:
-            snapshot = await self._env.files.run_in_pool(lambda: self._log.store_slice(change))
+            snapshot = await self._env.files.run_in_pool(lambda: self.log.store_slice(change))
         if snapshot is None:
             self._inbox.appendleft(LogChanged())
             return

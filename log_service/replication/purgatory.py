@@ -79,7 +79,7 @@ class Purgatory(Generic[K]):
 
     def __init__(self, timers: TimerQueue) -> None:
         self._timers = timers
-        self._watches: dict[K, dict[Watch[K], None]] = {}
+        self.watches: dict[K, dict[Watch[K], None]] = {}
         self.waiting_count = 0
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Purgatory(Generic[K]):
         watch = Watch(self, operation, tuple(keys))
         watch.start(self._timers.schedule(deadline_ms, watch.expire))
         for key in watch._keys:  # noqa: SLF001 - a watch is the purgatory's own other half
-            self._watches.setdefault(key, {})[watch] = None
+            self.watches.setdefault(key, {})[watch] = None
         self.waiting_count += 1
         return watch
 
@@ -105,7 +105,7 @@ class Purgatory(Generic[K]):
 
         Return the number of finished operations.
         """
-        watches = self._watches.get(key)
+        watches = self.watches.get(key)
         if watches is None:
             return 0
         finished_count = 0
@@ -121,7 +121,7 @@ class Purgatory(Generic[K]):
 
         Return the number of operations.
         """
-        watches = {watch: None for watched in self._watches.values() for watch in watched}
+        watches = {watch: None for watched in self.watches.values() for watch in watched}
         for watch in watches:
             if watch.is_pending:
                 watch.expire()
@@ -131,8 +131,8 @@ class Purgatory(Generic[K]):
         """Drop a watch from its keys."""
         self.waiting_count -= 1
         for key in keys:
-            watches = self._watches.get(key)
+            watches = self.watches.get(key)
             if watches is not None:
                 watches.pop(watch, None)
                 if not watches:
-                    del self._watches[key]
+                    del self.watches[key]

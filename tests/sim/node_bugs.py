@@ -157,7 +157,7 @@ def replay_without_commits(self: Any, *arguments: Any) -> None:
 
 async def _commit_before_sync(self: RaftDriver) -> None:
     if self.high_watermark == 0:
-        await self._log.log.sync()
+        await self.log.log.sync()
     self._inbox.append(Synced(end_offset=self.log_end_offset))
     await self._drain()
 

@@ -203,7 +203,7 @@ class QuorumWitness:
         first = self.leaders.setdefault(epoch, who)
         if first != who:
             self.report(RULE, f"epoch {epoch} is led by {first} and by {who}")
-        log = driver._log.log
+        log = driver.log.log
         offset = max(
             (offset for offset, batch in self.committed.items() if batch.epoch <= epoch),
             default=None,

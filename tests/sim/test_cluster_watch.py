@@ -289,7 +289,7 @@ def test_a_leader_without_what_is_committed_is_named_but_for_what_later_epochs_c
         assert host.current is not None
         witness, driver = watch.quorum, host.current.broker.raft
         last = max(witness.committed)
-        offset = driver._log.log.log_end_offset if is_beyond else last
+        offset = driver.log.log.log_end_offset if is_beyond else last
         epoch = driver.epoch + 1 if is_later else driver.epoch - (not is_beyond)
         witness.committed[offset] = witness.committed[last]._replace(
             last_offset=offset, epoch=epoch

@@ -78,7 +78,7 @@ def test_a_new_controller_hears_of_every_broker_before_it_can_see_one_dead(roles
         await cluster.until(lambda: len(cluster.unfenced(first)) == 3)
         for _ in range(4):
             await trio.sleep(0.55)  # another part of the time between two heartbeats, which is 2 s
-            core = cluster.brokers[await elect_again(cluster)].rooms.controller._core
+            core = cluster.brokers[await elect_again(cluster)].rooms.controller.core
             assert core is not None
             await trio.sleep(0.15)
             assert not core._sessions.presumed()

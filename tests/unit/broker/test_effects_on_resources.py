@@ -266,7 +266,7 @@ def _is_connected(client: socket.socket) -> bool:
 def test_metadata_log_segment_bytes_reaches_the_metadata_log() -> None:
     async def main(world: World) -> None:
         async with running(world, **{"metadata.log.segment.bytes": "8388608"}) as node:
-            assert node.broker.raft._log.log.config.segment_bytes == 8_388_608
+            assert node.broker.raft.log.log.config.segment_bytes == 8_388_608
             assert (DATA / "__cluster_metadata-0").name in node.broker.env.files.list_directory(
                 DATA
             )

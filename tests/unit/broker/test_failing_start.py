@@ -109,7 +109,7 @@ def fail_data(broker: Any) -> None:
 
 
 def fail_metadata(broker: Any) -> None:
-    broker.raft._log.log.home.fail(OSError(errno.EIO, "Input/output error"))
+    broker.raft.log.log.home.fail(OSError(errno.EIO, "Input/output error"))
     broker.raft._appended.set()  # as an append that finds out does
 
 

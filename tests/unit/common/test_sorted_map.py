@@ -72,7 +72,7 @@ def large() -> ChunkedMap[int, int]:
 
 
 def sizes(found: ChunkedMap[int, int]) -> list[int]:
-    return [len(chunk) for chunk in found._chunks]
+    return [len(chunk) for chunk in found.chunks]
 
 
 def test_a_small_map_is_a_dictionary_in_order() -> None:
@@ -90,8 +90,8 @@ def test_a_change_shares_all_chunks_but_its_own() -> None:
     before = large()
     after = changed_map(before, {1000: 7, 1001: 7})
     assert isinstance(after, ChunkedMap)
-    kept = {id(chunk) for chunk in before._chunks} & {id(chunk) for chunk in after._chunks}
-    assert len(kept) == len(before._chunks) - 1
+    kept = {id(chunk) for chunk in before.chunks} & {id(chunk) for chunk in after.chunks}
+    assert len(kept) == len(before.chunks) - 1
 
 
 def test_chunks_split_when_they_are_full_and_go_when_they_are_empty() -> None:

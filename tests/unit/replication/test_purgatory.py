@@ -83,10 +83,10 @@ def test_nothing_is_left_behind() -> None:
     purgatory: Purgatory[str] = Purgatory(timers)
     purgatory.watch(Waiting(is_ready=True), ["a", "b"], 100)
     purgatory.watch(Waiting(), ["b", "c"], 200)
-    assert (len(purgatory), len(purgatory._watches)) == (2, 3)
+    assert (len(purgatory), len(purgatory.watches)) == (2, 3)
     purgatory.check("a")
     timers.fire_due(200)
-    assert (len(purgatory), len(purgatory._watches), len(timers)) == (0, 0, 0)
+    assert (len(purgatory), len(purgatory.watches), len(timers)) == (0, 0, 0)
 
 
 def test_an_operation_may_watch_again_while_it_is_finished() -> None:

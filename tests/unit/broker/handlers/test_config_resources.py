@@ -253,8 +253,8 @@ def test_values_that_another_version_left_in_the_metadata_are_passed_over() -> N
                     "max.connections.per.ip.overrides",
                 )
             ]
-            assert node.broker.rooms.controller._runtime is not None
-            node.broker.rooms.controller._runtime.decide_alone(
+            assert node.broker.rooms.controller.runtime is not None
+            node.broker.rooms.controller.runtime.decide_alone(
                 lambda decision: decision.records.extend(left)
             )
             await set_dynamically(node, BROKER, "1", "num.io.threads", "5")

@@ -265,8 +265,8 @@ def test_a_bug_of_a_request_that_waits_costs_its_own_connection(
 def _operations(node: Story) -> list[object]:
     replicas = node.broker.replicas
     watched = [
-        *replicas.delayed_produces._watches.values(),
-        *replicas.delayed_fetches._watches.values(),
+        *replicas.delayed_produces.watches.values(),
+        *replicas.delayed_fetches.watches.values(),
     ]
     return [watch.operation for watches in watched for watch in watches]
 
