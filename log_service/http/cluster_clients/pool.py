@@ -61,7 +61,7 @@ class LoginClients:
         self.servers = servers
         self.env = env
         self._nursery = nursery
-        self._further: dict[str, HostedClient[Any]] = {}
+        self._shared_clients: dict[str, HostedClient[Any]] = {}
         self.lease_count = 0
         self.is_retired = False
         """Whether the pool lends them no more. They are closed with the last lease."""
@@ -99,14 +99,16 @@ class LoginClients:
         """
         return await self._producer.get()
 
-    async def further(self, name: str, make: Callable[[], AbstractAsyncContextManager[T]]) -> T:
+    async def shared_client(
+        self, name: str, make: Callable[[], AbstractAsyncContextManager[T]]
+    ) -> T:
         """Return a client of another service that lives as long as this login's clients.
 
         ``name`` stands for its kind. ``make`` makes it when it is first asked for.
         """
-        hosted = self._further.get(name)
+        hosted = self._shared_clients.get(name)
         if hosted is None:
-            hosted = self._further[name] = HostedClient(self._nursery, make, name)
+            hosted = self._shared_clients[name] = HostedClient(self._nursery, make, name)
         found: T = await hosted.get()
         return found
 
@@ -118,7 +120,7 @@ class LoginClients:
         """Close the clients."""
         self._admin.close_soon()
         self._producer.close_soon()
-        for each in self._further.values():
+        for each in self._shared_clients.values():
             each.close_soon()
 
 

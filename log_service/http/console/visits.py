@@ -181,7 +181,7 @@ class Visit:
         Raises:
             HttpError: 404, no registry is configured.
         """
-        return await self.clients.further("the registry client of a login", self.new_registry)
+        return await self.clients.shared_client("the registry client of a login", self.new_registry)
 
     def new_registry(self) -> SchemaRegistryClient:
         """Return a new client of that kind, which is not open yet. Blocks to read trust stores.

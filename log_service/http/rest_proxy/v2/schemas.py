@@ -237,4 +237,4 @@ async def codecs_of(call: Call, record_format: str) -> SchemaCodecs:
     client = settings.registry_client
     login = client if call.credentials is None else call.credentials.registry_settings(client)
     make = partial(SchemaCodecs, settings.registry_url, login)
-    return await call.clients.further("the registry client of a login", make)
+    return await call.clients.shared_client("the registry client of a login", make)
