@@ -32,7 +32,7 @@ def compact(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 
-async def elsewhere(work: Callable[[], T], size_bytes: int) -> T:
+async def run_off_loop(work: Callable[[], T], size_bytes: int) -> T:
     """Do work on a body. Other threads do that of a long body."""
     return work() if size_bytes <= LONG_BODY_BYTES else await trio.to_thread.run_sync(work)
 
@@ -46,7 +46,7 @@ async def read_object(request: HttpRequest) -> dict[str, Any]:
     """
     if not request.body.strip():
         return {}
-    found = await elsewhere(partial(parse_json, request.body), len(request.body))
+    found = await run_off_loop(partial(parse_json, request.body), len(request.body))
     return as_object(found, "The body")
 
 

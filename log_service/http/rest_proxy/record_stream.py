@@ -13,7 +13,7 @@ from typing import Any, Final
 import trio
 
 from log_service.client.connections.cluster_view import TopicView
-from log_service.http.rest_proxy.bodies import JSON, as_object, compact, elsewhere, json_response
+from log_service.http.rest_proxy.bodies import JSON, as_object, compact, json_response, run_off_loop
 from log_service.http.rest_proxy.context import Call, error_response, refusal_of
 from log_service.http.rest_proxy.errors import RestError, of_http
 from log_service.http.rest_proxy.json_stream import JsonObjects
@@ -112,7 +112,7 @@ class RecordStream:
         Raises:
             RestError, HttpError: it is no record.
         """
-        found = await elsewhere(partial(parse_json, content), len(content))
+        found = await run_off_loop(partial(parse_json, content), len(content))
         fields = as_object(found, "A record")
         return fields, self.record_of(fields)
 

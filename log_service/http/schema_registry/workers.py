@@ -41,7 +41,7 @@ class Workers:
         async with self._turns:
             yield
 
-    async def elsewhere(self, work: Callable[[], T]) -> T:
+    async def run_off_loop(self, work: Callable[[], T]) -> T:
         """Do work in another thread, and return its result.
 
         It goes on when the caller is cancelled, because no thread can be stopped.

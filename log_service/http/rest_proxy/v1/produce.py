@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import trio
 
-from log_service.http.rest_proxy.bodies import JSON, MAX_BODY_BYTES, elsewhere
+from log_service.http.rest_proxy.bodies import JSON, MAX_BODY_BYTES, run_off_loop
 from log_service.http.rest_proxy.cluster_reading import known_topic
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
@@ -111,13 +111,15 @@ async def _respond_once(stream: RecordStream, key: str, encoding: str) -> HttpRe
     records = await _all_records(stream, body)
     principal, topic = call.request.principal, stream.topic.name
     name = keyed_id(principal, topic, key)
-    keyed = await elsewhere(partial(KeyedBody.of, name, topic, encoding, body, records), len(body))
+    keyed = await run_off_loop(
+        partial(KeyedBody.of, name, topic, encoding, body, records), len(body)
+    )
     async with call.context.streams.keyed_writes.one_of(
         "" if call.credentials is None else principal
     ):
         found = await write_once(call, keyed, stream.topic.partition_count)
     headers = ((REPLAYED, "true"),) if found.is_repeat else ()
-    lines = await elsewhere(
+    lines = await run_off_loop(
         lambda: text_of_lines([shown_place(*place) for place in found.places]), len(body)
     )
     return HttpResponse(body=lines, content_type=NDJSON, headers=headers)
@@ -149,7 +151,7 @@ async def _all_records(stream: RecordStream, body: bytes) -> list[OutgoingRecord
         RestError: one of them is wrong, or there are too many or none. Its text says which.
     """
     objects = JsonObjects(MAX_RECORD_BYTES)
-    found = await elsewhere(partial(objects.add, body), len(body))
+    found = await run_off_loop(partial(objects.add, body), len(body))
     if not found or not objects.is_between:
         raise RestError(400, "The body has no whole record, or ends within one.")
     if len(found) > MAX_KEYED_RECORDS:

@@ -10,12 +10,12 @@ from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.bodies import (
     as_object,
     compact,
-    elsewhere,
     json_response,
     list_of,
     number_of,
     read_object,
     refuse_unknown,
+    run_off_loop,
     text_of,
     whole_number,
 )
@@ -278,7 +278,7 @@ async def read(call: Call) -> HttpResponse:
         size_bytes = sum(map(size_of, records))
         read_part = await _part_reader(call, instance.settings.record_format, records)
         show = partial(_shown_records, instance.settings.record_format, records, read_part)
-        shown, failure = await elsewhere(show, size_bytes)
+        shown, failure = await run_off_loop(show, size_bytes)
     except BaseException:
         instance.give_back(records)
         raise

@@ -15,12 +15,12 @@ from log_service.client.connections.cluster_view import TopicView
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.bodies import (
     as_object,
-    elsewhere,
     json_response,
     list_of,
     number_of,
     read_object,
     refuse_unknown,
+    run_off_loop,
     text_of,
 )
 from log_service.http.rest_proxy.cluster_reading import known_topic, partition_of
@@ -68,7 +68,7 @@ async def produce(call: Call) -> HttpResponse:
     fixed = _fixed_partition(call, topic)
     encode_key, encode_value, ids = await _encoders(call, record_format, body, topic.name)
     read = partial(records_of, given, encode_key, encode_value, topic, fixed)
-    records = await elsewhere(read, len(call.request.body))
+    records = await run_off_loop(read, len(call.request.body))
     outcomes = await send_all(await call.producer(), topic.name, records)
     _raise_common(outcomes)
     shown = {

@@ -7,11 +7,11 @@ from typing import Any, Final
 from log_service.client.connections.cluster_view import TopicView
 from log_service.http.rest_proxy.bodies import (
     as_object,
-    elsewhere,
     json_response,
     list_of,
     read_object,
     refuse_unknown,
+    run_off_loop,
     text_of,
 )
 from log_service.http.rest_proxy.cluster_reading import known_topic
@@ -65,7 +65,7 @@ async def produce_batch(at: ClusterCall) -> HttpResponse:
     require_room(await at.call.producer())
     topic = await known_topic(at.call, at.value("topic"))
     work = partial(_prepared, entries, topic)
-    prepared = await elsewhere(work, len(at.call.request.body))
+    prepared = await run_off_loop(work, len(at.call.request.body))
     lines = await _stream(at, topic).outcomes(prepared)
     shown: dict[str, list[dict[str, Any]]] = {"successes": [], "failures": []}
     for entry_id, line in zip(ids, lines, strict=True):

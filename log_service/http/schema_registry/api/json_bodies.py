@@ -27,7 +27,7 @@ CHARSETS = frozenset({UTF8, "us-ascii", "utf-16", "utf-16le", "utf-16be"})
 class Workers(Protocol):
     """Other threads that do long work."""
 
-    async def elsewhere(self, work: Callable[[], T]) -> T:
+    async def run_off_loop(self, work: Callable[[], T]) -> T:
         """Do work in another thread, and return its result."""
 
 
@@ -60,7 +60,7 @@ async def read_object(
         RegistryError: it is no object, or has a field that is not ``known``.
     """
     parse = partial(parse_object, request.body, frozenset(known), charset_of(request))
-    return parse() if len(request.body) <= LONG_BODY_BYTES else await workers.elsewhere(parse)
+    return parse() if len(request.body) <= LONG_BODY_BYTES else await workers.run_off_loop(parse)
 
 
 def charset_of(request: HttpRequest) -> str:

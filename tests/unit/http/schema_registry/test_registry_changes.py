@@ -114,7 +114,7 @@ def test_few_threads_work_and_few_requests_wait_for_them() -> None:
             assert refused.value.code == BUSY
             go_on.set()
         assert most == [0, WORKER_COUNT]
-        assert await workers.elsewhere(lambda: 3) == 3
+        assert await workers.run_off_loop(lambda: 3) == 3
 
     trio.run(main)
 

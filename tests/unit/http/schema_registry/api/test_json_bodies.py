@@ -166,7 +166,7 @@ class Threads:
     def __init__(self) -> None:
         self.used: list[int] = []
 
-    async def elsewhere(self, work: Callable[[], T]) -> T:
+    async def run_off_loop(self, work: Callable[[], T]) -> T:
         def noted() -> T:
             self.used.append(threading.get_ident())
             return work()
