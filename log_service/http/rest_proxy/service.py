@@ -19,7 +19,7 @@ from log_service.http.server.service import HttpService
 from log_service.http.service_settings import ListenAddress
 from log_service.http.serving import ServiceListeners, stop_in_order
 
-IMPATIENT = {"request_timeout_ms": 10_000, "default_api_timeout_ms": 30_000}
+SHORT_TIMEOUTS = {"request_timeout_ms": 10_000, "default_api_timeout_ms": 30_000}
 
 Say = Callable[[str], None]
 
@@ -98,6 +98,6 @@ class RestService:
         """Refuse to start in front of no cluster, so that a wrong address is seen at once."""
         settings = self._settings
         async with Admin(
-            settings.bootstrap_servers, env=self._env, **{**IMPATIENT, **settings.client}
+            settings.bootstrap_servers, env=self._env, **{**SHORT_TIMEOUTS, **settings.client}
         ) as admin:
             await admin.describe_cluster()

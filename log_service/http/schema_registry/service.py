@@ -49,7 +49,7 @@ LOAD_TIMEOUT_MS = 300_000
 LEADER_PATIENCE_S = 10.0
 """So long a change waits for an instance that writes, because elections take a moment."""
 FORWARD_RETRY_S = 0.25
-IMPATIENT = {"request_timeout_ms": 10_000}
+SHORT_TIMEOUTS = {"request_timeout_ms": 10_000}
 """A broker that hangs may take only a part of the time that a write has."""
 
 Say = Callable[[str], None]
@@ -83,7 +83,7 @@ class RegistryService:
                     Admin(
                         settings.bootstrap_servers,
                         env=self._env,
-                        **{**IMPATIENT, **settings.client},
+                        **{**SHORT_TIMEOUTS, **settings.client},
                     ) as admin,
                     Admin(
                         settings.bootstrap_servers, env=self._env, **settings.client
