@@ -10,7 +10,6 @@ from log_service.http.console.addresses import path_to
 from log_service.http.console.flow import FlowEdge, FlowKind, FlowNode, FlowPart
 from log_service.http.console.visits import Visit
 from orchestration.console.platform import Platform
-from orchestration.console.rights import needed_topics
 from orchestration.console.values import TableFacts
 
 
@@ -23,10 +22,9 @@ async def show_flow(platform: Platform, visit: Visit) -> FlowPart:
     if platform.missing:
         return FlowPart()
     sight = await platform.sight(visit)
-    tables = sight.overview.tables
-    topics = sight.overview.topics
+    overview = sight.overview
     return platform_flow(
-        each for each in tables if sight.rights.may_read(needed_topics(each, topics))
+        each for each in overview.tables if sight.rights.may_read(overview.needed_topics(each.name))
     )
 
 

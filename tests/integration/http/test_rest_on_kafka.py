@@ -12,12 +12,12 @@ import pytest
 from log_service.client import BlockingAdmin, ConfigResource, NewTopic
 from tests.helpers.rest_process import RestProcess
 from tests.integration.http.event_reader import events_of
-from tests.integration.http.test_rest_writes import committed, lines, post
+from tests.integration.http.rest_calls import committed, lines, post
 from tests.integration.kafka_node import KafkaNode, skip_unless_kafka_is_there
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
-LOCK_MS = 3_000
+LOCK_MS, EXTENSIONS = 6_000, 4
 PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
@@ -82,8 +82,8 @@ def test_a_lease_of_one_proxy_is_extended_and_settled_at_another(
     assert [each["value"] for each in found] == list(range(6))
     leases = [each["lease"] for each in found]
     assert asked(proxies[1], "settle", accept=leases[:3], reject=leases[3:4]) == {"settled": 4}
-    for _ in range(3):
-        time.sleep(LOCK_MS / 2_000)
+    for _ in range(EXTENSIONS):
+        time.sleep(1.5 * LOCK_MS / 1_000 / EXTENSIONS)
         assert asked(proxies[1], "settle", extend=leases[4:5]) == {"settled": 1}
     assert asked(proxies[0], "settle", accept=leases[4:5]) == {"settled": 1}
     again = asked(proxies[1], "acquire", wait_ms=30_000)["records"]

@@ -175,7 +175,7 @@ async def _leases(call: Call) -> ShareLeases:
     clients = call.clients
     settings = {**clients.settings(), "fetch_max_bytes": MAX_FETCH_BYTES}
     make = partial(ShareLeases, clients.servers, env=clients.env, **settings)
-    return await clients.further("the leases of a login", make)
+    return await clients.shared_client("the leases of a login", make)
 
 
 async def _unless_stopping(

@@ -77,7 +77,7 @@ async def read_flow(visit: Visit) -> FlowPart:
     topics |= {topic for _, topic in produced} if is_named else known
     shown = sorted(topics & known)[:MAX_TOPICS]
     offsets = await _offsets(admin, shown)
-    pace = await visit.clients.further("the pace of a login", _new_pace)
+    pace = await visit.clients.shared_client("the pace of a login", _new_pace)
     edges = _of_groups(positions, offsets, pace, clock.monotonic_ms())
     if is_named:
         edges += [

@@ -1,4 +1,4 @@
-"""Where a stream begins, and the position that a client keeps."""
+"""A stream begins at an offset or a time, and a client keeps its position."""
 
 import pytest
 

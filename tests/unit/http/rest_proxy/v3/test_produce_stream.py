@@ -13,6 +13,7 @@ from log_service.common.secrets import SecretText
 from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.cluster_clients.pool import ClientLimits, ClusterClients, LoginClients
 from log_service.http.rest_proxy import context as rest_context
+from log_service.http.rest_proxy import record_stream
 from log_service.http.rest_proxy.context import RestContext, handled
 from log_service.http.rest_proxy.v3 import produce
 from log_service.http.server.values import HttpRequest
@@ -50,10 +51,10 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[LoginClients]:
     monkeypatch.setattr(LoginClients, "close", close)
     monkeypatch.setattr(LoginClients, "producer", nothing)
     monkeypatch.setattr(rest_context, "credentials_of", lambda _request: ANN)
-    for name, stand_in in (("known_topic", nothing), ("send_all", no_outcomes)):
-        monkeypatch.setattr(produce, name, stand_in)
+    monkeypatch.setattr(produce, "known_topic", nothing)
     monkeypatch.setattr(produce, "require_room", lambda _producer: None)
-    monkeypatch.setattr(produce, "elsewhere", at_once)
+    monkeypatch.setattr(record_stream, "send_all", no_outcomes)
+    monkeypatch.setattr(record_stream, "run_off_loop", at_once)
 
     async def cluster_call(call: Any) -> Any:
         await trio.lowlevel.checkpoint()
