@@ -155,16 +155,16 @@ class DirectoryReports(ReplicaListener):
             )
             self._waiting = {**dict.fromkeys(sent), **self._waiting}
             return False
-        told = {
+        codes = {
             (topic.topic_id, partition.partition_index): ErrorCode.of(partition.error_code)
             for directory in response.directories
             for topic in directory.topics
             for partition in topic.partitions
         }
         refused = {
-            replica: told.get(replica, ErrorCode.UNKNOWN_SERVER_ERROR)
+            replica: codes.get(replica, ErrorCode.UNKNOWN_SERVER_ERROR)
             for replica in sent
-            if told.get(replica) is not ErrorCode.NONE
+            if codes.get(replica) is not ErrorCode.NONE
         }
         if refused:
             (topic_id, index), code = next(iter(refused.items()))

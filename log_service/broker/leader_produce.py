@@ -42,10 +42,11 @@ async def produce_to_leader(
         max_version=LAST_VERSION_BY_NAME,
         waits_ms=PRODUCE_TIMEOUT_MS,
     )
-    told = response.responses[0].partition_responses[0]
-    if told.error_code:
-        code = ErrorCode.of(told.error_code)
+    result = response.responses[0].partition_responses[0]
+    if result.error_code:
+        code = ErrorCode.of(result.error_code)
         raise KafkaError(
             code,
-            told.error_message or f"the leader of {topic}-{index} refused the records: {code.name}",
+            result.error_message
+            or f"the leader of {topic}-{index} refused the records: {code.name}",
         )

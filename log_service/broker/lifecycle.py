@@ -298,17 +298,17 @@ class BrokerLifecycle:
             try:
                 return await attempt()
             except KafkaError as error:
-                told = self._with_addresses(error)
+                shown = self._with_addresses(error)
                 if error.code in FATAL or trio.current_time() >= deadline:
-                    raise told from error.__cause__
+                    raise shown from error.__cause__
                 if (
-                    str(told) != said
+                    str(shown) != said
                 ):  # it retries every heartbeat interval, and logs each reason once
-                    said = str(told)
+                    said = str(shown)
                     logger.warning(
                         "The controller does not register this broker yet. The broker tries"
                         " again: %s",
-                        told,
+                        shown,
                     )
             await trio.sleep(min(self._interval_s, max(deadline - trio.current_time(), 0)))
 

@@ -94,12 +94,12 @@ async def describe(*, as_json: bool, bootstrap_servers: str) -> None:
         for node in found.nodes
     ]
     if as_json:
-        told = {
+        document = {
             "cluster_id": found.cluster_id,
             "controller_id": None if controller_id == NO_LEADER else controller_id,
             "is_tidelog": found.is_tidelog,
         }
-        print_json(told | {"brokers": rows})
+        print_json(document | {"brokers": rows})
         return
     controller = (
         "no active controller"
@@ -232,12 +232,12 @@ async def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
         for each, member in zip([*found.voters, *found.observers], state.members, strict=True)
     ]
     if as_json:
-        told = {
+        document = {
             "leader_id": found.leader_id,
             "leader_epoch": found.leader_epoch,
             "high_watermark": found.high_watermark,
         }
-        print_json(told | {"replicas": rows})
+        print_json(document | {"replicas": rows})
         return
     click.echo(
         f"leader {found.leader_id}  epoch {found.leader_epoch}  high watermark"

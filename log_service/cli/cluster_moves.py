@@ -388,9 +388,9 @@ async def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_ser
             return
         followed = await follow(admin, moving)
         removed = {"brokers": [], "topics": []} if keep_throttle else await lift_throttles(admin)
-    told = f"{counted(followed, 'move')} complete" if followed else "nothing moves"
+    sentence = f"{counted(followed, 'move')} complete" if followed else "nothing moves"
     if removed["brokers"] or removed["topics"]:
-        told += "; throttles are taken away from " + " and ".join(
+        sentence += "; throttles are taken away from " + " and ".join(
             text
             for text in (
                 "brokers " + ", ".join(map(str, removed["brokers"])) if removed["brokers"] else "",
@@ -398,7 +398,7 @@ async def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_ser
             )
             if text
         )
-    print_result(told, {"completed": followed, "throttles_removed": removed}, as_json=as_json)
+    print_result(sentence, {"completed": followed, "throttles_removed": removed}, as_json=as_json)
 
 
 async def follow(admin: Admin, moving: Sequence[tuple[Move, int]]) -> int:

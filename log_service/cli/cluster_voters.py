@@ -114,7 +114,7 @@ def _print_voters(
     before: Mapping[int, bool], after: Collection[int], *, execute: bool, as_json: bool
 ) -> None:
     text = voters_text(before, after)
-    told = {
+    document = {
         "before": list(before),
         "after": sorted(after),
         "may_fail": _spare(before, after),
@@ -122,7 +122,7 @@ def _print_voters(
     }
     print_result(
         text if execute else f"{text}\nnothing was changed; --execute does it",
-        told,
+        document,
         as_json=as_json,
     )
 

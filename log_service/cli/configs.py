@@ -442,8 +442,8 @@ async def change(
         if not resources:
             raise ConfigError("there is nothing to change")
         await admin.alter_configs(dict.fromkeys(resources, changes), is_validated_only=dry_run)
-    told = shown(resources[0]) if len(resources) == 1 else counted(len(resources), "resource")
-    text = f"{'this would be accepted: ' if dry_run else ''}{done} on {told}"
+    subject = shown(resources[0]) if len(resources) == 1 else counted(len(resources), "resource")
+    text = f"{'this would be accepted: ' if dry_run else ''}{done} on {subject}"
     rows = [
         {"resource": shown(resource), "changed": sorted(changes), "is_dry_run": dry_run}
         for resource in resources

@@ -153,16 +153,18 @@ async def describe(
     """
     refuse_both({"--members": with_members, "--state": with_state})
     async with open_admin(bootstrap_servers) as admin:
-        told = [await described(admin, group) for group in await found_groups(admin, group_ids)]
+        documents = [
+            await described(admin, group) for group in await found_groups(admin, group_ids)
+        ]
     if as_json:
-        print_json(told[0] if len(group_ids) == 1 and len(told) == 1 else told)
+        print_json(documents[0] if len(group_ids) == 1 and len(documents) == 1 else documents)
     elif with_state:
         columns = ["group_id", "state", "assignor", "members", "partitions", "lag"]
-        print_rows([state_row(each) for each in told], columns, as_json=False, empty=NO_GROUPS)
-    elif not told:
+        print_rows([state_row(each) for each in documents], columns, as_json=False, empty=NO_GROUPS)
+    elif not documents:
         say(NO_GROUPS)
     else:
-        for number, each in enumerate(told):
+        for number, each in enumerate(documents):
             say(("\n" if number else "") + headline(each))
             show(each, with_members=with_members)
 
@@ -207,27 +209,28 @@ async def described(
     }
 
 
-def headline(told: dict[str, Any]) -> str:
+def headline(document: dict[str, Any]) -> str:
     """Return the first line about a group."""
+    members = counted(len(document["members"]), "member")
     return (
-        f"{readable(told['group_id'])}  {told['state']}  {counted(len(told['members']), 'member')} "
-        f" coordinator {told['coordinator']}"
+        f"{readable(document['group_id'])}  {document['state']}  {members} "
+        f" coordinator {document['coordinator']}"
     )
 
 
-def show(told: dict[str, Any], *, with_members: bool) -> None:
+def show(document: dict[str, Any], *, with_members: bool) -> None:
     """Print a group's members, or its offsets."""
     if with_members:
         columns = ["member_id", "instance", "client", "host", "partitions"]
         print_rows(
-            told["members"],
+            document["members"],
             columns,
             as_json=False,
             empty="no members",
             flexible=["partitions", "member_id"],
         )
     else:
-        is_queue = told["protocol_type"] == SHARE
+        is_queue = document["protocol_type"] == SHARE
         columns = [
             "topic",
             "partition",
@@ -237,16 +240,16 @@ def show(told: dict[str, Any], *, with_members: bool) -> None:
             "client",
         ]
         empty = "it has not begun to read anything" if is_queue else "no offsets are committed"
-        print_rows(told["offsets"], columns, as_json=False, empty=empty)
+        print_rows(document["offsets"], columns, as_json=False, empty=empty)
 
 
-def state_row(told: dict[str, Any]) -> dict[str, Any]:
+def state_row(document: dict[str, Any]) -> dict[str, Any]:
     """Return a group as one row. Its lag is None where no partition's lag is known."""
-    offsets = told["offsets"]
+    offsets = document["offsets"]
     lags = [row["lag"] for row in offsets if row["lag"] is not None]
     return {
-        **told,
-        "members": len(told["members"]),
+        **document,
+        "members": len(document["members"]),
         "partitions": len(offsets),
         "lag": sum(lags) if lags or not offsets else None,
     }

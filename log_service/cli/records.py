@@ -67,7 +67,7 @@ async def delete(
     else:
         wanted = {TopicPartition(name, partition): before}
     if not yes:
-        told = next(iter(wanted)) if len(wanted) == 1 else counted(len(wanted), "partition")
+        subject = next(iter(wanted)) if len(wanted) == 1 else counted(len(wanted), "partition")
         bound = (
             "that are committed"
             if set(wanted.values()) == {-1}
@@ -75,7 +75,7 @@ async def delete(
             if from_file is None
             else "below their offsets"
         )
-        await confirm(f"Delete the records of {told} {bound}?", "nothing was deleted")
+        await confirm(f"Delete the records of {subject} {bound}?", "nothing was deleted")
     async with open_admin(bootstrap_servers) as admin:
         starts = await admin.delete_records(wanted)
     rows = [

@@ -119,9 +119,11 @@ async def describe(
     async with open_admin(bootstrap_servers) as admin:
         wanted = await ids_named(admin, transactional_ids)
         found = await admin.describe_transactions(wanted) if wanted else {}
-    told = [described(found[each]) for each in wanted]
+    documents = [described(found[each]) for each in wanted]
     if as_json:
-        print_json(told[0] if len(transactional_ids) == 1 and len(told) == 1 else told)
+        print_json(
+            documents[0] if len(transactional_ids) == 1 and len(documents) == 1 else documents
+        )
         return
     columns = [
         "transactional_id",
@@ -135,7 +137,7 @@ async def describe(
     ]
     flexible = ["partitions", "transactional_id"]
     print_rows(
-        told,
+        documents,
         columns,
         as_json=False,
         empty="there are no transactional ids",

@@ -54,16 +54,16 @@ async def no_such_brokers(admin: Admin, unknown: Sequence[int], known: Sequence[
         members = {}
     controllers = [each for each in unknown if members.get(each)]
     strange = [each for each in unknown if each not in controllers]
-    told = [
+    sentences = [
         f"node {each} is a controller and no broker, so it has no replicas" for each in controllers
     ]
     if strange:
-        told.append(
+        sentences.append(
             f"there is no broker {strange[0]}"
             if len(strange) == 1
             else f"there are no brokers {', '.join(map(str, strange))}"
         )
-    return f"{'; '.join(told)}; there are {', '.join(map(str, known)) or 'none'}"
+    return f"{'; '.join(sentences)}; there are {', '.join(map(str, known)) or 'none'}"
 
 
 async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) -> dict[int, bool]:

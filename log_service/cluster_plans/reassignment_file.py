@@ -36,12 +36,12 @@ class PlanFileMistakes(PlanRefused):
     """A file of a plan has mistakes, each of them told by its field."""
 
     def __init__(self, name: str, mistakes: list[str]) -> None:
-        told = mistakes[:MAX_MISTAKES]
-        if len(mistakes) > len(told):
-            told.append(f"and {len(mistakes) - len(told)} more")
+        shown = mistakes[:MAX_MISTAKES]
+        if len(mistakes) > len(shown):
+            shown.append(f"and {len(mistakes) - len(shown)} more")
         super().__init__(
             "\n  ".join(
-                [f"{name} is not a plan that can be carried out; nothing was changed:", *told]
+                [f"{name} is not a plan that can be carried out; nothing was changed:", *shown]
             )
         )
         self.mistakes = tuple(mistakes)

@@ -51,9 +51,9 @@ def mirrored_topics(
                 " circle"
             )
         elif others := mixed_with(flows, flow, topic):
-            told = " and ".join(others)
+            sources = " and ".join(others)
             refused[topic] = (
-                f"the topic {topic} is not mirrored: {told} may write records of another source"
+                f"the topic {topic} is not mirrored: {sources} may write records of another source"
                 " into the same one"
             )
         else:

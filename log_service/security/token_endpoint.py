@@ -121,12 +121,12 @@ class TokenEndpoint:
         """Return an endpoint's reason for a refusal (RFC 6749, 5.2) without an echoed secret."""
         assert self._config.client_secret is not None
         document = _document(body)
-        told = [
+        parts = [
             document[name]
             for name in ("error", "error_description")
             if isinstance(document.get(name), str)
         ]
-        text = ": ".join(told).replace(self._config.client_secret.reveal(), "***")
+        text = ": ".join(parts).replace(self._config.client_secret.reveal(), "***")
         text = "".join(letter if letter.isprintable() else "?" for letter in text)[
             :MAX_ERROR_LENGTH
         ]
@@ -224,15 +224,20 @@ def _lifetime_s(document: Mapping[str, Any], token: str) -> float:
     The endpoint's figure comes first, then the token's own. 0 means that both are missing, and the
     token serves one login.
     """
-    told: Any = document.get("expires_in")
-    if isinstance(told, str) and told.isascii() and told.isdecimal() and len(told) < 10:
-        told = int(told)
-    if not _is_seconds(told):
+    lifetime_s: Any = document.get("expires_in")
+    if (
+        isinstance(lifetime_s, str)
+        and lifetime_s.isascii()
+        and lifetime_s.isdecimal()
+        and len(lifetime_s) < 10
+    ):
+        lifetime_s = int(lifetime_s)
+    if not _is_seconds(lifetime_s):
         claims = _claims(token)
         if not _is_seconds(claims.get("exp")) or not _is_seconds(claims.get("iat")):
             return 0
-        told = claims["exp"] - claims["iat"]
-    return max(float(told), 0.0)
+        lifetime_s = claims["exp"] - claims["iat"]
+    return max(float(lifetime_s), 0.0)
 
 
 def _is_seconds(value: Any) -> bool:

@@ -267,11 +267,11 @@ class Warehouse:
                 if topics is not None and topics.log is not None
                 else "no archived topics"
             )
-            told = f"; {kind}: {', '.join(missing)}" if missing else ""
+            note = f"; {kind}: {', '.join(missing)}" if missing else ""
             reason = _well_guessed(str(error), sql, {*tables, *marts, DEAD_LETTERS})
             text = (
                 f"{reason}\n(tables of the lake: {', '.join(tables) or 'none'}; marts:"
-                f" {', '.join(marts) or 'none'}{told})"
+                f" {', '.join(marts) or 'none'}{note})"
             )
             unknown = UNKNOWN.search(str(error))
             if unknown is not None and unknown["name"] not in missing:
@@ -291,8 +291,8 @@ def validate_question(sql: str) -> None:
     except duckdb.Error:
         return
     if len(kinds) != 1:
-        told = f"these are {len(kinds)} statements" if kinds else "there is no statement in it"
-        raise WarehouseError(f"a question is one SELECT, and {told}: ask one at a time")
+        note = f"these are {len(kinds)} statements" if kinds else "there is no statement in it"
+        raise WarehouseError(f"a question is one SELECT, and {note}: ask one at a time")
     if kinds[0] not in READING:
         raise WarehouseError(
             f"a question is one SELECT, and this is {kinds[0].name}: questions only read, and runs"

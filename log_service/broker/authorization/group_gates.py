@@ -298,7 +298,7 @@ def _unseen(topic: ShareRecordsTopic) -> ShareRecordsTopicResult:
 
 def _refuse_topics(
     question: Question,
-    told: str,
+    response_field: str,
     name_of: Callable[[Any], str],
     refused: Callable[[Any], Any],
     *,
@@ -316,7 +316,7 @@ def _refuse_topics(
 
     def amend(response: Any) -> Any:
         if not response.error_code:
-            getattr(response, told).extend(items)
+            getattr(response, response_field).extend(items)
         return response
 
     kept = [topic for topic in topics if name_of(topic) in allowed]
@@ -398,10 +398,10 @@ def _refused_alone(topic: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
     return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
 
 
-def _shown_alone(access: Access, told: Any) -> Steps[Any]:
+def _shown_alone(access: Access, group: Any) -> Steps[Any]:
     """Leave out the topics that the client must not see. The audit log names each of them."""
-    told.topics = yield from _shown(told.topics, partial(_audited, access))
-    return told
+    group.topics = yield from _shown(group.topics, partial(_audited, access))
+    return group
 
 
 def _shown(topics: list[Any], seen_of: Callable[[list[str]], set[str]]) -> Steps[list[Any]]:
@@ -497,12 +497,12 @@ def admit_groups(
         )
 
     def amend(response: Any) -> Steps[Any]:
-        for told in response.groups:
-            if told.error_code:
+        for group in response.groups:
+            if group.error_code:
                 continue
-            if told.group_id in whole:
-                told.topics = yield from _shown(told.topics, partial(seen_of, access))
-            told.topics.extend(items.pop(told.group_id, ()))
+            if group.group_id in whole:
+                group.topics = yield from _shown(group.topics, partial(seen_of, access))
+            group.topics.extend(items.pop(group.group_id, ()))
         return response
 
     return replace(

@@ -155,9 +155,9 @@ def _may_delete(
 
 def _refused(state: DeleteTopicState, name: str, *, is_seen: bool) -> DeletableTopicResult:
     error = refusal(DELETE, TOPIC)
-    told = name if is_seen or state.name is not None else None
+    shown_name = name if is_seen or state.name is not None else None
     return DeletableTopicResult(
-        name=told, topic_id=state.topic_id, error_code=error.code, error_message=str(error)
+        name=shown_name, topic_id=state.topic_id, error_code=error.code, error_message=str(error)
     )
 
 

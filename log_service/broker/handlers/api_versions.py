@@ -86,18 +86,24 @@ def _served(side: Side, *, has_telemetry: bool) -> list[ApiVersion]:
 def _passed_on(served: list[ApiVersion], spoken: "SpokenVersions") -> list[ApiVersion]:
     """Return the APIs of a broker. Forwarded ones have only the versions that both nodes speak."""
     ranges = (
-        _spoken_by_both(told, spoken) if REGISTRY[ApiKey(told.api_key)].is_forwardable else told
-        for told in served
+        _spoken_by_both(version_range, spoken)
+        if REGISTRY[ApiKey(version_range.api_key)].is_forwardable
+        else version_range
+        for version_range in served
     )
-    return [told for told in ranges if told.min_version <= told.max_version]
+    return [
+        version_range
+        for version_range in ranges
+        if version_range.min_version <= version_range.max_version
+    ]
 
 
-def _spoken_by_both(told: ApiVersion, spoken: "SpokenVersions") -> ApiVersion:
-    lowest, highest = spoken.ranges.get(ApiKey(told.api_key), (0, -1))
+def _spoken_by_both(version_range: ApiVersion, spoken: "SpokenVersions") -> ApiVersion:
+    lowest, highest = spoken.ranges.get(ApiKey(version_range.api_key), (0, -1))
     return ApiVersion(
-        api_key=told.api_key,
-        min_version=max(told.min_version, lowest),
-        max_version=min(told.max_version, highest),
+        api_key=version_range.api_key,
+        min_version=max(version_range.min_version, lowest),
+        max_version=min(version_range.max_version, highest),
     )
 
 

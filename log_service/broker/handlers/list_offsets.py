@@ -131,7 +131,7 @@ def _find_in_steps(
             count = counts.pop((topic.name, wanted.partition_index), 0)
             if count == 0:
                 continue
-            told = (
+            partition_response = (
                 _find(node, call, topic.name, wanted, isolation)
                 if count == 1
                 else _failed(wanted.partition_index, ErrorCode.INVALID_REQUEST)
@@ -139,7 +139,7 @@ def _find_in_steps(
             if topic.name not in by_topic:
                 by_topic[topic.name] = ListOffsetsTopicResponse(name=topic.name)
                 response.topics.append(by_topic[topic.name])
-            by_topic[topic.name].partitions.append(told)
+            by_topic[topic.name].partitions.append(partition_response)
             if _is_lookup(wanted.timestamp):
                 yield True
 

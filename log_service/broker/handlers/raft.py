@@ -70,7 +70,9 @@ def _handled(node: QuorumNode, call: Call, request: WireMessage) -> Deferred:
 
 async def _respond(node: QuorumNode, call: Call, request: WireMessage) -> WireMessage:
     response = await node.raft.handle(request, listener_name=call.connection.listener_name)
-    told = next((each for each in response.SCHEMA.fields if each.name == ADDRESSES), None)
-    if told is not None and not has_version(told.versions, call.version):
+    addresses_field = next(
+        (each for each in response.SCHEMA.fields if each.name == ADDRESSES), None
+    )
+    if addresses_field is not None and not has_version(addresses_field.versions, call.version):
         setattr(response, ADDRESSES, [])
     return response

@@ -132,10 +132,10 @@ def require_names_once(request: Any, levels: Levels) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is named twice in a request of many")
 
 
-def join(told: Sequence[tuple[Piece, Any]], levels: Levels) -> Message:
+def join(answered: Sequence[tuple[Piece, Any]], levels: Levels) -> Message:
     """Return the joined response of all pieces. An error of any piece is an error of the whole."""
-    whole: Message = told[0][1]
-    for piece, response in told[1:]:
+    whole: Message = answered[0][1]
+    for piece, response in answered[1:]:
         _join(whole, response, levels, piece.depth)
     return whole
 

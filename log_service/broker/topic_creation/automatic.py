@@ -112,9 +112,9 @@ class TopicCreation:
             for name, each in asked.items():
                 self._settle(name, each, error.code, str(error))
         else:
-            told = {topic.name: topic for topic in response.topics}
+            results = {topic.name: topic for topic in response.topics}
             for name, each in asked.items():
-                topic = told.get(name)
+                topic = results.get(name)
                 if topic is None:
                     self._settle(
                         name,

@@ -125,7 +125,7 @@ class _Writing:
 
     def write(self, marker: WritableTxnMarker) -> None:
         """Append a marker to all partitions that it names."""
-        told = EndOfTransaction(
+        end = EndOfTransaction(
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
             is_abort=not marker.transaction_result,
@@ -133,9 +133,9 @@ class _Writing:
             transaction_version=marker.transaction_version,
         )
         for where in _partitions_of(marker):
-            self._results.setdefault(told.producer_id, {}).setdefault(where, ErrorCode.NONE)
+            self._results.setdefault(end.producer_id, {}).setdefault(where, ErrorCode.NONE)
             self._missing_count += 1
-            self._write_one(told, where)
+            self._write_one(end, where)
 
     def finish(self) -> None:
         """Count the request as appended, or a result as known. Respond after the last one."""

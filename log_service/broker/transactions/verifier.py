@@ -441,11 +441,11 @@ def _settle(questions: Collection[_Asked], response: "AddPartitionsToTxnResponse
         else:
             asked.settle(
                 {
-                    TopicPartition(topic.name, told.partition_index): ErrorCode.of(
-                        told.partition_error_code
+                    TopicPartition(topic.name, partition_result.partition_index): ErrorCode.of(
+                        partition_result.partition_error_code
                     )
                     for topic in result.topic_results
-                    for told in topic.results_by_partition
+                    for partition_result in topic.results_by_partition
                 }
             )
 

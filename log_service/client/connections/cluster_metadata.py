@@ -164,8 +164,10 @@ class ClusterMetadata:
         ``leader`` None means that the response named no leader.
         """
         if leader is not None and leader.leader_id >= 0:
-            told = [endpoint for endpoint in endpoints if endpoint.node_id == leader.leader_id]
-            self.learn_nodes(told)
+            leader_nodes = [
+                endpoint for endpoint in endpoints if endpoint.node_id == leader.leader_id
+            ]
+            self.learn_nodes(leader_nodes)
             self.view = self.view.with_leader(
                 topic_partition, leader.leader_id, leader.leader_epoch
             )

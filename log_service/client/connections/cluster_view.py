@@ -188,11 +188,11 @@ class ClusterView:
 
     def with_nodes(self, nodes: Iterable[Node]) -> "ClusterView":
         """Return the view with additional brokers that a response named."""
-        told = {node.node_id: node for node in nodes}
-        if all(self.nodes.get(node_id) == node for node_id, node in told.items()):
+        by_id = {node.node_id: node for node in nodes}
+        if all(self.nodes.get(node_id) == node for node_id, node in by_id.items()):
             return self
         return replace(
-            self, nodes=MappingProxyType({**self.nodes, **told}), version=self.version + 1
+            self, nodes=MappingProxyType({**self.nodes, **by_id}), version=self.version + 1
         )
 
     def with_leader(

@@ -139,8 +139,8 @@ class AvroReading:
                 refusals.append(str(error))
             else:
                 return None if branch == "null" else (branch_name(branch), found)
-        told = " or ".join(dict.fromkeys(refusals))
-        raise SerializationError(told or f"{path}: the union has no branches")
+        reasons = " or ".join(dict.fromkeys(refusals))
+        raise SerializationError(reasons or f"{path}: the union has no branches")
 
     def _options(self, value: Any, branches: list[Any]) -> Iterator[tuple[Any, Any]]:
         """Yield the branches with the value that each would read: first the one of a tag."""

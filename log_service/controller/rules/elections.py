@@ -53,10 +53,16 @@ def elect_leaders(
     election = ElectionType(request.election_type)
     results: list[ReplicaElectionResult] = []
     for topic in _asked(partitions.image, request):
-        told = [_elect(partitions, topic.topic, index, election) for index in topic.partitions]
+        partition_results = [
+            _elect(partitions, topic.topic, index, election) for index in topic.partitions
+        ]
         if request.topic_partitions is None:
-            told = [result for result in told if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=told))
+            partition_results = [
+                result
+                for result in partition_results
+                if result.error_code != ErrorCode.ELECTION_NOT_NEEDED
+            ]
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=partition_results))
     return [*partitions.records], ElectLeadersResponse(replica_election_results=results)
 
 

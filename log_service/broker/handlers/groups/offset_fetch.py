@@ -52,10 +52,10 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     groups = [_named(image, group) for group in request.groups] if is_by_id else request.groups
 
-    def respond(told: list[OffsetFetchResponseGroup]) -> Steps[OffsetFetchResponse]:
+    def respond(group_responses: list[OffsetFetchResponseGroup]) -> Steps[OffsetFetchResponse]:
         if is_one:
-            return _one_group_response(call, request.groups[0], told[0])
-        return _many_groups_response(image if is_by_id else None, request.groups, told)
+            return _one_group_response(call, request.groups[0], group_responses[0])
+        return _many_groups_response(image if is_by_id else None, request.groups, group_responses)
 
     if any(group.topics is None for group in groups):
         return node.step_scheduler.run(call, _fetch_in_turns(node, call, request, groups, respond))
@@ -63,7 +63,7 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
     node.groups.offset_fetch(
         groups,
         call.client(),
-        deferred.completing(lambda told: finish(respond(told))),
+        deferred.completing(lambda group_responses: finish(respond(group_responses))),
         is_stable_required=request.require_stable,
     )
     return deferred
@@ -77,13 +77,13 @@ async def _fetch_in_turns(
     respond: Callable[[list[OffsetFetchResponseGroup]], Steps[OffsetFetchResponse]],
 ) -> OffsetFetchResponse:
     """Ask for one group after the other."""
-    told = []
+    group_responses = []
     for group in groups:
         answer = await _fetched_of(node, call, group, is_stable_required=request.require_stable)
         if isinstance(answer, AllOffsets):
             answer = await node.step_scheduler.take(answer.response())
-        told.append(answer)
-    return await node.step_scheduler.take(respond(told))
+        group_responses.append(answer)
+    return await node.step_scheduler.take(respond(group_responses))
 
 
 async def _fetched_of(
@@ -118,8 +118,8 @@ def refuse_offset_fetch(call: Refusable, error: KafkaError) -> OffsetFetchRespon
     request: OffsetFetchRequest = call.request
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)
-        told = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-        return finish(_one_group_response(call, group, told))
+        group_responses = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+        return finish(_one_group_response(call, group, group_responses))
     return OffsetFetchResponse(
         groups=[
             OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
@@ -208,13 +208,13 @@ def _named(image: MetadataImage, group: OffsetFetchRequestGroup) -> OffsetFetchR
 def _many_groups_response(
     image: MetadataImage | None,
     groups: list[OffsetFetchRequestGroup],
-    told: list[OffsetFetchResponseGroup],
+    group_responses: list[OffsetFetchResponseGroup],
 ) -> Steps[OffsetFetchResponse]:
     """Return the response from version 8. With an image its topics get their ids."""
     if image is not None:
-        for group, response in zip(groups, told, strict=True):
+        for group, response in zip(groups, group_responses, strict=True):
             yield from _add_ids(image, group, response)
-    return OffsetFetchResponse(groups=told)
+    return OffsetFetchResponse(groups=group_responses)
 
 
 def _add_ids(

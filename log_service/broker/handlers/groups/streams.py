@@ -111,11 +111,11 @@ def _not_to_be_created(call: Call, names: list[str]) -> list[str]:
 
 
 def _creation_failed(refusals: dict[str, str]) -> str:
-    told = ", ".join(
+    listed = ", ".join(
         f"{name} ({reason})" for name, reason in list(refusals.items())[:MAX_NAMED_REFUSALS]
     )
     rest = len(refusals) - MAX_NAMED_REFUSALS
-    return f"Creation failed: {told}{f' and {rest} more' if rest > 0 else ''}."
+    return f"Creation failed: {listed}{f' and {rest} more' if rest > 0 else ''}."
 
 
 def _add_detail(response: StreamsGroupHeartbeatResponse, text: str) -> None:

@@ -255,9 +255,13 @@ def _known(call: Call, request: ProduceRequest) -> _Known:
     topic = request.topic_data[0]
     partition = replace(topic.partition_data[0], records=None)
     without_records = replace(topic, partition_data=[partition])
-    told = PartitionProduceResponse(index=partition.index, log_append_time_ms=0, log_start_offset=0)
+    partition_response = PartitionProduceResponse(
+        index=partition.index, log_append_time_ms=0, log_start_offset=0
+    )
     topics = [
-        TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[told])
+        TopicProduceResponse(
+            name=topic.name, topic_id=topic.topic_id, partition_responses=[partition_response]
+        )
     ]
     whole = b"".join(
         map(

@@ -346,9 +346,9 @@ class _Appends:
         where = partition.topic_partition
         code = self._verdict.errors.get(where)
         if code is not None:
-            told = produce_error(code, self._asker)
+            sent_code = produce_error(code, self._asker)
             raise UnverifiedError(
-                told, f"{where} is not known to be part of the transaction: {code.name}"
+                sent_code, f"{where} is not known to be part of the transaction: {code.name}"
             )
         shown, checked = self._verdict.shown.get(where), self._checked.get(where)
         if checked is None or (

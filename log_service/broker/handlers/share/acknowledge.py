@@ -254,7 +254,7 @@ def _response(
         response.acquisition_lock_timeout_ms = node.shares.settings(
             group_id
         ).records.record_lock_duration_ms
-    told = {
+    results = {
         where: PartitionData(
             partition_index=where[1],
             error_code=ErrorCode.NONE if error is None else error.code,
@@ -262,7 +262,7 @@ def _response(
         )
         for where, error in outcomes.items()
     }
-    add_partitions(call, image, response, told, PARTS)
+    add_partitions(call, image, response, results, PARTS)
     return response
 
 
@@ -282,13 +282,13 @@ def add_partitions(
     call: Call,
     image: MetadataImage,
     response: Any,
-    told: Mapping[SharedPartition, Any],
+    results: Mapping[SharedPartition, Any],
     parts: Parts,
 ) -> None:
     """Add partitions by topic, and the leaders of those that are led elsewhere (KIP-951)."""
     topics: dict[UUID, Any] = {}
     leaders: list[int] = []
-    for (topic_id, index), partition in told.items():
+    for (topic_id, index), partition in results.items():
         if partition.error_code in STALE_LEADER:
             leader = leader_hint(image, "", topic_id, index)
             partition.current_leader = parts.leader(

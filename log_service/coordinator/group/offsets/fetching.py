@@ -49,15 +49,15 @@ class AllOffsets:
                 if where in self.unstable
                 else fetched(where.partition, committed)
             )
-        told = []
+        listed = []
         for name in (yield from sorted_in_steps(topics)):
             if left <= 0:
                 yield
                 left = OFFSETS_PER_STEP
             left -= 1
             partitions = sorted(topics[name], key=attrgetter("partition_index"))
-            told.append(OffsetFetchResponseTopics(name=name, partitions=partitions))
-        return OffsetFetchResponseGroup(group_id=self.group_id, topics=told)
+            listed.append(OffsetFetchResponseTopics(name=name, partitions=partitions))
+        return OffsetFetchResponseGroup(group_id=self.group_id, topics=listed)
 
 
 def fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:

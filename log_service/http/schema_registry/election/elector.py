@@ -198,9 +198,9 @@ class Elector:
                     each.member_id,
                     error,
                 )
-        told = encode_assignment(choose(members, is_sticky=self._settings.is_sticky))
+        payload = encode_assignment(choose(members, is_sticky=self._settings.is_sticky))
         return [
-            SyncGroupRequestAssignment(member_id=each.member_id, assignment=told)
+            SyncGroupRequestAssignment(member_id=each.member_id, assignment=payload)
             for each in response.members
         ]
 

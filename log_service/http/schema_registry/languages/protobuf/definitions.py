@@ -99,8 +99,8 @@ class FieldDefinition:
     @property
     def is_delimited(self) -> bool:
         """Whether a message stands between two tags on the wire, as a group does."""
-        is_told = self.kind == "message" and self.features.message_encoding == "DELIMITED"
-        return self.kind == "group" or (is_told and not self.node.map_key)
+        has_own_encoding = self.kind == "message" and self.features.message_encoding == "DELIMITED"
+        return self.kind == "group" or (has_own_encoding and not self.node.map_key)
 
     @property
     def is_implicit(self) -> bool:
