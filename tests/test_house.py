@@ -81,15 +81,25 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
 def functions(statements: Iterable[ast.AST]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield the functions in statements and in the statements within."""
+    for node in definitions(statements):
+        if not isinstance(node, ast.ClassDef):
+            yield node
+
+
+def definitions(statements: Iterable[ast.AST]) -> Iterator[Definition]:
+    """Yield the classes and functions in statements and in the statements within."""
     for node in statements:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, Definition):
             yield node
         for within in ("body", "orelse", "finalbody", "handlers", "cases"):
             inner = getattr(node, within, None)
             if isinstance(inner, list):
-                yield from functions(inner)
+                yield from definitions(inner)
 
 
 def longer_than(lines: int, paths: Iterable[Path]) -> list[str]:
@@ -191,10 +201,8 @@ GUESSED_OPENING = re.compile(r"(What|That|Such|Who|Where|Whose|Which|When|Those)
 
 def first_sentences(tree: ast.Module) -> Iterator[str]:
     """Yield the first sentence of each docstring in a file."""
-    for node in ast.walk(tree):
-        if isinstance(
-            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        ) and (text := ast.get_docstring(node)):
+    for node in (tree, *definitions(tree.body)):
+        if text := ast.get_docstring(node):
             yield " ".join(re.split(r"(?<=[.!?])\s|\n\n", text, maxsplit=1)[0].split())
 
 
