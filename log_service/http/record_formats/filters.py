@@ -20,10 +20,14 @@ MAX_COMPARISONS = 10
 MAX_PATH_PARTS = 20
 COMPARISON = re.compile(
     r"""\s*(?P<path>(?:key|value|header|partition|offset)(?:\.[^\s.=~!]+)*)\s*(?P<operator>!?[=~])\s*"""
-    r"""(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s"]\S*))\s*""",
+    r"""(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s"=~!]\S*))\s*""",
 )
+NUMBERS = frozenset({"partition", "offset"})
 JOINT = re.compile(r"and\s+", re.IGNORECASE)
-USUAL = 'write key = 42 and value.country ~ "de", or value ~ text'
+USUAL = (
+    'write key = 42 and value.country ~ "de", or value ~ text;'
+    " the operators are = != ~ !~, and a text that begins with one stands in double quotes"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,8 @@ def parse_filter(text: str) -> tuple[Comparison, ...]:
         path = tuple(match["path"].split("."))
         if len(path) > MAX_PATH_PARTS:
             raise HttpError(400, f"a path of a filter has at most {MAX_PATH_PARTS} parts")
+        if path[0] in NUMBERS:
+            wanted = _number_at(path, wanted)
         found.append(Comparison(path=path, operator=match["operator"], wanted=wanted))
         position = match.end()
         if position < len(rest):
@@ -80,6 +86,20 @@ def parse_filter(text: str) -> tuple[Comparison, ...]:
     if len(found) > MAX_COMPARISONS:
         raise HttpError(400, f"a filter has at most {MAX_COMPARISONS} comparisons")
     return tuple(found)
+
+
+def _number_at(path: tuple[str, ...], wanted: str) -> str:
+    """Return the number that a partition or an offset is compared with, as records show it.
+
+    Raises:
+        HttpError: 400, the path goes on, or the text is no number.
+    """
+    if len(path) > 1:
+        raise HttpError(400, f"a filter has no {'.'.join(path)[:40]}: {path[0]} is a number")
+    if not (wanted.isascii() and wanted.isdigit() and len(wanted) < 20):
+        text = f"a filter compares {path[0]} with {wanted[:40]!r}: write a whole number"
+        raise HttpError(400, text)
+    return str(int(wanted))
 
 
 def matches(comparisons: Sequence[Comparison], record: Filterable) -> bool:

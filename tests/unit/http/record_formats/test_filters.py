@@ -43,6 +43,7 @@ RECORD = Filterable(
         ("header ~ trace=a", True),
         ("header.none = 1", False),
         ("value !~ vip", False),
+        ("partition = 03 and offset ~ 4", True),
         ('key = "Ann" AND value.id = "7"', True),
     ],
 )
@@ -53,6 +54,8 @@ def test_a_filter_matches(text: str, *, is_match: bool) -> None:
 @pytest.mark.parametrize(
     "text",
     ["id = 7", "key", "key =", "key = a or key = b", "key == a b", "and", 'key = "a', "value. = 1",
+     "key == ", "key == Ann", "key =~ Ann", "key ~= Ann", "key =! Ann", "partition = x", "offset = -1",
+     "offset ~ a", "partition.a = 1", "partition = 3.0", "offset = " + "9" * 30,
      " and ".join(["key = a"] * 11), "key = " + "a" * 1_000, "value" + ".a" * 30 + " = 1"],
 )  # fmt: skip
 def test_a_filter_that_is_not_clear_is_refused(text: str) -> None:
