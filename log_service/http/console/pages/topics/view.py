@@ -99,7 +99,10 @@ def _topic_row(topic: TopicView) -> TopicRow:
 
 
 def retention_of(entries: Mapping[str, ConfigEntry]) -> str | None:
-    """Return how long records are kept, in words."""
+    """Return how long records are kept, in words. None: no record is deleted for its age."""
+    policy = entries.get("cleanup.policy")
+    if policy is not None and "delete" not in (policy.value or ""):
+        return None
     entry = entries.get("retention.ms")
     if entry is None or entry.value is None:
         return None

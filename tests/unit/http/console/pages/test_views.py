@@ -3,6 +3,8 @@
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from log_service.client import AclBinding, ConfigEntry, GroupListing, QuotaEntity
 from log_service.client.admin.share_records import QueueInFlight, RecordsInFlight
 from log_service.client.connections.cluster_view import PartitionView, TopicView
@@ -24,6 +26,7 @@ from log_service.http.console.pages.topics.view import (
     config_change,
     config_rows,
     duration,
+    retention_of,
     topic_list,
 )
 
@@ -100,6 +103,20 @@ def test_durations_have_a_fitting_unit() -> None:
         "2 h",
         "7 d",
     ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "shown"),
+    [("delete", "7 d"), ("compact,delete", "7 d"), ("compact", None), ("", None), (None, "7 d")],
+)
+def test_a_retention_is_shown_where_it_deletes_records(
+    policy: str | None, shown: str | None
+) -> None:
+    """A compacted topic has a ``retention.ms``, too, which nothing heeds."""
+    entries = {"retention.ms": config("retention.ms", "604800000", "DEFAULT_CONFIG")}
+    if policy is not None:
+        entries["cleanup.policy"] = config("cleanup.policy", policy, "DYNAMIC_TOPIC_CONFIG")
+    assert retention_of(entries) == shown
 
 
 def test_a_sick_cluster_says_what_to_do() -> None:
