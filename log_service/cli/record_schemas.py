@@ -25,17 +25,16 @@ from log_service.client.schemas.cache import BoundedCache
 from log_service.client.schemas.errors import NO_RESPONSE, SchemaRegistryError, SerializationError
 from log_service.client.schemas.json_codecs import (
     DECODERS,
-    ENCODERS,
-    FIRST_MESSAGE,
     Decode,
     Encode,
     named_schema,
     resolved_schema,
+    schema_encoder,
 )
 from log_service.client.schemas.serializing import ResolvedSchema, reason_of
 from log_service.client.schemas.subject_names import topic_name
-from log_service.client.schemas.values import PROTOBUF, Schema
-from log_service.client.schemas.wire_format import SchemaIdentity, prefix_of, read_identity
+from log_service.client.schemas.values import RegisteredSchema, Schema
+from log_service.client.schemas.wire_format import SchemaIdentity, read_identity
 from log_service.client.share.records import ShareRecord
 from log_service.records.record import RecordHeader
 
@@ -52,7 +51,6 @@ class PartEncoder:
     """Encodes the JSON of keys or values. ``about`` names the schema."""
 
     about: str
-    prefix: bytes
     encode: Encode
 
     def bytes_of(self, text: bytes | None, part: str) -> bytes | None:
@@ -72,7 +70,7 @@ class PartEncoder:
         if value is None:
             return None
         try:
-            return self.prefix + self.encode(value)
+            return self.encode(value)
         except Exception as error:
             raise LineError(
                 f"has a {part} that does not fit {self.about}: {reason_of(error)}"
@@ -104,16 +102,13 @@ async def part_encoder(
         subject, schema, schema_id = named, latest.schema, latest.id
     about = f"schema id {schema_id} of subject {subject!r}"
     try:
-        known = await resolved_schema(
-            registry, SchemaIdentity(id=schema_id), subject, schema, about
-        )
-        encode = ENCODERS[schema.schema_type](known)
+        found = RegisteredSchema(schema=schema, id=schema_id)
+        encode = await schema_encoder(registry, subject, found, about)
     except SchemaRegistryError:
         raise
     except Exception as error:
         raise click.ClickException(f"{about} cannot be used: {reason_of(error)}") from error
-    indexes = FIRST_MESSAGE if schema.schema_type == PROTOBUF else ()
-    return PartEncoder(about=about, prefix=prefix_of(schema_id, indexes), encode=encode)
+    return PartEncoder(about=about, encode=encode)
 
 
 def encoding(parse: Parse, key: PartEncoder | None, value: PartEncoder | None) -> Parse:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 Version = int | Literal["latest"]
 
-LATEST_REFERENCE: Final = -1
 NO_OWN_SETTING: Final = frozenset({40408, 40409})
 """A registry's codes for a subject that has no level or mode of its own."""
 
@@ -80,16 +79,10 @@ def reference_of(text: str) -> SchemaReference:
     Raises:
         BadParameter: the text is none.
     """
-    name, _, target = text.partition("=")
-    subject, _, version = target.rpartition(":")
-    if (
-        not name
-        or not subject
-        or not (version == "latest" or (version.isascii() and version.isdigit()))
-    ):
-        raise click.BadParameter(f"{text!r} is not NAME=SUBJECT:VERSION", param_hint="--reference")
-    number = LATEST_REFERENCE if version == "latest" else int(version)
-    return SchemaReference(name=name, subject=subject, version=number)
+    try:
+        return SchemaReference.from_text(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--reference") from error
 
 
 async def read_schema(

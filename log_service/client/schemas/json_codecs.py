@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from anyio import to_thread
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from log_service.client.schemas.avro import decode_avro, encode_avro, parse_avro
@@ -17,8 +18,8 @@ from log_service.client.schemas.json_schema import dump_json, validator_of
 from log_service.client.schemas.protobuf import FORMAT, message_at
 from log_service.client.schemas.registry_client import SchemaRegistryClient
 from log_service.client.schemas.serializing import ResolvedSchema, chained, resolved
-from log_service.client.schemas.values import AVRO, JSON, PROTOBUF, Schema
-from log_service.client.schemas.wire_format import SchemaIdentity, read_identity
+from log_service.client.schemas.values import AVRO, JSON, PROTOBUF, RegisteredSchema, Schema
+from log_service.client.schemas.wire_format import SchemaIdentity, prefix_of, read_identity
 from log_service.records.record import RecordHeader
 
 FIRST_MESSAGE: Final = (0,)
@@ -62,6 +63,21 @@ async def resolved_schema(
     if fmt is not None:
         schema = await named_schema(registry, identity, subject, fmt)
     return await registry.run(resolved(registry.core, schema, schema.schema_type, fmt, about))
+
+
+async def schema_encoder(
+    registry: SchemaRegistryClient, subject: str, found: RegisteredSchema, about: str
+) -> Encode:
+    """Return the function that encodes JSON values with a schema, and its id in front.
+
+    Another thread parses the schema. A Protobuf value is the first message of its file. Raises
+    SchemaRegistryError or any other exception: the schema cannot be used.
+    """
+    schema, identity = found.schema, SchemaIdentity(id=found.id)
+    known = await resolved_schema(registry, identity, subject, schema, about)
+    encode = await to_thread.run_sync(ENCODERS[schema.schema_type], known)
+    prefix = prefix_of(found.id, FIRST_MESSAGE if schema.schema_type == PROTOBUF else ())
+    return lambda value: prefix + encode(value)
 
 
 async def named_schema(

@@ -12,9 +12,8 @@ from typing import Any, Final, Literal
 from log_service.client.schemas.cache import BoundedCache
 from log_service.client.schemas.exchange import Exchange, Request, Steps
 from log_service.client.schemas.settings import RegistryClientSettings
-from log_service.client.schemas.values import CompatibilityResult, RegisteredSchema, Schema
+from log_service.client.schemas.values import LATEST, CompatibilityResult, RegisteredSchema, Schema
 
-LATEST: Final = "latest"
 PAGE_SCHEMAS: Final = 1_000
 Version = int | Literal["latest"]
 

@@ -10,6 +10,9 @@ from typing import Any, Final, Self
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
+LATEST: Final = "latest"
+LATEST_REFERENCE: Final = -1
+MAX_VERSION_DIGITS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,26 @@ class SchemaReference:
     def of(cls, found: Mapping[str, Any]) -> Self:
         """Return the reference in a JSON object. Raises KeyError: a part is missing."""
         return cls(name=found["name"], subject=found["subject"], version=found["version"])
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Return the reference of a text NAME=SUBJECT:VERSION, whose version may be ``latest``.
+
+        Raises:
+            ValueError: the text is none.
+        """
+        name, _, target = text.partition("=")
+        subject, _, version = target.rpartition(":")
+        is_number = version.isascii() and version.isdigit() and len(version) < MAX_VERSION_DIGITS
+        if not name or not subject or not (version == LATEST or is_number):
+            raise ValueError(f"{text!r} is not NAME=SUBJECT:VERSION")
+        number = LATEST_REFERENCE if version == LATEST else int(version)
+        return cls(name=name, subject=subject, version=number)
+
+    def __str__(self) -> str:
+        """Return the text that ``from_text`` reads."""
+        version = LATEST if self.version == LATEST_REFERENCE else str(self.version)
+        return f"{self.name}={self.subject}:{version}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON object of the API."""

@@ -75,10 +75,12 @@ def test_a_reference_may_be_a_url_and_its_subject_may_be_in_a_context() -> None:
     """The last colon comes before the version."""
     found = reference_of("http://x/a.json=:.staging:a:3")
     assert found == SchemaReference(name="http://x/a.json", subject=":.staging:a", version=3)
+    assert str(found) == "http://x/a.json=:.staging:a:3"
     assert reference_of("a=b:latest").version == -1
+    assert str(reference_of("a=b:latest")) == "a=b:latest"
 
 
-@pytest.mark.parametrize("text", ["a", "a=b", "a=:1", "=b:1", "a=b:x", "a=b:-1"])
+@pytest.mark.parametrize("text", ["a", "a=b", "a=:1", "=b:1", "a=b:x", "a=b:-1", "a=b:9999999999"])
 def test_a_text_that_is_no_reference_is_refused(text: str) -> None:
     """The sentence has the form."""
     with pytest.raises(click.BadParameter, match="is not NAME=SUBJECT:VERSION"):

@@ -24,16 +24,15 @@ from log_service.client import (
 from log_service.client.schemas.cache import BoundedCache
 from log_service.client.schemas.json_codecs import (
     DECODERS,
-    ENCODERS,
-    FIRST_MESSAGE,
     Decode,
     Encode,
     named_schema,
     resolved_schema,
+    schema_encoder,
 )
 from log_service.client.schemas.subject_names import topic_name
-from log_service.client.schemas.values import PROTOBUF, Schema
-from log_service.client.schemas.wire_format import SchemaIdentity, prefix_of, read_identity
+from log_service.client.schemas.values import RegisteredSchema, Schema
+from log_service.client.schemas.wire_format import SchemaIdentity, read_identity
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
@@ -53,9 +52,8 @@ Place = tuple[str, bool, SchemaIdentity]
 class PartEncoder:
     """Encodes the keys or the values of a request. ``schema_id`` is that of their schema."""
 
-    def __init__(self, schema_id: int, prefix: bytes, encode: Encode) -> None:
+    def __init__(self, schema_id: int, encode: Encode) -> None:
         self.schema_id = schema_id
-        self._prefix = prefix
         self._encode = encode
 
     def __call__(self, value: Any) -> bytes | None:
@@ -67,7 +65,7 @@ class PartEncoder:
         if value is None:
             return None
         try:
-            return self._prefix + self._encode(value)
+            return self._encode(value)
         except Exception as error:
             text = f"Object does not fit to stored schema with id {self.schema_id}: {error}"
             raise RestError(errors.INVALID_SCHEMA, text[:2_000]) from error
@@ -128,17 +126,14 @@ class SchemaCodecs:
             schema_id = (await self._registry.register_schema(subject, schema)).id
         identity = SchemaIdentity(id=schema_id)
         schema = await named_schema(self._registry, identity, subject)
-        wanted = schema.schema_type
         if text is None:
             await self._require_version(subject, schema, schema_id)
+        found = RegisteredSchema(schema=schema, id=identity.id or 0)
         try:
-            known = await resolved_schema(self._registry, identity, subject, schema, str(identity))
-            encode = await trio.to_thread.run_sync(ENCODERS[wanted], known)
+            encode = await schema_encoder(self._registry, subject, found, str(identity))
         except SerializationError as error:
             raise RestError(errors.INVALID_SCHEMA, f"Invalid schema: {error}") from error
-        indexes = FIRST_MESSAGE if wanted == PROTOBUF else ()
-        number = identity.id or 0
-        return PartEncoder(number, prefix_of(number, indexes), encode)
+        return PartEncoder(found.id, encode)
 
     async def _require_version(self, subject: str, schema: Schema, schema_id: int | None) -> None:
         """Refuse the id of a schema that is no version of the subject, as Confluent's proxy does.
