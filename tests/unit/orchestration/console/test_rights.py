@@ -1,4 +1,4 @@
-"""Who may see tables and change them, by the rights on topics."""
+"""Rights on topics decide who may see tables and change them."""
 
 import pytest
 
