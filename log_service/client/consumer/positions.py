@@ -33,6 +33,18 @@ MAY_COME = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT
 """Errors of partitions that do not exist now. Reading begins when they do."""
 
 
+class NoResetError(KafkaError):
+    """A partition has no position, and the consumer may not choose one."""
+
+    def __init__(self, state: PartitionState) -> None:
+        text = (
+            f"{state.topic_partition} has no offset to read on at, and auto_offset_reset is none:"
+            " seek, or set another"
+        )
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        self.state = state
+
+
 class Positions:
     """The positions of one open consumer."""
 
@@ -63,7 +75,17 @@ class Positions:
 
     @property
     def has_error(self) -> bool:
-        """Whether an error waits to be raised."""
+        """Whether an error waits to be raised.
+
+        A partition that was sought since, or that is no longer assigned, needs no reset.
+        """
+        error = self._error
+        if isinstance(error, NoResetError) and not any(
+            state is error.state and state.start is Start.RESET
+            for state in self._subscriptions.without_position()
+        ):
+            self._error = None
+            self.find_missing()
         return self._error is not None
 
     def raise_error(self) -> None:
@@ -73,8 +95,9 @@ class Positions:
             KafkaError: OFFSET_OUT_OF_RANGE (with auto_offset_reset none),
                 GROUP_AUTHORIZATION_FAILED and others.
         """
-        error, self._error = self._error, None
-        if error is not None:
+        if self.has_error:
+            error, self._error = self._error, None
+            assert error is not None
             raise error
 
     async def run(self) -> None:
@@ -225,11 +248,7 @@ class Positions:
         )
         for state in states:
             if reset is None:
-                text = (
-                    f"{state.topic_partition} has no offset to read on at, and auto_offset_reset is"
-                    " none: seek, or set another"
-                )
-                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+                raise NoResetError(state)
             state.seek_to(reset)
 
     async def _take_committed(self, states: list[PartitionState]) -> None:

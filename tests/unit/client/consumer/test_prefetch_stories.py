@@ -108,6 +108,32 @@ def test_a_leader_that_sends_errors_is_not_stormed(code: ErrorCode) -> None:
     tell(story, auto_offset_reset="none")
 
 
+def test_partitions_that_are_sought_one_after_another_need_no_reset() -> None:
+    """The search for positions ran while the second one was not sought yet, and failed."""
+
+    async def story(leader: Leader, consumer: Consumer) -> None:
+        await consumer.seek(FIRST, 0)
+        await trio.sleep(5)
+        await consumer.seek(SECOND, 0)
+        leader.records(0, [b"a"], partition=0)
+        leader.records(0, [b"x"], partition=1)
+        found = [*await values(consumer), *await values(consumer)]
+        assert sorted(found) == [b"a", b"x"]
+
+    tell(story, partition_count=2, auto_offset_reset="none")
+
+
+def test_a_partition_that_is_not_sought_fails_each_poll() -> None:
+    async def story(_leader: Leader, consumer: Consumer) -> None:
+        await consumer.seek(FIRST, 0)
+        for _ in range(2):
+            await trio.sleep(5)
+            with pytest.raises(KafkaError, match="t-1 has no offset to read on at"):
+                await consumer.poll(timeout_ms=5_000)
+
+    tell(story, partition_count=2, auto_offset_reset="none")
+
+
 def test_an_error_behind_buffered_records_waits_until_they_were_read() -> None:
     async def story(leader: Leader, consumer: Consumer) -> None:
         await consumer.seek(FIRST, 0)
