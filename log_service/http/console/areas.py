@@ -16,12 +16,17 @@ MAX_FORM_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRoute:
-    """One page. A method other than GET changes something, and needs the token of the form."""
+    """One page. A method other than GET changes something, and needs the token of the form.
+
+    ``form`` shows the form behind the page again when its input is refused. It finds what was
+    typed in ``Visit.typed``, and its template has the macro ``refused``.
+    """
 
     method: str
     path: str
     handler: PageHandler
     max_body_bytes: int = MAX_FORM_BYTES
+    form: PageHandler | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

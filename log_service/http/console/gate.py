@@ -6,6 +6,7 @@ takes no more ends the session: a request finds out within a minute.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from log_service.client.schemas.errors import NO_RESPONSE, SchemaRegistryError
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
@@ -62,6 +63,10 @@ AWAY = frozenset(
     }
 )
 
+AT_THE_FORM = frozenset({400, 404, 409})
+"""Statuses of refusals that are shown at the form, with the text that the person typed."""
+REFUSALS = (HttpError, KafkaError, SchemaRegistryError, ConfigError)
+
 
 def status_of(code: ErrorCode) -> int:
     """Return HTTP's status of a refusal of the cluster."""
@@ -72,6 +77,18 @@ def status_of(code: ErrorCode) -> int:
     if code in IN_THE_WAY:
         return 409
     return 503 if code in AWAY else 400
+
+
+def refusal_of(error: Exception) -> HttpError:
+    """Return a refusal of the console, the cluster or the registry, with HTTP's status."""
+    if isinstance(error, HttpError):
+        return error
+    if isinstance(error, KafkaError):
+        return HttpError(status_of(error.code), str(error))
+    if isinstance(error, SchemaRegistryError):
+        status = 503 if error.status == NO_RESPONSE or error.status >= 500 else error.status
+        return HttpError(status if status in WHY else 400, str(error))
+    return HttpError(400, str(error))
 
 
 class Gate:
@@ -228,20 +245,13 @@ class Gate:
                     area=area.name,
                     form=form,
                 )
-                return await page.handler(visit)
-        except HttpError as error:
-            return self._failure(person, area, error)
-        except KafkaError as error:
-            if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED and person.user:
+                return await _handled(page, visit)
+        except REFUSALS as error:
+            code = error.code if isinstance(error, KafkaError) else None
+            if code is ErrorCode.SASL_AUTHENTICATION_FAILED and person.user:
                 self.sessions.close(self.browser_id(request))
                 return self._to_login(request)
-            return self._failure(person, area, HttpError(status_of(error.code), str(error)))
-        except SchemaRegistryError as error:
-            status = 503 if error.status == NO_RESPONSE or error.status >= 500 else error.status
-            known = status if status in WHY else 400
-            return self._failure(person, area, HttpError(known, str(error)))
-        except ConfigError as error:
-            return self._failure(person, area, HttpError(400, str(error)))
+            return self._failure(person, area, refusal_of(error))
 
     def _failure(self, person: Person | None, area: Area | None, error: HttpError) -> HttpResponse:
         return rendered(
@@ -255,3 +265,18 @@ class Gate:
             text=error.text,
             number=error.status,
         )
+
+
+async def _handled(page: PageRoute, visit: Visit) -> HttpResponse:
+    """Return the response of a page, or its form with the refusal and what was typed."""
+    try:
+        return await page.handler(visit)
+    except REFUSALS as error:
+        refusal = refusal_of(error)
+        if page.form is None or refusal.status not in AT_THE_FORM:
+            raise
+        try:
+            shown = await page.form(replace(visit, refusal=refusal.text))
+        except REFUSALS:
+            raise error from None  # the form cannot be shown either: its topic is not there
+        return replace(shown, status=refusal.status)

@@ -108,7 +108,10 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """One request. ``area`` names the part of the console that it belongs to."""
+    """One request. ``area`` names the part of the console that it belongs to.
+
+    ``refusal`` says why the input of a form was refused, empty if it was not.
+    """
 
     request: HttpRequest
     person: Person
@@ -116,6 +119,12 @@ class Visit:
     clients: LoginClients
     area: str
     form: Mapping[str, str] = field(default_factory=dict, repr=False)
+    refusal: str = ""
+
+    @property
+    def typed(self) -> Mapping[str, str]:
+        """The fields of a form that is shown again as they were typed, else nothing."""
+        return (self.form or self.query) if self.refusal else {}
 
     @property
     def query(self) -> dict[str, str]:
@@ -159,7 +168,7 @@ class Visit:
             area=self.area,
             title=title,
             commands=commands,
-            **values,
+            **{"refusal": self.refusal, "typed": self.typed, **values},
         )
 
     def part(self, template: str, **values: Any) -> bytes:

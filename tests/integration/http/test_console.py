@@ -1,5 +1,6 @@
 """The pages of a console over a real cluster, and the changes that people make with them."""
 
+import html
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -55,8 +56,8 @@ def test_every_page_opens_and_its_command_lines_exist(
 ) -> None:
     admin.create_topics([NewTopic(name=name, partition_count=2)])
     paths = (
-        "/", "/cluster", "/flow", "/topics", "/create-topic", "/groups", "/schemas", "/transactions",
-        "/transactions/hanging", "/security", "/security/acls", "/security/users",
+        "/", "/cluster", "/flow", "/topics", "/create-topic", "/groups", "/schemas",
+        "/schema/register", "/transactions", "/transactions/hanging", "/security", "/security/acls", "/security/users",
         "/security/quotas", f"/topics/{name}", f"/topics/{name}/configs",
         f"/topics/{name}/records", f"/topics/{name}/records?from=earliest&partition=1",
         f"/topics/{name}/records?from=offset&offset=0", f"/topics/{name}/records?from=time&time=0",
@@ -129,6 +130,7 @@ def test_records_are_found_by_filter_and_never_become_markup(
     assert '"id": 15' in readable(found)
     assert "1 record shown" in person.open(path, filter="header.trace = t7")
     assert "1 record shown" in person.open(path, offset=5, limit=1)
+    assert "sorted by offset" in person.open(path, partition=0)
     person.open(path, 400, filter="nonsense")
     assert "7 records shown" in person.open(path, key="k0")
     assert "1 record shown" in person.open(path, key=MARKUP)
@@ -291,9 +293,12 @@ def test_a_schema_is_checked_registered_and_compared(person: Person, name: str) 
     assert "<ins>+ " in page
     for line in command_lines(page):
         check_command(line)
-    assert "it is refused" in person.send(
-        "/schema/register", subject=subject, type="AVRO", text=broken
-    )
+    refused = person.send("/schema/register", 409, subject=subject, type="AVRO", text=broken)
+    assert "The registry refuses this schema" in refused
+    assert "Register it" not in refused
+    assert broken in html.unescape(refused)
+    listed = person.client.get("/schemas", params={"q": subject, "details": 1}).text
+    assert f"{subject} AVRO 2 BACKWARD" in readable(listed)
     preview = person.send("/schema/level", subject=subject, level="FULL")
     check_command(command_lines(preview)[0])
     assert "FULL" in person.confirm(preview)
@@ -301,6 +306,111 @@ def test_a_schema_is_checked_registered_and_compared(person: Person, name: str) 
     check_command(command_lines(preview)[0])
     person.confirm(preview)
     person.open("/schema", 404, subject=subject, version=1)
+
+
+def test_a_schema_that_cannot_be_parsed_is_refused_before_the_preview(
+    person: Person, name: str
+) -> None:
+    """The subject is new, so nothing else would have looked at the schema."""
+    text = '{"type": "strin"}'
+    page = person.send("/schema/register", 409, subject=name, type="AVRO", text=text)
+    assert "Register it" not in page
+    assert "Invalid schema of type AVRO, details: " in readable(page)
+    assert text in html.unescape(page)
+
+
+def test_a_schema_with_references_is_registered_and_keeps_the_one_that_it_needs(
+    person: Person, name: str
+) -> None:
+    inner = '{"type": "object", "properties": {"city": {"type": "string"}}}'
+    outer = '{"type": "object", "properties": {"home": {"$ref": "address.json"}}}'
+    address, customer = f"{name}-address", f"{name}-customer"
+    form: dict[str, Any] = {"type": "JSON", "text": inner, "subject": address}
+    person.confirm(person.send("/schema/register", **form))
+    form = {"type": "JSON", "text": outer, "subject": customer}
+    person.send("/schema/register", 409, **form)
+    page = person.send("/schema/register", 400, **form, references="address.json")
+    assert "line 1 of the references: 'address.json' is not NAME=SUBJECT:VERSION" in readable(page)
+    line = f"address.json={address}:1"
+    preview = person.send("/schema/register", **form, references=line)
+    (command,) = command_lines(preview)
+    assert command.endswith(f"--type JSON --reference {line}")
+    check_command(command)
+    assert "The schema was registered" in person.confirm(preview)
+
+    page = person.open("/schema/register", subject=customer)
+    assert "<option selected>JSON</option>" in page
+    assert line in html.unescape(page)
+    next_one = outer.replace("{", '{"title": "a customer", ', 1)
+    form = {"type": "JSON", "text": next_one, "subject": customer, "references": line}
+    assert "The schema was registered" in person.confirm(person.send("/schema/register", **form))
+
+    page = readable(person.send("/schema/delete", 409, subject=address, version=1))
+    assert f"{customer} version 1, {customer} version 2" in page
+    assert "would be deleted" not in page
+
+
+def test_a_refused_form_keeps_what_was_typed(person: Person, topic: str) -> None:
+    typed = 'my "text" & more'
+    forms: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("/create-topic", {"name": "a/b", "configs": f"x={typed}"}),
+        (f"/topics/{topic}/produce", {"value": f"{{{typed}", "value_format": "json"}),
+        (f"/topics/{topic}/produce", {"value": "1", "headers": typed}),
+        (f"/topics/{topic}/configs", {"configs": typed}),
+        ("/security/acls", {"principal": typed}),
+        ("/security/users", {"name": typed, "password": "s3cret"}),
+        ("/security/quotas", {"user": typed, "value": "much"}),
+        ("/schema/register", {"subject": "s", "text": "1", "references": typed}),
+    )
+    for path, form in forms:
+        page = person.send(path, 400, **form)
+        assert 'role="alert"' in page, path
+        assert "Back to the start" not in page, path
+        is_hidden = path == "/security/acls"  # this cluster has no authorizer
+        assert is_hidden or typed in html.unescape(page).replace(f"{typed[:40]!r}", ""), path
+        assert "s3cret" not in page, "a password is on no page"
+    for path in (f"/topics/{topic}/records", f"/topics/{topic}/live"):
+        page = person.open(path, 400, filter=f"key == {typed}")
+        assert f'value="key == {typed}"' in html.unescape(page)
+        assert 'role="alert"' in page
+    page = person.open(f"/topics/{topic}-none/records", 400, filter="key ==")
+    assert "the filter is not clear" in page, "there is no form of a topic that does not exist"
+    assert "Back to the start" in page
+    assert "no ACL can be added" in readable(person.open("/security/acls"))
+    assert "Add an ACL" not in person.open("/security/acls")
+
+
+def test_a_record_is_produced_by_the_latest_schema_of_a_subject(
+    person: Person, topic: str, api: httpx.Client
+) -> None:
+    texts = {
+        "AVRO": '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}',
+        "JSON": '{"type": "object", "properties": {"a": {"type": "integer"}}}',
+        "PROTOBUF": 'syntax = "proto3"; message M { int32 a = 1; }',
+    }
+    ids = {}
+    for kind, text in texts.items():
+        body = {"schema": text, "schemaType": kind}
+        path = f"/subjects/{topic}-{kind}/versions"
+        ids[kind] = int(api.post(path, json=body).raise_for_status().json()["id"])
+    form: dict[str, Any] = {"key_format": "json by schema", "value_format": "json by schema"}
+    form["key_subject"] = f"{topic}-AVRO"
+    for kind, schema_id in ids.items():
+        form["value_subject"] = f"{topic}-{kind}"
+        page = person.send(f"/topics/{topic}/produce", **form, key='{"a": 7}', value='{"a": 5}')
+        shown = readable(page)
+        assert f"schema {schema_id}, " in shown.partition("Value ")[2]
+        assert '{ "a": 5 }' in shown
+        assert '{ "a": 7 }' in shown
+        page = person.send(f"/topics/{topic}/produce", 400, **form, value='{"a": "x"}')
+        assert f"the value does not fit schema id {schema_id}" in readable(page)
+        assert '{"a": "x"}' in html.unescape(page)
+    form["value_subject"] = f"{topic}-none"
+    person.send(f"/topics/{topic}/produce", 404, **form, value="1")
+    assert "tombstone" in person.send(
+        f"/topics/{topic}/produce", key="k", value="null", value_format="json by schema",
+        value_subject=f"{topic}-AVRO",
+    )  # fmt: skip
 
 
 def test_users_and_quotas_are_changed(person: Person, name: str) -> None:

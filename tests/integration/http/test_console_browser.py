@@ -121,7 +121,8 @@ def test_every_page_is_accessible_and_fits(
     program = axe()
     one = f"/topics/{hostile}"
     paths = (
-        "/cluster", "/flow", "/topics", "/create-topic", "/groups", "/schemas", "/transactions",
+        "/cluster", "/flow", "/topics", "/create-topic", "/groups", "/schemas",
+        "/schema/register", "/transactions",
         "/transactions/hanging", "/security/acls", "/security/users", "/security/quotas", one,
         f"{one}/configs", f"{one}/records", f"{one}/live", f"{one}/produce", "/topics/missing",
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """The area of records: browse a topic, follow it live, download records, and produce one.
 
 - ``view``: the pages as values. ``reading``: reads records within bounds. ``tail``: follows a
-  topic. ``handlers``: the requests.
+  topic. ``producing``: the bytes of a new record. ``handlers``: the requests.
 """
 
 from pathlib import Path
@@ -17,12 +17,12 @@ def area() -> Area:
     """Return the area. It has no entry of its own in the navigation."""
     one = "/topics/{topic}"
     rows = (
-        ("GET", f"{one}/records", handlers.browse),
+        ("GET", f"{one}/records", handlers.browse, handlers.show_question),
         ("GET", f"{one}/records.ndjson", handlers.download),
-        ("GET", f"{one}/live", handlers.show_live),
+        ("GET", f"{one}/live", handlers.show_live, handlers.show_live_question),
         ("GET", f"{one}/tail", handlers.tail),
         ("GET", f"{one}/produce", handlers.show_produce),
-        ("POST", f"{one}/produce", handlers.produce),
+        ("POST", f"{one}/produce", handlers.produce, handlers.show_produce),
     )
     return Area(
         name="records",
@@ -30,9 +30,13 @@ def area() -> Area:
         path="/topics",
         routes=tuple(
             PageRoute(
-                method=method, path=path, handler=handler, max_body_bytes=MAX_RECORD_FORM_BYTES
+                method=method,
+                path=path,
+                handler=handler,
+                max_body_bytes=MAX_RECORD_FORM_BYTES,
+                form=form[0] if form else None,
             )
-            for method, path, handler in rows
+            for method, path, handler, *form in rows
         ),
         templates=Path(__file__).parent / "templates",
     )

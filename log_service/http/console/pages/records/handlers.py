@@ -1,9 +1,5 @@
 """The pages of a topic's records: browse, follow, download, and produce one."""
 
-import base64
-import binascii
-import json
-from collections.abc import Mapping
 from functools import partial
 
 import trio
@@ -13,7 +9,8 @@ from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.browser_rules import PAGE_HEADERS
-from log_service.http.console.forms import choice_of, number_of
+from log_service.http.console.forms import number_of
+from log_service.http.console.pages.records.producing import formats_of, headers_of, record_part
 from log_service.http.console.pages.records.reading import (
     ENOUGH,
     Scan,
@@ -27,6 +24,7 @@ from log_service.http.console.pages.records.view import (
     MAX_DOWNLOADED,
     STARTS,
     Question,
+    asked,
     at_key,
     exported,
     question_of,
@@ -39,7 +37,6 @@ from log_service.http.record_formats.records import decoded, is_wanted
 from log_service.http.server.streams import EVENT_STREAM, Send, stream_of
 from log_service.http.server.values import HttpError, HttpResponse
 
-PRODUCED_FORMATS = ("text", "json", "base64", "null")
 PRODUCE_TIMEOUT_S = 15.0
 DOWNLOAD_PIECE_BYTES = 32 << 10
 MAX_DOWNLOAD_S = 900.0
@@ -71,8 +68,7 @@ def _browse_page(visit: Visit, question: Question, scan: Scan) -> HttpResponse:
         title=f"Records of {name}",
         commands=(_line(question),),
         name=name,
-        question=question,
-        query=visit.query,
+        asked=asked(visit.query),
         records=records,
         scan=scan,
         starts=STARTS,
@@ -81,6 +77,24 @@ def _browse_page(visit: Visit, question: Question, scan: Scan) -> HttpResponse:
         newer=_neighbour(question, [each.offset for each in records], is_older=False),
         download=path_to("topics", name, "records.ndjson", **question.as_query()),
         done="The record was produced." if visit.query.get("done") == "produced" else "",
+    )
+
+
+async def show_question(visit: Visit) -> HttpResponse:
+    """Show the form of a search that was refused, as it was filled in."""
+    name = visit.value("topic")
+    await (await visit.admin()).describe_topics([name])
+    return visit.page(
+        "browse.html",
+        title=f"Records of {name}",
+        commands=(command("consume", name, "--exit-at-end", "--json"),),
+        name=name,
+        asked=asked(visit.query),
+        scan=None,
+        starts=STARTS,
+        formats=FORMATS,
+        download="",
+        done="",
     )
 
 
@@ -182,10 +196,24 @@ async def show_live(visit: Visit) -> HttpResponse:
         title=f"Live records of {name}",
         commands=(command("consume", name, "--json"),),
         name=name,
-        question=question,
-        query=visit.query,
+        asked=asked(visit.query),
         formats=FORMATS,
         source=path_to("topics", name, "tail", **{**question.as_query(), "from_": None}),
+    )
+
+
+async def show_live_question(visit: Visit) -> HttpResponse:
+    """Show the form of a live view that was refused, as it was filled in."""
+    name = visit.value("topic")
+    await (await visit.admin()).describe_topics([name])
+    return visit.page(
+        "live.html",
+        title=f"Live records of {name}",
+        commands=(command("consume", name, "--json"),),
+        name=name,
+        asked=asked(visit.query),
+        formats=FORMATS,
+        source="",
     )
 
 
@@ -210,13 +238,18 @@ async def show_produce(visit: Visit) -> HttpResponse:
     """Show the form of a new record."""
     name = visit.value("topic")
     described = (await (await visit.admin()).describe_topics([name]))[name]
+    has_schemas = visit.workplace.registry is not None
+    lines = [command("produce", name)]
+    if has_schemas:
+        lines.append(command("produce", name, "--schema", f"{name}-value"))
     return visit.page(
         "produce.html",
         title=f"Produce to {name}",
-        commands=(command("produce", name),),
+        commands=tuple(lines),
         name=name,
         partition_count=described.partition_count,
-        formats=PRODUCED_FORMATS,
+        formats=formats_of(visit),
+        has_schemas=has_schemas,
     )
 
 
@@ -224,8 +257,8 @@ async def produce(visit: Visit) -> HttpResponse:
     """Produce one record, and show it."""
     name, form = visit.value("topic"), visit.form
     partition = number_of(form, "partition", -1, least=0, most=2**31 - 1)
-    key, value = part_bytes(form, "key"), part_bytes(form, "value")
     headers = headers_of(form.get("headers", ""))
+    key, value = await record_part(visit, "key"), await record_part(visit, "value")
     with visit.audited("produce", name):
         producer = await visit.clients.producer()
         with trio.move_on_after(PRODUCE_TIMEOUT_S) as scope:
@@ -242,42 +275,3 @@ async def produce(visit: Visit) -> HttpResponse:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{text}; it may still come")
     query = {"partition": found.partition, "from_": "offset", "offset": found.offset}
     return redirect(path_to("topics", name, "records", **query, limit=1, done="produced"))
-
-
-def part_bytes(form: Mapping[str, str], name: str) -> bytes | None:
-    """Return the bytes of a key or a value in a form. An empty key is null.
-
-    Raises:
-        HttpError: 400, the text does not have its format.
-    """
-    text, kind = form.get(name, ""), choice_of(form, f"{name}_format", PRODUCED_FORMATS)
-    if kind == "null" or (name == "key" and not text):
-        return None
-    if kind == "base64":
-        try:
-            return base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise HttpError(400, f"the {name} is no base64: {error}") from error
-    if kind == "json":
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise HttpError(400, f"the {name} is no JSON: {error}") from error
-    return text.encode()
-
-
-def headers_of(text: str) -> list[tuple[str, bytes | None]]:
-    """Return the headers in lines of ``name=value``.
-
-    Raises:
-        HttpError: 400, a line has another form.
-    """
-    found: list[tuple[str, bytes | None]] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        name, equals, value = line.partition("=")
-        if not equals or not name:
-            raise HttpError(400, f"line {number} of the headers is {line[:80]!r}: write name=value")
-        found.append((name, value.encode()))
-    return found

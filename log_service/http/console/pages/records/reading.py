@@ -39,12 +39,22 @@ TakeRecord = Callable[[ConsumerRecord], Awaitable[bool]]
 
 @dataclass(slots=True, kw_only=True)
 class Scan:
-    """The result of a search so far. ``stopped`` says why it ended early, empty if it did not."""
+    """The result of a search so far. ``stopped`` says why it ended early, empty if it did not.
 
+    Records of one partition are in the order of its log. Those of several are in that of time.
+    """
+
+    is_by_offset: bool = False
     found: list[DecodedRecord] = field(default_factory=list)
     scanned_count: int = 0
     found_bytes: int = 0
     stopped: str = ""
+
+    def place_of(self, found: DecodedRecord) -> tuple[int, int, int]:
+        """Return the place of a record in the order. Producers choose timestamps, also old ones."""
+        record = found.record
+        time_ms = 0 if self.is_by_offset else record.timestamp_ms
+        return time_ms, record.partition, record.offset
 
 
 async def read_bounds(admin: Admin, question: Question) -> Bounds:
@@ -140,8 +150,8 @@ async def search(
     clients: LoginClients, admin: Admin, decoder: RecordDecoder, question: Question
 ) -> Scan:
     """Return the records that a question asks for, the latest ones or the first ones."""
-    scan, is_latest = Scan(), question.start == "latest"
     bounds = await read_bounds(admin, question)
+    scan, is_latest = Scan(is_by_offset=len(bounds.ends) == 1), question.start == "latest"
 
     async def take(record: ConsumerRecord) -> bool:
         scan.scanned_count += 1
@@ -163,15 +173,11 @@ async def search(
     if is_latest:
         keep_latest(scan, question.limit)
     else:
-        scan.found.sort(key=lambda each: each.record.timestamp_ms)
+        scan.found.sort(key=scan.place_of)
     return scan
 
 
 def keep_latest(scan: Scan, count: int) -> None:
     """Keep the latest records, the last one first."""
-    scan.found = nlargest(
-        count,
-        scan.found,
-        key=lambda each: (each.record.timestamp_ms, each.record.partition, each.record.offset),
-    )
+    scan.found = nlargest(count, scan.found, key=scan.place_of)
     scan.found_bytes = sum(each.size for each in scan.found)

@@ -105,6 +105,21 @@ def at_key(question: Question, partition_count: int) -> Question:
     )
 
 
+def asked(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of the form that sends a query, also of one that is not valid."""
+    fields = {
+        "partition": "",
+        "offset": "",
+        "time": "",
+        "format": "",
+        "key": "",
+        "filter": "",
+        "committed": "",
+    }
+    start = "offset" if query.get("offset", "").strip() else STARTS[0]
+    return {**fields, "from": start, "limit": str(DEFAULT_LIMIT), **query}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartView:
     """A key or a value as it is shown.

@@ -1,21 +1,27 @@
-"""The subjects of the schema registry, their versions, and changes of them."""
+"""The subjects of the schema registry, their versions, and how these are changed and deleted."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import trio
 
-from log_service.client.schemas.values import RegisteredSchema, Schema
+from log_service.client.schemas.errors import NO_RESPONSE, SchemaRegistryError
+from log_service.client.schemas.registry_client import SchemaRegistryClient
+from log_service.client.schemas.values import RegisteredSchema
+from log_service.common.counts import counted
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import choice_of, number_of
 from log_service.http.console.pages.schemas.view import (
     LEVELS,
-    TYPES,
+    SubjectList,
+    SubjectRow,
     subject_list,
     subject_page,
+    subject_row,
 )
 from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
-from log_service.http.console.rendering import UNKNOWN
 from log_service.http.console.visits import Visit, part_response, redirect
 from log_service.http.server.values import HttpError, HttpResponse
 
@@ -24,7 +30,10 @@ DONE = {
     "deleted": "The schema was deleted. Its id goes on to be valid for old records.",
     "changed": "The compatibility was changed.",
 }
-MAX_MESSAGES = 20
+AT_ONCE = 4
+"""So many subjects of the list are read at the same time."""
+MAX_REFERRING = 10
+"""So many schemas that refer to another one are named."""
 
 
 async def show_list(visit: Visit) -> HttpResponse:
@@ -35,24 +44,48 @@ async def show_list(visit: Visit) -> HttpResponse:
     values: dict[str, Any] = {
         "search": search,
         "own": own + ("&" if "?" in own else "?"),
-        "types": TYPES,
         "done": DONE.get(query.get("done", ""), ""),
         "subjects": None,
+        "is_detailed": query.get("details") == "1",
     }
     if visit.workplace.registry is not None:
         registry = await visit.registry()
         names = await registry.get_subjects()
         page = number_of(query, "page", 1, most=1_000_000)
-        values["subjects"] = subject_list(names, search=search, page=page)
+        found = subject_list(names, search=search, page=page)
+        values["subjects"] = (
+            await _with_details(registry, found) if values["is_detailed"] else found
+        )
     if visit.is_part:
         return part_response(visit.part("table.html", **values))
     commands = (command("schemas", "list"),)
     return visit.page("list.html", title="Schemas", commands=commands, **values)
 
 
+async def _with_details(registry: SchemaRegistryClient, found: SubjectList) -> SubjectList:
+    """Return a list whose rows have the latest version. Few requests run at the same time."""
+    limiter, complete = trio.CapacityLimiter(AT_ONCE), dict[str, SubjectRow]()
+
+    async def read(subject: str) -> None:
+        async with limiter:
+            try:
+                latest = await registry.get_version(subject, "latest")
+                level = str((await registry.get_config(subject)).get("compatibilityLevel", ""))
+            except SchemaRegistryError as error:
+                if error.status == NO_RESPONSE:
+                    nursery.cancel_scope.cancel()
+                return  # it was deleted meanwhile, or this person may not read it
+        complete[subject] = subject_row(subject, latest, level)
+
+    async with trio.open_nursery() as nursery:
+        for each in found.rows:
+            nursery.start_soon(read, each.name)
+    return replace(found, rows=tuple(complete.get(each.name, each) for each in found.rows))
+
+
 async def show(visit: Visit) -> HttpResponse:
     """Show a version of a subject, and how it differs from the one before or another one."""
-    subject, query = visit.required("subject"), visit.query
+    subject, query = visit.required("subject"), {**visit.query, **visit.form}
     registry = await visit.registry()
     versions = await registry.get_versions(subject)
     version = number_of(query, "version", versions[-1], least=1)
@@ -71,7 +104,6 @@ async def show(visit: Visit) -> HttpResponse:
         commands=tuple(lines),
         page=page,
         levels=LEVELS,
-        types=TYPES,
         done=DONE.get(query.get("done", ""), ""),
     )
 
@@ -87,36 +119,6 @@ async def _compared(
     return await trio.to_thread.run_sync(
         partial(subject_page, subject, versions, shown, compared, level)
     )
-
-
-async def register(visit: Visit) -> HttpResponse:
-    """Show whether a schema is compatible, or register it."""
-    subject, form = visit.required("subject").strip(), visit.form
-    schema_type = choice_of(form, "type", TYPES)
-    schema = Schema(text=form.get("text", ""), schema_type=schema_type)
-    if not schema.text.strip():
-        raise HttpError(400, "the schema is empty")
-    registry = await visit.registry()
-    if is_confirmed(visit):
-        with visit.audited("register schema", subject):
-            await registry.register_schema(subject, schema)
-        return redirect(path_to("schema", subject=subject, done="registered"))
-    is_new = subject not in await registry.get_subjects()
-    result = None if is_new else await registry.check_compatibility(subject, schema)
-    is_compatible = result is None or result.is_compatible
-    messages = () if result is None else result.messages[:MAX_MESSAGES]
-    told = "new subject" if result is None else "yes" if is_compatible else "no: it is refused"
-    preview = Preview(
-        sentence=f"A schema would be registered under {subject}.",
-        action=path_to("schema", "register"),
-        button="Register it",
-        back=path_to("schemas") if is_new else path_to("schema", subject=subject),
-        rows=(ChangeRow(what="Compatible", before=UNKNOWN, after=told),),
-        fields=kept(visit, "subject", "type", "text"),
-        warnings=messages,
-        is_destructive=not is_compatible,
-    )
-    return preview_page(visit, preview, command("schemas", "register", subject, "FILE"))
 
 
 async def change_level(visit: Visit) -> HttpResponse:
@@ -152,6 +154,12 @@ async def delete(visit: Visit) -> HttpResponse:
             await registry.delete_version(subject, version)
         return redirect(path_to("schemas", done="deleted"))
     await registry.get_version(subject, version)
+    if ids := await registry.get_referenced_by(subject, version):
+        users = await _versions_of(registry, ids)
+        text = (
+            f"Version {version} of {subject} cannot be deleted, because other schemas refer to it"
+        )
+        raise HttpError(409, f"{text}: {users}. Delete those first.")
     preview = Preview(
         sentence=f"Version {version} of {subject} would be deleted.",
         action=path_to("schema", "delete"),
@@ -163,3 +171,16 @@ async def delete(visit: Visit) -> HttpResponse:
     )
     line = command("schemas", "delete", subject, "--version", version)
     return preview_page(visit, preview, line)
+
+
+async def _versions_of(registry: SchemaRegistryClient, ids: Sequence[int]) -> str:
+    """Return the subjects and versions of the first schemas of these ids, for people."""
+    found = [
+        f"{subject} version {version}"
+        for schema_id in ids[:MAX_REFERRING]
+        for subject, version in await registry.get_schema_versions(schema_id)
+    ]
+    more = len(ids) - MAX_REFERRING
+    return ", ".join(found[:MAX_REFERRING]) + (
+        f", and {counted(more, 'other schema')}" if more > 0 else ""
+    )

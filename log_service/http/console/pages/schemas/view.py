@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from log_service.client.schemas.values import AVRO, JSON, PROTOBUF, RegisteredSchema
 
-PAGE_SIZE = 100
+PAGE_SIZE = 50
 MAX_COMPARED_LINES = 2_000
 """Longer schemas are not compared, because the time grows with the square of the lines."""
 MAX_SHOWN_CHARACTERS = 200_000
@@ -24,10 +24,30 @@ TYPES = (AVRO, JSON, PROTOBUF)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectRow:
+    """One subject. ``latest`` 0 means that its details are not read, or not known."""
+
+    name: str
+    latest: int = 0
+    schema_type: str = ""
+    level: str = ""
+
+
+def subject_row(name: str, latest: RegisteredSchema, level: str) -> SubjectRow:
+    """Return the row of a subject with its details."""
+    return SubjectRow(
+        name=name,
+        latest=latest.version or 0,
+        schema_type=latest.schema.schema_type,
+        level=level,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectList:
     """One page of the subjects."""
 
-    names: tuple[str, ...]
+    rows: tuple[SubjectRow, ...]
     page: int
     page_count: int
     found_count: int
@@ -41,7 +61,9 @@ def subject_list(names: Sequence[str], *, search: str, page: int) -> SubjectList
     page_count = max(1, -(-len(found) // PAGE_SIZE))
     page = min(max(1, page), page_count)
     return SubjectList(
-        names=tuple(found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]),
+        rows=tuple(
+            SubjectRow(name=each) for each in found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+        ),
         page=page,
         page_count=page_count,
         found_count=len(found),

@@ -43,6 +43,10 @@ ACL_FIELDS = (
     "principal", "permission", "operation", "resource_type", "name", "pattern_type", "host",
 )  # fmt: skip
 MIN_PASSWORD = 8
+NO_AUTHORIZER = (
+    "The cluster has no authorizer: everybody may do everything, and no ACL can be added."
+    " Set authorizer.class.name on all nodes first."
+)
 
 
 async def show_users(visit: Visit) -> HttpResponse:
@@ -108,7 +112,7 @@ async def show_acls(visit: Visit) -> HttpResponse:
     except KafkaError as error:
         if error.code is not ErrorCode.SECURITY_DISABLED:
             raise
-        bindings, note = [], "The cluster has no authorizer: everybody may do everything."
+        bindings, note = [], NO_AUTHORIZER
     return visit.page(
         "acls.html",
         title="ACLs",

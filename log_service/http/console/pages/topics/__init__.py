@@ -16,11 +16,11 @@ def area() -> Area:
     rows = (
         ("GET", "/topics", handlers.show_list),
         ("GET", "/create-topic", changes.show_creation),
-        ("POST", "/create-topic", changes.create),
+        ("POST", "/create-topic", changes.create, changes.show_creation),
         ("GET", one, handlers.show),
         ("GET", f"{one}/configs", handlers.show_configs),
-        ("POST", f"{one}/configs", changes.change_configs),
-        ("POST", f"{one}/partitions", changes.add_partitions),
+        ("POST", f"{one}/configs", changes.change_configs, handlers.show_configs),
+        ("POST", f"{one}/partitions", changes.add_partitions, handlers.show),
         ("POST", f"{one}/delete", changes.delete),
     )
     return Area(
@@ -28,7 +28,8 @@ def area() -> Area:
         label="Topics",
         path="/topics",
         routes=tuple(
-            PageRoute(method=method, path=path, handler=handler) for method, path, handler in rows
+            PageRoute(method=method, path=path, handler=handler, form=form[0] if form else None)
+            for method, path, handler, *form in rows
         ),
         templates=Path(__file__).parent / "templates",
     )

@@ -11,10 +11,14 @@ from log_service.common.types import TopicPartition
 from log_service.http.console.pages.records.reading import (
     ENOUGH,
     SEARCH_S,
+    Scan,
     TakeRecord,
+    keep_latest,
     read_through,
 )
 from log_service.http.console.pages.records.view import Bounds
+from log_service.http.record_formats.decoding import Decoded
+from log_service.http.record_formats.records import DecodedRecord
 
 WHERE = TopicPartition("t", 0)
 
@@ -108,3 +112,19 @@ def test_a_slow_receiver_takes_nothing_from_the_time_of_a_search(
         return await read(take, deliver=deliver)
 
     assert trio.run(run, clock=MockClock(autojump_threshold=0)) == reason
+
+
+@pytest.mark.parametrize(("is_by_offset", "kept"), [(True, [3, 2]), (False, [1, 2])])
+def test_an_old_timestamp_moves_no_record_of_one_partition(
+    kept: list[int], *, is_by_offset: bool
+) -> None:
+    """Between several partitions nothing but time can tell which record is later."""
+    null = Decoded(kind="null", value=None)
+    times = {1: 9_000, 2: 8_000, 3: 0}
+    found = [
+        DecodedRecord(record=record(offset)._replace(timestamp_ms=time), key=null, value=null)
+        for offset, time in times.items()
+    ]
+    scan = Scan(is_by_offset=is_by_offset, found=found)
+    keep_latest(scan, 2)
+    assert [each.record.offset for each in scan.found] == kept

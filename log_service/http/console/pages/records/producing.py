@@ -1,0 +1,112 @@
+"""The bytes of a new record, from the fields of a form.
+
+A key or a value in the format ``json by schema`` is JSON that the latest version of a subject
+encodes. Its id stands in front of the bytes.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from functools import partial
+
+import trio
+
+from log_service.client.schemas.errors import SchemaRegistryError
+from log_service.client.schemas.json_codecs import Encode, schema_encoder
+from log_service.client.schemas.serializing import reason_of
+from log_service.http.console.forms import choice_of
+from log_service.http.console.visits import Visit
+from log_service.http.server.values import HttpError
+
+FORMATS = ("text", "json", "base64", "null")
+BY_SCHEMA = "json by schema"
+MAX_REASON_CHARACTERS = 2_000
+
+
+def formats_of(visit: Visit) -> tuple[str, ...]:
+    """Return the formats that keys and values can be written in."""
+    return FORMATS if visit.workplace.registry is None else (*FORMATS, BY_SCHEMA)
+
+
+async def record_part(visit: Visit, name: str) -> bytes | None:
+    """Return the bytes of a key or a value. ``name`` is ``key`` or ``value``.
+
+    Raises:
+        HttpError: 400, the text does not have its format, or does not fit the schema.
+        SchemaRegistryError: there is no such subject.
+    """
+    form = visit.form
+    if form.get(f"{name}_format") != BY_SCHEMA:
+        return part_bytes(form, name)
+    text, subject = form.get(name, ""), form.get(f"{name}_subject", "").strip()
+    if name == "key" and not text:
+        return None
+    if not subject:
+        raise HttpError(400, f"name the subject whose latest schema the {name} has")
+    registry = await visit.registry()
+    latest = await registry.get_version(subject, "latest")
+    about = f"schema id {latest.id}, the latest of {subject}"
+    try:
+        encode = await schema_encoder(registry, subject, latest, about)
+    except SchemaRegistryError:
+        raise
+    except Exception as error:
+        reason = reason_of(error)[:MAX_REASON_CHARACTERS]
+        raise HttpError(400, f"{about}, cannot be used: {reason}") from error
+    return await trio.to_thread.run_sync(partial(_encoded, text, name, encode, about))
+
+
+def _encoded(text: str, name: str, encode: Encode, about: str) -> bytes | None:
+    """Return the bytes of a JSON text, None for null. It may take a while for a long text."""
+    value = _json_of(text, name)
+    if value is None:
+        return None
+    try:
+        return encode(value)
+    except Exception as error:
+        reason = reason_of(error)[:MAX_REASON_CHARACTERS]
+        raise HttpError(400, f"the {name} does not fit {about}: {reason}") from error
+
+
+def _json_of(text: str, name: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise HttpError(400, f"the {name} is no JSON: {error}") from error
+
+
+def part_bytes(form: Mapping[str, str], name: str) -> bytes | None:
+    """Return the bytes of a key or a value in a form. An empty key is null.
+
+    Raises:
+        HttpError: 400, the text does not have its format.
+    """
+    text, kind = form.get(name, ""), choice_of(form, f"{name}_format", FORMATS)
+    if kind == "null" or (name == "key" and not text):
+        return None
+    if kind == "base64":
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise HttpError(400, f"the {name} is no base64: {error}") from error
+    if kind == "json":
+        _json_of(text, name)
+    return text.encode()
+
+
+def headers_of(text: str) -> list[tuple[str, bytes | None]]:
+    """Return the headers in lines of ``name=value``.
+
+    Raises:
+        HttpError: 400, a line has another form.
+    """
+    found: list[tuple[str, bytes | None]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name:
+            raise HttpError(400, f"line {number} of the headers is {line[:80]!r}: write name=value")
+        found.append((name, value.encode()))
+    return found

@@ -1,0 +1,138 @@
+"""Registers schemas: the registry checks one first, and takes it with a second request.
+
+The registry parses and compares each schema before the preview. So a preview is shown only for a
+schema that the registry can be expected to take.
+"""
+
+from collections.abc import Mapping
+
+import trio
+
+from log_service.client.schemas.errors import SchemaRegistryError
+from log_service.client.schemas.registry_client import SchemaRegistryClient
+from log_service.client.schemas.values import Schema, SchemaReference
+from log_service.common.counts import counted
+from log_service.http.console.addresses import command, path_to
+from log_service.http.console.forms import choice_of
+from log_service.http.console.pages.schemas.view import TYPES, printed
+from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
+from log_service.http.console.rendering import UNKNOWN
+from log_service.http.console.visits import Visit, redirect
+from log_service.http.server.values import HttpError, HttpResponse
+
+MAX_MESSAGES = 20
+MAX_REFERENCES = 1_000
+MAX_LINE_CHARACTERS = 2_000
+NO_SUBJECT = 40401
+"""The registry's code for a subject that does not exist."""
+
+
+async def show(visit: Visit) -> HttpResponse:
+    """Show the form of a new schema. It begins with the latest version of the subject."""
+    subject = (visit.form.get("subject") or visit.query.get("subject", "")).strip()
+    registry = await visit.registry()
+    latest = None
+    if subject and not visit.typed:
+        latest = (await registry.get_version(subject, "latest")).schema
+    fields = visit.typed or await trio.to_thread.run_sync(fields_of, subject, latest)
+    return visit.page(
+        "register.html",
+        title="Register a schema",
+        commands=(command("schemas", "check", subject or "SUBJECT", "FILE"),),
+        fields=fields,
+        types=TYPES,
+        back=path_to("schema", subject=subject) if latest else path_to("schemas"),
+    )
+
+
+def fields_of(subject: str, latest: Schema | None) -> dict[str, str]:
+    """Return the fields of the form before a person fills it in."""
+    if latest is None:
+        return {"subject": subject}
+    return {
+        "subject": subject,
+        "type": latest.schema_type,
+        "text": printed(latest.text, latest.schema_type),
+        "references": "\n".join(map(str, latest.references)),
+    }
+
+
+def schema_of(form: Mapping[str, str]) -> Schema:
+    """Return the schema in a form.
+
+    Raises:
+        HttpError: 400, it has no text, too many references, or a line of them has another form.
+    """
+    text = form.get("text", "")
+    if not text.strip():
+        raise HttpError(400, "the schema is empty")
+    lines = form.get("references", "").rstrip()
+    if lines.count("\n") >= MAX_REFERENCES:
+        raise HttpError(400, f"the references have at most {counted(MAX_REFERENCES, 'line')}")
+    references = []
+    for number, line in enumerate(lines.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            references.append(SchemaReference.from_text(line.strip()[:MAX_LINE_CHARACTERS]))
+        except ValueError as error:
+            raise HttpError(400, f"line {number} of the references: {error}") from error
+    schema_type = choice_of(form, "type", TYPES)
+    return Schema(text=text, schema_type=schema_type, references=tuple(references))
+
+
+async def register(visit: Visit) -> HttpResponse:
+    """Show that a schema is valid and compatible, or register it."""
+    subject = visit.required("subject").strip()
+    schema = schema_of(visit.form)
+    registry = await visit.registry()
+    if is_confirmed(visit):
+        with visit.audited("register schema", subject):
+            await registry.register_schema(subject, schema)
+        return redirect(path_to("schema", subject=subject, done="registered"))
+    is_new = subject not in await registry.get_subjects()
+    await _check(registry, subject, schema)
+    told = "nothing to compare with: the subject is new" if is_new else "yes"
+    preview = Preview(
+        sentence=f"A schema would be registered under {subject}.",
+        action=path_to("schema", "register"),
+        button="Register it",
+        back=path_to("schemas") if is_new else path_to("schema", subject=subject),
+        rows=(
+            ChangeRow(what="Type", before=UNKNOWN, after=schema.schema_type),
+            ChangeRow(what="Compatible", before=UNKNOWN, after=told),
+            *(
+                ChangeRow(what="Reference", before=UNKNOWN, after=str(each))
+                for each in schema.references
+            ),
+        ),
+        fields=kept(visit, "subject", "type", "text", "references"),
+    )
+    return preview_page(visit, preview, _line(subject, schema))
+
+
+async def _check(registry: SchemaRegistryClient, subject: str, schema: Schema) -> None:
+    """Refuse a schema that the registry cannot parse, or that is not compatible.
+
+    Registries tell a text that they cannot parse in either way.
+
+    Raises:
+        HttpError: 409, it is not compatible, or invalid.
+        SchemaRegistryError: 422, it is invalid.
+    """
+    try:
+        result = await registry.check_compatibility(subject, schema)
+    except SchemaRegistryError as error:
+        if error.code != NO_SUBJECT:
+            raise
+        return  # some registries check nothing for a new subject
+    if not result.is_compatible:
+        text = f"The registry refuses this schema under {subject}."
+        raise HttpError(409, "\n".join([text, *result.messages[:MAX_MESSAGES]]))
+
+
+def _line(subject: str, schema: Schema) -> str:
+    options: list[object] = ["--type", schema.schema_type]
+    for each in schema.references:
+        options += ["--reference", each]
+    return command("schemas", "register", subject, "FILE", *options)
