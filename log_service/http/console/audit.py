@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from log_service.client.schemas.errors import SchemaRegistryError
 from log_service.common.errors import KafkaError
 from log_service.common.log_lines import escaped
 from log_service.http.server.values import ANONYMOUS, HttpError
@@ -26,7 +27,7 @@ def audited(user: str, address: str, action: str, target: str) -> Iterator[None]
     except KafkaError as error:
         result = f"refused {error.code.name}"
         raise
-    except HttpError as error:
+    except (HttpError, SchemaRegistryError) as error:
         result = f"refused {error.status}"
         raise
     finally:

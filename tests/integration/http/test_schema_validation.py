@@ -23,11 +23,13 @@ from log_service.client import (
 )
 from log_service.records.schema_names import PREFIX
 from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.console_process import ConsoleProcess
 from tests.helpers.ports import free_port, free_ports
 from tests.helpers.registry_process import RegistryProcess
 from tests.integration import confluent
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
+from tests.integration.http.console_pages import Person, readable
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -247,3 +249,22 @@ def test_each_leader_of_a_replicated_topic_asks(tmp_path: Path) -> None:
             producer.send("orders", value=value).wait()
             with pytest.raises(KafkaError, match="names no schema"):
                 producer.send("orders", value=b"plain").wait()
+
+
+def test_the_console_writes_with_the_schema_and_tells_why_plain_text_is_refused(
+    place: Place, topic: str
+) -> None:
+    schema_id = place.register(f"{topic}-value")
+    path = f"/topics/{topic}/produce"
+    properties = {"schema.registry.url": place.registry.url}
+    form: dict[str, Any] = {"value": '{"id": 7}', "value_subject": f"{topic}-value"}
+    with (
+        ConsoleProcess(place.directory, place.bootstrap, None, **properties) as console,
+        Person(console.url) as person,
+    ):
+        assert "<option>json by schema</option>" in person.open(path)
+        refused = readable(person.send(path, 400, **form, value_format="json"))
+        assert "its value names no schema" in refused
+        page = readable(person.send(path, **form, value_format="json by schema"))
+        assert "The record was produced" in page
+    assert place.values(topic, 1) == [value_of(schema_id)]

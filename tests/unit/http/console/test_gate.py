@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from log_service.client.schemas.errors import SchemaRegistryError
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.http.console.browser_rules import SECURITY_HEADERS
 from tests.unit.http.console.stage import Stage, header, play, text
@@ -232,13 +233,16 @@ def test_a_change_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> 
             pass
         with pytest.raises(KafkaError), visit.audited("delete topic", "c"):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")
+        with pytest.raises(SchemaRegistryError), visit.audited("register schema", "d"):
+            raise SchemaRegistryError(422, 42201, "invalid", address="http://registry")
 
     with caplog.at_level(logging.INFO, "log_service.http.console.audit"):
         play(scene, has_logins=True)
-    logged, done, refused = [each.getMessage() for each in caplog.records]
+    logged, done, refused, invalid = [each.getMessage() for each in caplog.records]
     assert "action=log in" in logged
     assert "right" not in caplog.text
     assert (
         "principal=User:ann address=127.0.0.1 action=delete topic target=a\\nb result=done" in done
     )
     assert "target=c result=refused TOPIC_AUTHORIZATION_FAILED" in refused
+    assert "target=d result=refused 422" in invalid

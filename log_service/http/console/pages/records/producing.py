@@ -6,7 +6,6 @@ encodes. Its id stands in front of the bytes.
 
 import base64
 import binascii
-import json
 from collections.abc import Mapping
 from functools import partial
 
@@ -17,10 +16,12 @@ from log_service.client.schemas.json_codecs import Encode, schema_encoder
 from log_service.client.schemas.serializing import reason_of
 from log_service.http.console.forms import choice_of
 from log_service.http.console.visits import Visit
+from log_service.http.record_formats.decoding import parse_json
 from log_service.http.server.values import HttpError
 
 FORMATS = ("text", "json", "base64", "null")
 BY_SCHEMA = "json by schema"
+MAX_HEADERS = 1_000
 MAX_REASON_CHARACTERS = 2_000
 
 
@@ -70,10 +71,15 @@ def _encoded(text: str, name: str, encode: Encode, about: str) -> bytes | None:
 
 
 def _json_of(text: str, name: str) -> object:
+    """Return the value of a JSON text. The bounds are those of values that are shown.
+
+    Raises:
+        HttpError: 400, it is none, or too long to be looked at.
+    """
     try:
-        return json.loads(text)
+        return parse_json(text.encode())
     except (ValueError, RecursionError) as error:
-        raise HttpError(400, f"the {name} is no JSON: {error}") from error
+        raise HttpError(400, f"the {name} cannot be read as JSON: {error}") from error
 
 
 def part_bytes(form: Mapping[str, str], name: str) -> bytes | None:
@@ -99,8 +105,10 @@ def headers_of(text: str) -> list[tuple[str, bytes | None]]:
     """Return the headers in lines of ``name=value``.
 
     Raises:
-        HttpError: 400, a line has another form.
+        HttpError: 400, a line has another form, or there are too many.
     """
+    if text.count("\n") > MAX_HEADERS:
+        raise HttpError(400, f"the headers have at most {MAX_HEADERS} lines")
     found: list[tuple[str, bytes | None]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
