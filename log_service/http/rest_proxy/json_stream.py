@@ -3,7 +3,8 @@
 Only brackets and texts are looked at, so the cut takes time in proportion to the bytes. Blanks may
 stand between two objects, and nothing else.
 
-Invariant: at most ``max_bytes`` of an object that is not complete are kept.
+Invariants: at most ``max_bytes`` of an object that is not complete are kept. A fault takes nothing
+from the objects before it, however the stream was cut into pieces.
 """
 
 import re
@@ -25,6 +26,8 @@ class JsonObjects:
         self._looked = 0
         self._depth = 0
         self._is_in_text = False
+        self.fault: RestError | None = None
+        """400, something else stands between two objects. 413, an object is too long."""
 
     def __repr__(self) -> str:
         return f"<JsonObjects waiting={len(self._buffer)}>"
@@ -32,7 +35,7 @@ class JsonObjects:
     @property
     def is_between(self) -> bool:
         """Whether no object has begun that is not complete."""
-        return self._depth == 0 and not self._buffer
+        return self._depth == 0 and not self._buffer and self.fault is None
 
     @property
     def waiting_bytes(self) -> int:
@@ -42,22 +45,28 @@ class JsonObjects:
     def add(self, piece: bytes) -> list[bytes]:
         """Take a piece of the stream, and return the objects that are complete now.
 
-        Raises:
-            RestError: 400, something else stands between two objects. 413, an object is too long.
+        It sets ``fault`` where the stream goes wrong behind them. Nothing is found from then on.
         """
+        if self.fault is not None:
+            return []
         self._buffer += piece
+        return self._complete_objects()
+
+    def _complete_objects(self) -> list[bytes]:
         found: list[bytes] = []
         while (end := self._end_of_object()) is not None:
             found.append(bytes(self._buffer[:end]))
             del self._buffer[:end]
             self._looked = 0
-        if len(self._buffer) > self._max_bytes:
-            raise RestError(413, f"A record has at most {self._max_bytes} bytes.")
+        if self.fault is None and len(self._buffer) > self._max_bytes:
+            self.fault = RestError(413, f"A record has at most {self._max_bytes} bytes.")
+        if self.fault is not None:
+            self._buffer.clear()
         return found
 
     def _end_of_object(self) -> int | None:
-        if self._depth == 0:
-            self._drop_blanks()
+        if self._depth == 0 and not self._is_object_next():
+            return None
         while self._looked < len(self._buffer):
             pattern = INSIDE if self._is_in_text else OUTSIDE
             hit = pattern.search(self._buffer, self._looked)
@@ -80,9 +89,10 @@ class JsonObjects:
                     return self._looked
         return None
 
-    def _drop_blanks(self) -> None:
-        rest = self._buffer.lstrip(BLANKS)
-        if rest and not rest.startswith(b"{"):
-            raise RestError(400, "Each record has to be a JSON object.")
-        self._buffer = rest
+    def _is_object_next(self) -> bool:
+        """Drop blanks, and return whether an object begins behind them."""
+        self._buffer = self._buffer.lstrip(BLANKS)
         self._looked = 0
+        if self._buffer and not self._buffer.startswith(b"{"):
+            self.fault = RestError(400, "Each record has to be a JSON object.")
+        return bool(self._buffer) and self.fault is None

@@ -2,7 +2,8 @@
 
 A stream is read no faster than the cluster takes its records: a piece is read once all records of
 the piece before are settled. A record that is refused does not end the stream. A stream that is no
-JSON any more does, because nothing says where the next record begins.
+JSON any more does, because nothing says where the next record begins. The records before are
+written, and the result does not depend on how the bytes are cut into pieces.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -56,13 +57,17 @@ class RecordStream:
             raise RestError(400, "The request has no body.")
         declared = int(request.headers.get("content-length", "-1"))
         read_bytes, first = 0, list[bytes]()
-        while not first:
+        while not first or (len(first) == 1 and objects.is_between and read_bytes < declared):
             try:
                 piece = await anext(pieces)
             except StopAsyncIteration:
+                if first:
+                    break
                 raise RestError(400, "The body has no whole record.") from None
             read_bytes += len(piece)
-            first = objects.add(piece)
+            first += objects.add(piece)
+            if objects.fault is not None and not first:
+                raise objects.fault
             request.hold_bytes(objects.waiting_bytes)
         lines = await self._written(first)
         if read_bytes == declared and len(lines) == 1 and objects.is_between:
@@ -83,7 +88,7 @@ class RecordStream:
         async with self.call.context.clients.lease(self.call.credentials):
             yield text_of_lines(lines)
             try:
-                async for piece in pieces:
+                while objects.fault is None and (piece := await anext(pieces, None)) is not None:
                     found = objects.add(piece)
                     self.call.request.hold_bytes(objects.waiting_bytes)
                     if found:
@@ -91,9 +96,11 @@ class RecordStream:
             except (RestError, HttpError) as error:
                 yield text_of_lines([self.refused(as_refusal(error))])
                 return
-        if not objects.is_between:
-            cut = RestError(400, "The body ends within a record.")
-            yield text_of_lines([self.refused(cut)])
+        fault = objects.fault
+        if fault is None and not objects.is_between:
+            fault = RestError(400, "The body ends within a record.")
+        if fault is not None:
+            yield text_of_lines([self.refused(fault)])
 
     async def _written(self, objects: Sequence[bytes]) -> list[Line]:
         """Write the records of objects, and return a line for each, in their order."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -293,6 +294,46 @@ def test_a_stream_has_a_line_for_each_record(client: httpx.Client, topic: str) -
     assert lines[200]["error_code"] == 400
     offsets = [line["offset"] for line in lines[:200] if line["error_code"] == 200]
     assert offsets == list(range(199))
+
+
+@pytest.mark.parametrize("size", [7, 40, 1_000])
+@pytest.mark.parametrize("is_length_known", [True, False])
+def test_records_before_bad_bytes_are_written_however_they_arrive(
+    client: httpx.Client, topic: str, size: int, *, is_length_known: bool
+) -> None:
+    """The good ones of the piece with the bad bytes were dropped, without a line."""
+    good = b'{"partition_id": 0, "value": {"type": "JSON", "data": 1}}'
+    wrong = b'{"partition_id": 0, "value": {"type": "XML"}}'
+    body = good + wrong + good + b" oops " + good
+    headers = {"content-length": str(len(body))} if is_length_known else {}
+
+    def pieces() -> Iterator[bytes]:
+        for start in range(0, len(body), size):
+            yield body[start : start + size]
+
+    response = client.post(f"/topics/{topic}/records", content=pieces(), headers=headers)
+    assert response.status_code == 200
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    assert [line["error_code"] for line in lines] == [200, 422, 200, 400]
+    assert [lines[0]["offset"], lines[2]["offset"]] == [0, 1]
+
+
+def test_a_single_record_has_its_status_however_it_arrives(
+    client: httpx.Client, topic: str
+) -> None:
+    """The newline behind it may come in a piece of its own."""
+    body = b'{"value": {"type": "XML"}}\n'
+
+    def pieces() -> Iterator[bytes]:
+        yield body[:10]
+        yield body[10:-1]
+        time.sleep(0.2)
+        yield body[-1:]
+
+    headers = {"content-length": str(len(body))}
+    path = f"/topics/{topic}/records"
+    assert refusal(client.post(path, content=body)) == (422, 422)
+    assert refusal(client.post(path, content=pieces(), headers=headers)) == (422, 422)
 
 
 def test_a_batch_names_its_records(client: httpx.Client, topic: str) -> None:

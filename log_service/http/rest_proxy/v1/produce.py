@@ -152,6 +152,8 @@ async def _all_records(stream: RecordStream, body: bytes) -> list[OutgoingRecord
     """
     objects = JsonObjects(MAX_RECORD_BYTES)
     found = await run_off_loop(partial(objects.add, body), len(body))
+    if objects.fault is not None:
+        raise objects.fault
     if not found or not objects.is_between:
         raise RestError(400, "The body has no whole record, or ends within one.")
     if len(found) > MAX_KEYED_RECORDS:

@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from log_service.http.rest_proxy.errors import RestError
 from log_service.http.rest_proxy.json_stream import JsonObjects
 
 TEXTS = ["", "{", "}", '"', "\\", '\\"', "\\\\", "a{b}c", "ü\u2028", "\n"]
@@ -41,16 +40,28 @@ def test_every_cut_finds_the_same_objects(seed: int) -> None:
 def test_something_else_than_objects_is_refused(text: bytes) -> None:
     """Nothing says where the next record would begin."""
     objects = JsonObjects(1_000)
-    with pytest.raises(RestError) as refused:
-        objects.add(text + b"{}")
-    assert refused.value.code == 400
+    objects.add(text + b"{}")
+    assert objects.fault is not None
+    assert objects.fault.code == 400
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+def test_the_objects_before_a_fault_are_found_however_the_stream_is_cut(size: int) -> None:
+    """They were lost with the piece that has the fault, and the ones behind it never count."""
+    stream, objects, found = b'{"a": 1} {"b": 2} oops {"c": 3}', JsonObjects(1_000), list[bytes]()
+    for start in range(0, len(stream), size):
+        found += objects.add(stream[start : start + size])
+    assert found == [b'{"a": 1}', b'{"b": 2}']
+    assert objects.fault is not None
+    assert not objects.is_between
+    assert objects.waiting_bytes == 0
 
 
 def test_an_object_without_end_is_refused() -> None:
     """A stream cannot fill the memory."""
     objects = JsonObjects(100)
-    for _ in range(20):
+    codes = []
+    for _ in range(21):
         objects.add(b'{"a":')
-    with pytest.raises(RestError) as refused:
-        objects.add(b'{"a":')
-    assert refused.value.code == 413
+        codes.append(None if objects.fault is None else objects.fault.code)
+    assert codes == [None] * 20 + [413]
