@@ -21,6 +21,12 @@ PLACEHOLDER: Final = re.compile(r"\{(\w+)\*?\}")
 WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 RECORD_TYPES: Final = tuple(f"application/vnd.kafka.{name}.v2+json" for name in FORMATS)
 V1, V3 = "/v1/", "/v3/"
+INDEX: Final = {
+    "v1": "/v1/topics/{topic}/records",
+    "v2": "/topics/{topic}",
+    "v3": "/v3/clusters",
+}
+"""Where to begin with each version."""
 QUERIES: Final = {
     RECORDS: PARAMETERS,
     f"POST {RECORDS}": ("encoding",),
@@ -53,6 +59,20 @@ def openapi_route(routes: Sequence[Route]) -> Route:
         return HttpResponse(body=body, content_type=JSON)
 
     return Route(method="GET", path=PATH, handler=respond, is_public=True)
+
+
+def index_routes() -> list[Route]:
+    """Return the routes that name the versions, for a person who asks for a root. No login."""
+    body = compact({"versions": INDEX, "openapi": PATH})
+
+    async def respond(_request: HttpRequest) -> HttpResponse:
+        """Return the versions of the API, and where it is described."""
+        return HttpResponse(body=body, content_type=JSON)
+
+    return [
+        Route(method="GET", path=path, handler=respond, is_public=True)
+        for path in ("/", V1.rstrip("/"), V3.rstrip("/"))
+    ]
 
 
 def description(routes: Iterable[Route]) -> dict[str, Any]:

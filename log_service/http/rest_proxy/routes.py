@@ -5,7 +5,7 @@ from functools import partial
 
 from log_service.http.rest_proxy.context import RestContext, http_error
 from log_service.http.rest_proxy.metrics import families
-from log_service.http.rest_proxy.openapi import openapi_route
+from log_service.http.rest_proxy.openapi import index_routes, openapi_route
 from log_service.http.rest_proxy.v1.routes import routes as v1_routes
 from log_service.http.rest_proxy.v2.routes import doubled_routes
 from log_service.http.rest_proxy.v2.routes import routes as v2_routes
@@ -31,6 +31,7 @@ def rest_service(context: RestContext, authenticate: Authenticate, meter: HttpMe
         *health_routes(_no_obstacle),
         metrics_route(figures, is_public=False),
         openapi_route(routes),
+        *index_routes(),
     ]
     return HttpService(
         router=Router([*routes, *extra]),

@@ -66,18 +66,26 @@ def format_of_body(request: HttpRequest) -> str:
     Raises:
         RestError: 415, the type is none of version 2.
     """
-    text = request.headers.get("content-type")
-    if text is None:
-        return "binary"
-    media_type = parse_media_type(text)
-    name = "" if media_type is None else media_type.name
-    if name in UNNAMED_TYPES:
-        return "binary"
-    found = FORMAT_OF.get(name)
+    name = _content_type(request)
+    found = "binary" if name in {None, *UNNAMED_TYPES} else FORMAT_OF.get(name or "")
     if found is None:
         advice = "application/vnd.kafka.json.v2+json or another type of version 2"
         raise RestError(415, f"HTTP 415 Unsupported Media Type: the body has to be {advice}")
     return found
+
+
+def is_format_named(request: HttpRequest) -> bool:
+    """Return whether the type of a body names a format. The others mean ``binary``."""
+    return _content_type(request) in FORMAT_OF
+
+
+def _content_type(request: HttpRequest) -> str | None:
+    """Return the media type of a body, None without one, and "" for something else."""
+    text = request.headers.get("content-type")
+    if text is None:
+        return None
+    media_type = parse_media_type(text)
+    return "" if media_type is None else media_type.name
 
 
 def type_of_records(request: HttpRequest, own: str) -> str:

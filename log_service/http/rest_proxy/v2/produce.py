@@ -38,7 +38,11 @@ from log_service.http.rest_proxy.v2.formats import (
     binary_to_bytes,
     json_to_bytes,
 )
-from log_service.http.rest_proxy.v2.media_types import content_type_of, format_of_body
+from log_service.http.rest_proxy.v2.media_types import (
+    content_type_of,
+    format_of_body,
+    is_format_named,
+)
 from log_service.http.server.values import HttpResponse
 from log_service.records.record import RecordHeader
 
@@ -49,6 +53,10 @@ SCHEMA_FIELDS: Final = ("key_schema", "key_schema_id", "value_schema", "value_sc
 BODY_FIELDS: Final = ("records", *SCHEMA_FIELDS)
 
 Encode = Callable[[Any], bytes | None]
+UNNAMED_ADVICE: Final = (
+    "The Content-Type names no format, so it is binary: use application/vnd.kafka.json.v2+json for"
+    " JSON, application/vnd.kafka.binary.v2+json for base64."
+)
 PLAIN: Final[Mapping[str, Encode]] = MappingProxyType(
     {"binary": binary_to_bytes, "json": json_to_bytes}
 )
@@ -89,6 +97,7 @@ async def _encoders(
     ids: dict[str, int | None] = {"key_schema_id": None, "value_schema_id": None}
     plain = PLAIN.get(record_format)
     if plain is not None:
+        plain = plain if is_format_named(call.request) else unnamed_to_bytes
         return plain, plain, ids
     missing = {"key": errors.KEY_SCHEMA_MISSING, "value": errors.VALUE_SCHEMA_MISSING}
     for part, code in missing.items():
@@ -112,6 +121,18 @@ async def _encoders(
         ids[id_name] = encoder.schema_id
         found.append(encoder)
     return found[0], found[1], ids
+
+
+def unnamed_to_bytes(value: Any) -> bytes | None:
+    """Return the bytes of a base64 text, None for null, where no media type asked for base64.
+
+    Raises:
+        RestError: 400, the value is no base64.
+    """
+    try:
+        return binary_to_bytes(value)
+    except RestError as error:
+        raise RestError(error.code, f"{error.text.rstrip('.')}. {UNNAMED_ADVICE}") from error
 
 
 def _schema_fields(part: str) -> tuple[str, str]:
