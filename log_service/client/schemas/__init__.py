@@ -13,4 +13,5 @@ The rooms, from the bottom up:
 - ``avro``, ``json_schema``, ``protobuf``: the languages, and the public classes of each.
 - ``avro_bounds``: bounds of reading Avro. ``json_patterns``: expressions of JSON schemas.
 - ``avro_json``: Avro values as JSON. ``json_codecs``: values of JSON as bytes of every language.
+- ``avro_branches``: Avro values as Avro's own JSON, with the branches of unions.
 """

@@ -12,6 +12,7 @@ from anyio import to_thread
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from log_service.client.schemas.avro import decode_avro, encode_avro, parse_avro
+from log_service.client.schemas.avro_branches import tagged_decoder
 from log_service.client.schemas.avro_json import AvroReading, to_json
 from log_service.client.schemas.cache import BoundedCache
 from log_service.client.schemas.json_schema import dump_json, validator_of
@@ -96,6 +97,13 @@ def _avro_decoder(found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT00
     )
 
 
+def _tagged_avro_decoder(found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - as above
+    decode = tagged_decoder(parse_avro(found))
+    return lambda data, headers: decode(
+        read_identity(data, headers, is_key=is_key, has_indexes=False)[1]
+    )
+
+
 def _json_decoder(_found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - as above
     return lambda data, headers: json.loads(
         read_identity(data, headers, is_key=is_key, has_indexes=False)[1]
@@ -125,3 +133,8 @@ DECODERS: Final[Mapping[str, Callable[[ResolvedSchema, bool], Decode]]] = {
     JSON: _json_decoder,
     PROTOBUF: _protobuf_decoder,
 }
+TAGGED_DECODERS: Final[Mapping[str, Callable[[ResolvedSchema, bool], Decode]]] = {
+    **DECODERS,
+    AVRO: _tagged_avro_decoder,
+}
+"""The decoders whose values of Avro have the branches of unions, as Confluent's REST proxy has."""

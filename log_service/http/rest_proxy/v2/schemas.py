@@ -23,7 +23,7 @@ from log_service.client import (
 )
 from log_service.client.schemas.cache import BoundedCache
 from log_service.client.schemas.json_codecs import (
-    DECODERS,
+    TAGGED_DECODERS,
     Decode,
     Encode,
     named_schema,
@@ -172,7 +172,7 @@ class SchemaCodecs:
             resolved = await resolved_schema(
                 self._registry, identity, subject, schema, str(identity)
             )
-            make = partial(DECODERS[schema.schema_type], resolved, is_key)
+            make = partial(TAGGED_DECODERS[schema.schema_type], resolved, is_key)
             decode = await trio.to_thread.run_sync(make)
         except SerializationError as error:
             return str(error)
