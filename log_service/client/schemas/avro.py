@@ -32,6 +32,7 @@ from log_service.client.schemas.serializing import (
     SerializerOptions,
     Serializing,
     chained,
+    validate_own_schema,
 )
 from log_service.client.schemas.values import AVRO, Schema
 from log_service.client.schemas.wire_format import Indexes
@@ -205,6 +206,7 @@ class AvroSerializing(Serializing[R_co]):
     ) -> None:
         super().__init__(registry, avro_schema(schema), **options)
         self._to_dict = to_dict
+        validate_own_schema(self._schema, AVRO, parse_avro)
 
     def record_name(self) -> str | None:
         """Return the full name of the record."""
@@ -232,6 +234,7 @@ class AvroDeserializing(Deserializing[R_co]):
         super().__init__(registry, avro_schema(schema), **options)
         self._from_dict = from_dict
         self._is_name_returned = return_record_name
+        validate_own_schema(self.schema, AVRO, parse_avro)
 
     def record_name(self, schema: Schema) -> str | None:
         """Return the full name of a schema's record."""
@@ -260,6 +263,7 @@ class AvroSerializer(AvroSerializing[SchemaRegistryClient], AsyncSerializing):
 
     Raises:
         ConfigError: keywords contradict each other.
+        SerializationError: the schema is none. One with references is checked with the first value.
     """
 
 

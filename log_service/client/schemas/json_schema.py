@@ -32,6 +32,7 @@ from log_service.client.schemas.serializing import (
     SerializerOptions,
     Serializing,
     chained,
+    validate_own_schema,
 )
 from log_service.client.schemas.values import JSON, Schema
 from log_service.client.schemas.wire_format import Indexes
@@ -97,6 +98,11 @@ def validator_of(found: ResolvedSchema) -> Callable[[Any], Any]:
     return validated
 
 
+def parsed_json(found: ResolvedSchema) -> Any:
+    """Return the JSON of a schema's text. Raises ValueError: it is none."""
+    return json.loads(found.schema.text)
+
+
 def dump_json(value: Any) -> str:
     """Return compact JSON. Raises ValueError: a number is NaN or infinite, which JSON lacks."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -125,6 +131,7 @@ class JsonSchemaSerializing(Serializing[R_co]):
         self._to_dict = to_dict
         self._is_validated = validate
         self._encode = json_encode
+        validate_own_schema(self._schema, JSON, validator_of if validate else parsed_json)
 
     def record_name(self) -> str | None:
         """Return the title of the schema."""
@@ -157,6 +164,7 @@ class JsonSchemaDeserializing(Deserializing[R_co]):
         self._is_validated = validate
         self._decode = json_decode
         self.is_writer_needed = validate and schema is None
+        validate_own_schema(self.schema, JSON, validator_of if validate else parsed_json)
 
     def record_name(self, schema: Schema) -> str | None:
         """Return the title of a schema."""

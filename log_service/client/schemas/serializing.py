@@ -57,6 +57,23 @@ def validate_type(schema: Schema, schema_type: str, about: str) -> None:
         )
 
 
+def validate_own_schema(
+    schema: Schema | None, schema_type: str, parse: Callable[[ResolvedSchema], Any]
+) -> None:
+    """Refuse an application's schema that cannot be used. References are looked at later.
+
+    Raises:
+        SerializationError: ``parse`` refuses it, or it has another type.
+    """
+    if schema is None or schema.references:
+        return
+    validate_type(schema, schema_type, "the schema")
+    try:
+        parse(ResolvedSchema(schema=schema, texts={}))
+    except Exception as error:
+        raise SerializationError(f"the schema cannot be used: {reason_of(error)}") from error
+
+
 def reason_of(error: Exception) -> str:
     """Return the text of an error, with its type if it is not one of ours."""
     return str(error) if isinstance(error, SerializationError) else repr(error)
@@ -237,10 +254,20 @@ class Serializing(ABC, Generic[R_co]):
         schema = yield from self.own_schema(self._schema)
         found = None
         if self._is_registering:
+            if self.are_references_read and schema.references:
+                yield from self._validate_with_references(core, schema)
             found = yield from core.register_schema(subject, schema, normalize=self._is_normalized)
         if found is None or (self._is_in_header and found.guid is None):
             found = yield from core.lookup_schema(subject, schema, normalize=self._is_normalized)
         return found
+
+    def _validate_with_references(self, core: RegistryCore, schema: Schema) -> Steps[None]:
+        """Refuse a schema that cannot be used before the registry has it."""
+        known = yield from resolved(core, schema, self.schema_type, self.fmt, "the schema")
+        try:
+            self.encoder(known)
+        except Exception as error:
+            raise SerializationError(f"the schema cannot be used: {reason_of(error)}") from error
 
     def _guid(self, found: RegisteredSchema, subject: str) -> str:
         if found.guid is None:

@@ -67,8 +67,13 @@ def read_identity(
     """Return the schema of some bytes, and their payload.
 
     Raises:
-        SerializationError: neither a header nor a prefix names a schema.
+        SerializationError: neither a header nor a prefix names a schema, or it is no bytes.
     """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise SerializationError(
+            f"bytes are needed, not {type(data).__name__}: pass a record's value or key as the"
+            " consumer returns it"
+        )
     name = header_name(is_key=is_key)
     value = next(
         (content for key, content in reversed(headers) if key == name and content is not None), None

@@ -352,11 +352,42 @@ def test_bytes_that_do_not_fit_are_refused(registry: BlockingSchemaRegistryClien
 def test_a_schema_that_is_none_is_refused(
     registry: BlockingSchemaRegistryClient, text: str
 ) -> None:
-    """With the topic and the reason, whatever the library would raise."""
-    with pytest.raises(SerializationError, match="orders"):
-        BlockingAvroSerializer(registry, text).serialize("orders", {})
-    with pytest.raises(SerializationError, match="orders"):
-        BlockingJsonSchemaSerializer(registry, text or '{"type": 1}').serialize("orders", {"id": 1})
+    """At once and with the reason, whatever the library would raise."""
+    with pytest.raises(SerializationError, match="the schema cannot be used: "):
+        BlockingAvroSerializer(registry, text)
+    with pytest.raises(SerializationError, match="the schema cannot be used: "):
+        BlockingAvroDeserializer(registry, text)
+    with pytest.raises(SerializationError, match="the schema cannot be used: "):
+        BlockingJsonSchemaSerializer(registry, text or '{"type": 1}')
+    with pytest.raises(SerializationError, match="the schema cannot be used: "):
+        BlockingJsonSchemaDeserializer(registry, text or '{"type": 1}')
+
+
+def test_a_schema_that_cannot_be_used_is_not_registered(
+    registry: BlockingSchemaRegistryClient, double: RegistryDouble
+) -> None:
+    """It was registered before its expression was looked at."""
+    pattern = '{"type": "string", "pattern": "(?=a)b"}'
+    with pytest.raises(SerializationError, match=r"\(\?=a\)b"):
+        BlockingJsonSchemaSerializer(registry, pattern)
+    part = registry.register_schema("part", Schema(text=pattern, schema_type="JSON"))
+    reference = SchemaReference(name="part.json", subject="part", version=part.version or 0)
+    whole = Schema(text='{"$ref": "part.json"}', schema_type="JSON", references=(reference,))
+    with pytest.raises(SerializationError, match=r"\(\?=a\)b"):
+        BlockingJsonSchemaSerializer(registry, whole).serialize("orders", "a")
+    assert double.asked("POST") == ["/subjects/part/versions"]
+
+
+def test_text_instead_of_bytes_is_refused(registry: BlockingSchemaRegistryClient) -> None:
+    """A consumer with a value_deserializer returns text, for one."""
+    text: Any = "abc"
+    for reader in (
+        BlockingAvroDeserializer(registry),
+        BlockingJsonSchemaDeserializer(registry),
+        BlockingProtobufDeserializer(registry, Timestamp),
+    ):
+        with pytest.raises(SerializationError, match="bytes are needed, not str"):
+            reader.deserialize("orders", text, [])
 
 
 def test_avro_references_are_found_wherever_they_stand(
