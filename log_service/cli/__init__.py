@@ -21,6 +21,7 @@
   ``rest``: serves records over HTTP. ``console``: serves pages of a cluster. ``http_services``:
   what these three have in common.
   ``schemas``: asks a registry, through ``registry_connection``. ``schema_files``: types by suffix.
+  ``registry_client``: tells that a registry is late.
   ``record_schemas``: keys and values with schemas, as JSON.
 - ``top`` (with ``top_metrics``, ``top_registry``, ``top_rates``, ``top_view``): a cluster in a
   terminal.

@@ -18,7 +18,7 @@ import click
 from log_service.cli.output import say
 from log_service.cli.record_lines import JsonBytes, LineError, NewRecord, Parse
 from log_service.cli.running import in_thread
-from log_service.cli.schema_files import schema_type_of
+from log_service.cli.schema_files import require_schema_text, schema_type_of
 from log_service.client import SchemaRegistryClient
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.schemas.cache import BoundedCache
@@ -93,9 +93,8 @@ async def part_encoder(
     path = Path(named)
     if await in_thread(path.is_file):
         subject = topic_name(topic, part, None)
-        schema = Schema(
-            text=(await in_thread(path.read_text)), schema_type=schema_type_of(named, None)
-        )
+        text = require_schema_text(await in_thread(path.read_text), named)
+        schema = Schema(text=text, schema_type=schema_type_of(named, None))
         schema_id = (await registry.register_schema(subject, schema)).id
     else:
         latest = await registry.get_latest_version(named)

@@ -257,8 +257,8 @@ async def open_registry(access: RegistryAccess) -> AsyncIterator["SchemaRegistry
         ClickException: a registry's error in the block for which there is advice.
     """
     with extra_needed():
-        from log_service.client import SchemaRegistryClient  # noqa: PLC0415 - an extra
-    async with SchemaRegistryClient(access.url, **PATIENCE, **access.settings) as registry:
+        from log_service.cli.registry_client import CommandRegistryClient  # noqa: PLC0415 - an extra
+    async with CommandRegistryClient(access.url, **PATIENCE, **access.settings) as registry:
         try:
             yield registry
         except SchemaRegistryError as error:

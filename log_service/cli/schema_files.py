@@ -14,6 +14,17 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+def require_schema_text(text: str, name: str) -> str:
+    """Return the text of a schema. A registry would take an empty one as the version before.
+
+    Raises:
+        ClickException: there is no text.
+    """
+    if not text.strip():
+        raise click.ClickException(f"{name} has no schema: the file is empty")
+    return text
+
+
 def schema_type_of(name: str, given: str | None) -> str:
     """Return the type of a schema: the given one, or else that of the file's suffix.
 

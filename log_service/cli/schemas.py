@@ -13,13 +13,14 @@ import click
 
 from log_service.cli.output import json_option, print_json, print_result, print_rows, say
 from log_service.cli.registry_connection import registry_command
-from log_service.cli.schema_files import schema_type_of
+from log_service.cli.schema_files import require_schema_text, schema_type_of
 from log_service.cli.standard_input import confirm, name_of, read_all
 from log_service.client.schemas.errors import SchemaRegistryError
 from log_service.client.schemas.values import (
     AVRO,
     JSON,
     PROTOBUF,
+    CompatibilityResult,
     RegisteredSchema,
     Schema,
     SchemaReference,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 Version = int | Literal["latest"]
 
+INCOMPATIBLE: Final = 409
+"""A registry's status for a schema that breaks the level of its subject."""
 NO_OWN_SETTING: Final = frozenset({40408, 40409})
 """A registry's codes for a subject that has no level or mode of its own."""
 
@@ -92,7 +95,7 @@ async def read_schema(
 
     Raises:
         UsageError: its type is not known.
-        ClickException: it is not text in UTF-8.
+        ClickException: it is empty, or not text in UTF-8.
     """
     name = name_of(source)
     kind = schema_type_of(name, schema_type)
@@ -101,7 +104,7 @@ async def read_schema(
         text = (await read_all(source)).decode()
     except UnicodeDecodeError as error:
         raise click.ClickException(f"{name} is not text in UTF-8") from error
-    return Schema(text=text, schema_type=kind, references=found)
+    return Schema(text=require_schema_text(text, name), schema_type=kind, references=found)
 
 
 def pretty(schema: Schema) -> str:
@@ -152,6 +155,12 @@ def source_arguments(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def verdict_text(source: BinaryIO, subject: str, result: CompatibilityResult) -> str:
+    """Return whether a schema is compatible, and a line for each reason why it is not."""
+    verdict = "compatible" if result.is_compatible else "not compatible"
+    return "\n".join([f"{name_of(source)} is {verdict} with {subject}", *result.messages])
 
 
 @schemas.command("list", short_help="List subjects.")
@@ -262,7 +271,15 @@ async def register(
       --reference money.proto=money-value:1
     """
     schema = await read_schema(source, schema_type, references)
-    found = await registry.register_schema(subject, schema, normalize=normalize)
+    try:
+        found = await registry.register_schema(subject, schema, normalize=normalize)
+    except SchemaRegistryError as error:
+        if error.status != INCOMPATIBLE:
+            raise
+        result = await registry.check_compatibility(subject, schema, normalize=normalize)
+        if result.is_compatible:
+            raise  # another change came between
+        raise click.ClickException(verdict_text(source, subject, result)) from error
     version = "" if found.version is None else f" is version {found.version},"
     print_result(f"{subject}{version} has id {found.id}", as_row(found), as_json=as_json)
 
@@ -297,14 +314,12 @@ async def check(
     """
     schema = await read_schema(source, schema_type, references)
     result = await registry.check_compatibility(subject, schema, version, normalize=normalize)
-    verdict = "compatible" if result.is_compatible else "not compatible"
-    lines = [f"{name_of(source)} is {verdict} with {subject}", *result.messages]
     values = {
         "subject": subject,
         "is_compatible": result.is_compatible,
         "messages": result.messages,
     }
-    print_result("\n".join(lines), values, as_json=as_json)
+    print_result(verdict_text(source, subject, result), values, as_json=as_json)
     if not result.is_compatible:
         raise click.exceptions.Exit(1)
 

@@ -48,10 +48,7 @@ def test_a_subject_lives_from_its_first_version_to_its_removal(
     assert refused.lines[0] == f"<stdin> is not compatible with {subject}"
     assert len(refused.lines) > 1, "the reasons are told"
     incompatible = schemas("register", subject, "-", "--type", "avro", given=BROKEN)
-    assert (incompatible.exit_code, f"about subject '{subject}'" in incompatible.errors) == (
-        1,
-        True,
-    )
+    assert (incompatible.exit_code, refused.output in incompatible.errors) == (1, True)
     assert schemas("config", subject).output == f"{subject}: BACKWARD (the global level)\n"
     assert schemas("config", subject, "none").output == f"{subject}: NONE\n"
     assert schemas("register", subject, "-", "--type", "avro", given=BROKEN).exit_code == 0

@@ -1,6 +1,7 @@
 """``tidelog schemas`` without a cluster: what is sent, what is printed, and what is refused."""
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,52 @@ def test_a_schema_is_registered_and_printed(url: str, file: Path) -> None:
         json.loads(invoke("get", "--id", "2", "--json", "--registry", url).output)["type"] == "JSON"
     )
     assert "+{}" in invoke("diff", "a", "1", "--registry", url).output
+
+
+@pytest.mark.parametrize("command", ["register", "check"])
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_file_is_refused(url: str, file: Path, command: str, text: str) -> None:
+    """A registry takes an empty text as the version before, so it looked registered."""
+    file.write_text(ORDER)
+    invoke("register", "a", str(file), "--registry", url)
+    file.write_text(text)
+    result = invoke(command, "a", str(file), "--registry", url)
+    assert result.exit_code == 1
+    assert "the file is empty" in result.output
+
+
+def test_an_incompatible_schema_is_told_as_a_check_tells_it(file: Path) -> None:
+    """The refusal of a registry is one line with both schemas in it."""
+
+    class Refusing(RegistryDouble):
+        def answer(self, method: str, target: str, content: bytes) -> tuple[int, Any]:
+            if method == "POST" and target.startswith("/compatibility"):
+                return 200, {"is_compatible": False, "messages": ["field id: gone", "field n: new"]}
+            if method == "POST":
+                return 409, {"error_code": 409, "message": "incompatible, details: [...]"}
+            return super().answer(method, target, content)
+
+    with served(Refusing()) as url:
+        registered = invoke("register", "a", str(file), "--registry", url)
+        checked = invoke("check", "a", str(file), "--registry", url)
+    assert (registered.exit_code, checked.exit_code) == (1, 1)
+    assert checked.output.splitlines()[1:] == ["field id: gone", "field n: new"]
+    assert registered.output == f"Error: {checked.output}"
+
+
+def test_a_registry_that_hangs_is_told_with_the_time_of_giving_up(
+    monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
+    """The command was silent for a minute."""
+    monkeypatch.setattr("log_service.cli.registry_client.NOTE_AFTER_S", 0.01)
+    settings = {"timeout": 1.0, "max_retries": 0}
+    monkeypatch.setattr("log_service.cli.registry_connection.PATIENCE", settings)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        result = invoke("register", "a", str(file), "--registry", url)
+    assert result.exit_code == 1
+    note = f"waiting for the schema registry at {url}; the command gives up 1 s after a request"
+    assert result.stderr.splitlines()[0] == note
 
 
 def test_a_registry_that_is_not_there_is_told_with_address_and_subject(file: Path) -> None:

@@ -1,0 +1,52 @@
+"""The client of a schema registry that commands use: it says when it waits for a response.
+
+Importing this needs the extra ``schemas``.
+"""
+
+from typing import Any, Final, TypeVar
+
+import trio
+
+from log_service.cli.output import say
+from log_service.client import SchemaRegistryClient
+from log_service.client.schemas.exchange import Steps
+
+T = TypeVar("T")
+
+NOTE_AFTER_S: Final = 3.0
+"""A person wants to know after so many seconds why nothing happens."""
+
+
+class CommandRegistryClient(SchemaRegistryClient):
+    """Says once on standard error that a response is late, and when the client gives up."""
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        super().__init__(url, **settings)
+        self._is_wait_noted = False
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Carry out the steps of a core, and return their result."""
+        outcome: T | Exception
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._note_wait)
+            try:
+                outcome = await super().run(steps)
+            except Exception as error:  # noqa: BLE001 - it is raised below, where no nursery wraps it
+                outcome = error
+            nursery.cancel_scope.cancel()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def _note_wait(self) -> None:
+        if self._is_wait_noted:
+            return
+        await trio.sleep(NOTE_AFTER_S)
+        self._is_wait_noted = True
+        settings = self.settings
+        longest_s = settings.timeout * (settings.max_retries + 1) * len(settings.urls)
+        say(
+            f"waiting for the schema registry at {', '.join(settings.urls)}; the command gives up"
+            f" {longest_s:g} s after a request",
+            err=True,
+        )
