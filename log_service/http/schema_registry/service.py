@@ -76,6 +76,7 @@ class RegistryService:
         """
         settings, work = self._settings, trio.CancelScope()
         await self._listeners.bind()
+        self._say(f"reading the topic {settings.topic}, before requests are answered")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_in_order, self._listeners, work)
             with trio.CancelScope(shield=True):

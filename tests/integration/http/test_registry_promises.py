@@ -7,11 +7,19 @@ import httpx
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from tests.helpers.registry_process import RegistryProcess
 from tests.integration.http.api_calls import B_WITH_DEFAULT, A, B, error, record, register
 
 V1_JSON = "application/vnd.schemaregistry.v1+json"
 PROTO = 'syntax = "proto3"; import "part.proto"; message Whole { Part part = 1; }'
 PROTO_PART = 'syntax = "proto3"; message Part { int32 n = 1; }'
+
+
+def test_a_registry_says_first_that_it_reads_its_topic(registry: RegistryProcess) -> None:
+    """It printed nothing until it served, which takes seconds."""
+    first, *others = registry.log.read_text().splitlines()
+    assert first == "reading the topic _schemas_shared, before requests are answered"
+    assert f"schema registry at {registry.url}" in others
 
 
 # Transport

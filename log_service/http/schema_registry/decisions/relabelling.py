@@ -57,10 +57,10 @@ def relabelled(state: RegistryState, parser: SchemaParser, wanted: Relabelling) 
     """
     found = find_version(state, wanted.subject, wanted.version)
     content = tagged(parser, found.subject, found.content, wanted.tags)
-    labelled = replace(
-        content, metadata=wanted.metadata or content.metadata, rule_set=_rules(state, wanted)
-    )
     asked = NEXT_VERSION if wanted.new_version is None else wanted.new_version
+    # without any metadata, registering would take those of the newest version
+    own = wanted.metadata or content.metadata or Metadata()
+    labelled = replace(content, metadata=own, rule_set=_rules(state, wanted))
     return Registration(subject=wanted.subject, content=labelled, version=asked)
 
 

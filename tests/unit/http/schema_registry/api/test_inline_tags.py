@@ -67,6 +67,24 @@ def test_tags_of_a_version_change_in_a_new_one() -> None:
     tell(story)
 
 
+@pytest.mark.parametrize("own", [None, {"properties": {"owner": "first"}}])
+def test_a_tagged_version_keeps_its_own_metadata(own: Any) -> None:
+    """The new version took those of the newest one where the named one has none."""
+
+    async def story(served: Served) -> None:
+        await served.ask("POST", "/subjects/a/versions", {**BODY, "metadata": own})
+        second = {"properties": {"owner": "second"}, "tags": {"x": ["Y"]}}
+        await served.ask("POST", "/subjects/a/versions", {**BODY, "metadata": second})
+        wanted = {"tagsToAdd": [tags("shop.Order.mail", "PII")]}
+        _, made = await served.ask("POST", "/subjects/a/versions/1/tags", wanted)
+        assert made["version"] == 3
+        expected = {"confluent:version": "3", **((own or {}).get("properties", {}))}
+        assert made["metadata"].get("properties") == expected
+        assert not made["metadata"].get("tags")
+
+    tell(story)
+
+
 def test_tags_come_with_a_registration() -> None:
     """The response has the text, because it is not the one that was sent."""
 
