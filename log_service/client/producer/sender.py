@@ -297,7 +297,7 @@ class Sender:
                 )
             else:
                 self._apply(
-                    batch, ErrorCode.of(response.error_code), _reason(response), response, turn
+                    batch, ErrorCode.of(response.error_code), refusal_text(response), response, turn
                 )
         turn.is_settled.set()
         self._notify_settled()
@@ -555,10 +555,12 @@ class Sender:
         return self._cluster.env.clock.monotonic_ms()
 
 
-def _reason(response: PartitionProduceResponse) -> str:
+def refusal_text(response: PartitionProduceResponse) -> str:
+    """Return why a batch was refused, with the first reasons that the message has not already."""
     text = response.error_message or ErrorCode.of(response.error_code).name
     rejected = [
         f"record {each.batch_index}: {each.batch_index_error_message}"
         for each in response.record_errors[:3]
+        if (each.batch_index_error_message or "") not in text
     ]
     return f"{text} ({'; '.join(rejected)})" if rejected else text
