@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 10_000
 """The limit of each request to the log service, because a person waits for the answer."""
-COLUMNS = ("table", "topics", "rows", "lag", "seconds_behind", "last_run")
+COLUMNS = ("table", "topics", "rows", "lag", "seconds_behind", "failure")
 SHOWN_REASON = 200
 
 
@@ -38,8 +38,9 @@ def lag(*, table: str | None, as_json: bool) -> None:
     """Show the rows of each table and mart of the project, and the lag of those that follow topics.
 
     LAG counts the offsets that the table has not committed. SECONDS_BEHIND tells how long the
-    oldest record waits. LAST_RUN is the reason, if the last run failed. With TABLE only that one is
-    shown. Call it in the folder of the project. Exit code 1 where the log service does not respond.
+    oldest record waits. FAILURE tells why the last run failed, if it did. With TABLE only that one
+    is shown. Call it in the folder of the project. Exit code 1 where the log service does not
+    respond.
     """
     from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command
         explained,
@@ -67,7 +68,7 @@ def lag(*, table: str | None, as_json: bool) -> None:
         COLUMNS,
         as_json=as_json,
         empty="the project declares no table",
-        flexible=("last_run", "topics"),
+        flexible=("failure", "topics"),
     )
     if trouble:
         raise click.ClickException(f"lag is not known: {trouble}")
@@ -122,9 +123,7 @@ def looked_at(
                     "topics": list(feed.topics) if feed else None,
                     "rows": counts.of(key, asset.metadata_by_key[key]),
                     **lags.get(key, {"lag": None, "seconds_behind": None}),
-                    "last_run": (
-                        f"failed: {cut(failed[key], SHOWN_REASON)}" if key in failed else None
-                    ),
+                    "failure": cut(failed[key], SHOWN_REASON) if key in failed else None,
                 }
             )
     return rows, trouble

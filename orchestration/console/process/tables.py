@@ -65,7 +65,6 @@ def tables() -> dict[str, Any]:
         key = dg.AssetKey.from_user_string(row["asset"])
         feed = feeds.get(row["asset"])
         commits = newest_commits(lake, row["table"], LOOKED_AT_COMMITS)
-        last_run = str(row["last_run"] or "")
         facts = TableFacts(
             name=row["table"],
             asset=row["asset"],
@@ -80,7 +79,7 @@ def tables() -> dict[str, Any]:
             committed_ms=commits[0].committed_ms if commits else None,
             records_per_s=pace_of(commits, now_ms),
             dead_letters=letters[row["table"]],
-            failure=last_run.removeprefix("failed: "),
+            failure=row["failure"] or "",
             is_running=row["asset"] in running,
             is_mart=key.path[0] == MART_PREFIX,
         )

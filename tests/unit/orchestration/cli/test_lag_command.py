@@ -117,7 +117,7 @@ def test_rows_and_lag_of_each_table_are_told() -> None:
         "ROWS",
         "LAG",
         "SECONDS_BEHIND",
-        "LAST_RUN",
+        "FAILURE",
     ]
 
 
@@ -146,7 +146,7 @@ def test_a_failed_last_run_is_told(tmp_path: Path) -> None:
             )
         )
     (row,) = json.loads(told("clean_orders", "--json").output)
-    assert row["last_run"] == "failed: no reason was given"
+    assert row["failure"] == "no reason was given"
 
 
 @pytest.mark.usefixtures("log")
