@@ -84,11 +84,11 @@ class Platform:
         if self.missing:
             raise HttpError(404, self.missing)
         key = method, *(f"{name}={value}" for name, value in sorted(parameters.items()))
-        clock: Clock = visit.workplace.env.clock
+        clock: Clock = visit.context.env.clock
         at_ms, known = self._remembered.get(key, (-FRESH_MS, None))
         if clock.monotonic_ms() - at_ms < FRESH_MS:
             return known
-        found = await self.facts.ask(visit.workplace.nursery, method, **parameters)
+        found = await self.facts.ask(visit.context.nursery, method, **parameters)
         if len(self._remembered) >= MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[key] = clock.monotonic_ms(), found
@@ -112,7 +112,7 @@ class Platform:
             dagster_url=found["dagster_url"],
         )
         ids: Mapping[str, str] = {}
-        if visit.workplace.has_logins:
+        if visit.context.has_logins:
             sources = {topic for table in overview.tables for topic in table.sources}
             names: Sequence[str] = sorted({*overview.topics, *sources, *more_topics})
             ids = await self.ask(visit, "topic_ids", names=names)

@@ -93,7 +93,7 @@ def needed_topics(tables: Sequence[TableFacts], every_topic: Collection[str]) ->
 
 async def rights_of(visit: Visit, ids: Mapping[str, str]) -> Rights:
     """Return the rights of the person of a request. ``ids`` are those of the project's topics."""
-    if not visit.workplace.has_logins:
+    if not visit.context.has_logins:
         return EVERYTHING
     if not ids:
         return Rights()

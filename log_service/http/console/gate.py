@@ -16,7 +16,7 @@ from log_service.http.console.areas import Area, PageRoute
 from log_service.http.console.browser_rules import cookie_of, require_own_origin, set_cookie
 from log_service.http.console.forms import form_of
 from log_service.http.console.sessions import Session, Sessions
-from log_service.http.console.visits import Person, Visit, Workplace, redirect, rendered
+from log_service.http.console.visits import ConsoleContext, Person, Visit, redirect, rendered
 from log_service.http.server.passwords import Login, Passwords
 from log_service.http.server.routes import Route
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
@@ -99,7 +99,7 @@ class Gate:
 
     def __init__(
         self,
-        workplace: Workplace,
+        context: ConsoleContext,
         clients: ClusterClients,
         sessions: Sessions,
         *,
@@ -108,7 +108,7 @@ class Gate:
         passwords: Passwords | None = None,
     ) -> None:
         self.passwords = passwords
-        self.workplace = workplace
+        self.context = context
         self.sessions = sessions
         self.cookie = cookie
         self.is_secure = is_secure
@@ -188,7 +188,7 @@ class Gate:
             HttpError: the cluster does not say now whether the password is still right.
         """
         token = self.sessions.csrf_token(browser_id)
-        if not self.workplace.has_logins:
+        if not self.context.has_logins:
             return Person(csrf_token=token)
         session = self.sessions.find(browser_id)
         if session is None or not await self._is_still_right(browser_id, session, address):
@@ -240,7 +240,7 @@ class Gate:
                 visit = Visit(
                     request=request,
                     person=person,
-                    workplace=self.workplace,
+                    context=self.context,
                     clients=clients,
                     area=area.name,
                     form=form,
@@ -255,7 +255,7 @@ class Gate:
 
     def _failure(self, person: Person | None, area: Area | None, error: HttpError) -> HttpResponse:
         return rendered(
-            self.workplace,
+            self.context,
             person,
             "console/error.html",
             area="" if area is None else area.name,

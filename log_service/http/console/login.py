@@ -96,7 +96,7 @@ class LoginPages:
             browser_id = gate.sessions.new_id()
             headers = (gate.new_cookie(browser_id),)
         return rendered(
-            gate.workplace,
+            gate.context,
             Person(csrf_token=gate.sessions.csrf_token(browser_id)),
             "console/login.html",
             title="Log in",

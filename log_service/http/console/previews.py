@@ -48,7 +48,7 @@ def kept(visit: Visit, *names: str) -> tuple[tuple[str, str], ...]:
 def preview_page(visit: Visit, preview: Preview, *commands: str) -> HttpResponse:
     """Return the page of a preview."""
     return rendered(
-        visit.workplace,
+        visit.context,
         visit.person,
         "console/preview.html",
         area=visit.area,

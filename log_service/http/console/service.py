@@ -21,7 +21,7 @@ from log_service.http.console.pages.areas import own_areas
 from log_service.http.console.rendering import Pages
 from log_service.http.console.sessions import Sessions
 from log_service.http.console.settings import ConsoleSettings
-from log_service.http.console.visits import RegistryAccess, Workplace
+from log_service.http.console.visits import ConsoleContext, RegistryAccess
 from log_service.http.server.authentication import Authentication
 from log_service.http.server.cluster_logins import ClusterLogins
 from log_service.http.server.health import health_routes
@@ -93,7 +93,7 @@ class ConsoleService:
             sampler = Sampler(settings.metrics_urls, env.clock) if settings.metrics_urls else None
             if sampler is not None:
                 nursery.start_soon(sampler.run)
-            workplace = Workplace(
+            context = ConsoleContext(
                 pages=pages,
                 navigation=tuple(each.entry for each in areas if each.label),
                 sections={each.name: each.path for each in areas},
@@ -112,7 +112,7 @@ class ConsoleService:
                 cookie = cookie_name(address.port, is_secure=is_secure)
                 passwords = None if check is None else Passwords(check, env.clock, env.rng)
                 gate = Gate(
-                    workplace,
+                    context,
                     clients,
                     sessions,
                     cookie=cookie,

@@ -53,7 +53,7 @@ class RegistryAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workplace:
+class ConsoleContext:
     """The parts of a console that all visits share. ``nursery`` runs its streams.
 
     ``sections`` has the path of the entry in the navigation that each area belongs to, and
@@ -115,7 +115,7 @@ class Visit:
 
     request: HttpRequest
     person: Person
-    workplace: Workplace
+    context: ConsoleContext
     clients: LoginClients
     area: str
     form: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -162,7 +162,7 @@ class Visit:
     ) -> HttpResponse:
         """Return a page of this area. ``commands`` are command lines that do the same."""
         return rendered(
-            self.workplace,
+            self.context,
             self.person,
             f"{self.area}/{template}",
             area=self.area,
@@ -173,7 +173,7 @@ class Visit:
 
     def part(self, template: str, **values: Any) -> bytes:
         """Return a part of a page."""
-        return self.workplace.pages.render(
+        return self.context.pages.render(
             f"{self.area}/{template}", {**values, "csrf_token": self.person.csrf_token}
         )
 
@@ -198,7 +198,7 @@ class Visit:
         Raises:
             HttpError: 404, no registry is configured.
         """
-        access = self.workplace.registry
+        access = self.context.registry
         if access is None:
             text = "no schema registry is configured: set schema.registry.url"
             raise HttpError(404, text)
@@ -215,7 +215,7 @@ FlowSource = Callable[[Visit], Awaitable[FlowPart]]
 
 
 def rendered(
-    workplace: Workplace,
+    context: ConsoleContext,
     person: Person | None,
     template: str,
     *,
@@ -227,15 +227,15 @@ def rendered(
     **values: Any,
 ) -> HttpResponse:
     """Return a whole page with the frame that all pages share."""
-    body = workplace.pages.render(
+    body = context.pages.render(
         template,
         {
             **values,
             "area": area,
-            "section": workplace.sections.get(area, ""),
+            "section": context.sections.get(area, ""),
             "title": title,
             "commands": commands,
-            "navigation": workplace.navigation,
+            "navigation": context.navigation,
             "user": "" if person is None else person.user,
             "csrf_token": "" if person is None else person.csrf_token,
         },

@@ -14,7 +14,7 @@ PATIENCE_S = 1.0
 
 def begin(platform: Platform, visit: Visit, kind: str, work: Work, **facts: object) -> HttpResponse:
     """Begin a job, and send the browser to its page. ``facts`` are what the page shows."""
-    nursery, user = visit.workplace.nursery, visit.person.user
+    nursery, user = visit.context.nursery, visit.person.user
     job = platform.jobs.start(nursery, user, kind, work, **facts)
     return redirect(path_to("pipelines", "jobs", job.job_id))
 

@@ -160,7 +160,7 @@ async def _change(
     worker = platform.changes if execute else platform.previews
 
     async def work() -> Any:
-        ask = partial(worker.ask, visit.workplace.nursery, method, **parameters, execute=execute)
+        ask = partial(worker.ask, visit.context.nursery, method, **parameters, execute=execute)
         if not execute:
             return await ask()
         with visit.audited(action, target):

@@ -46,7 +46,7 @@ async def ask(platform: Platform, visit: Visit) -> HttpResponse:
     relations = await readable_relations(platform, visit, question)
     work = partial(
         platform.questions.ask,
-        visit.workplace.nursery,
+        visit.context.nursery,
         "sql",
         question=question,
         relations=relations,

@@ -102,7 +102,7 @@ async def show_rows(platform: Platform, visit: Visit) -> HttpResponse:
         with trio.move_on_after(ROWS_PATIENCE_S) as scope:
             try:
                 values["answer"] = await platform.questions.ask(
-                    visit.workplace.nursery,
+                    visit.context.nursery,
                     "sql",
                     question=question,
                     relations=[name],

@@ -19,7 +19,7 @@ from log_service.http.console.gate import CSRF_FIELD, Gate
 from log_service.http.console.login import LoginPages
 from log_service.http.console.rendering import HERE, Pages
 from log_service.http.console.sessions import Sessions
-from log_service.http.console.visits import Visit, Workplace, part_response, redirect
+from log_service.http.console.visits import ConsoleContext, Visit, part_response, redirect
 from log_service.http.server.passwords import Passwords
 from log_service.http.server.routes import Router
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
@@ -65,7 +65,7 @@ class Stage:
             templates=HERE / "pages" / "topics" / "templates",
         )
         self.sessions = Sessions(self.clock, Random(1).randbytes)
-        workplace = Workplace(
+        context = ConsoleContext(
             pages=Pages({"topics": Path(area.templates)}),
             navigation=(area.entry,),
             sections={"topics": "/page"},
@@ -75,7 +75,7 @@ class Stage:
         )
         passwords = Passwords(self.check, self.clock, Random(2))
         self.gate = Gate(
-            workplace,
+            context,
             self.clients,  # type: ignore[arg-type]
             self.sessions,
             cookie=COOKIE,

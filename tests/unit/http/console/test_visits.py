@@ -30,8 +30,8 @@ def with_clients(scene: Callable[[Visit], Awaitable[None]]) -> None:
         await stage.nursery.start(pool.run)
         async with pool.lease(None) as clients:
             visit = stage.visits[0]
-            workplace = replace(visit.workplace, registry=HERE)
-            await scene(replace(visit, clients=clients, workplace=workplace))
+            context = replace(visit.context, registry=HERE)
+            await scene(replace(visit, clients=clients, context=context))
 
     play(staged)
 

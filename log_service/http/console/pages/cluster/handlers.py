@@ -25,7 +25,7 @@ async def show(visit: Visit) -> HttpResponse:
     moves: Sequence[tuple[Move, int]] = ()
     if any(each.is_moving for each in state.layout.partitions):
         moves = await _moves(admin)
-    sampler, now_ms = visit.workplace.sampler, visit.workplace.env.clock.wall_ms()
+    sampler, now_ms = visit.context.sampler, visit.context.env.clock.wall_ms()
 
     def page() -> ClusterPage:
         return cluster_page(state, state_findings(state, throttled), moves)

@@ -54,6 +54,6 @@ async def read_parts(visit: Visit) -> list[FlowPart]:
         found[name] = FlowPart(notes=(f"The part of the area {name} is missing: {failure}.",))
 
     async with trio.open_nursery() as nursery:
-        for name, source in visit.workplace.flows.items():
+        for name, source in visit.context.flows.items():
             nursery.start_soon(read, name, source)
     return [found[name] for name in sorted(found)]

@@ -66,11 +66,11 @@ async def _new_pace() -> AsyncIterator[Pace]:
 
 async def read_flow(visit: Visit) -> FlowPart:
     """Return the edges of producers and groups that the person may see."""
-    admin, clock = await visit.admin(), visit.workplace.env.clock
+    admin, clock = await visit.admin(), visit.context.env.clock
     known = {each.name for each in await admin.list_topics()}
     groups = await admin.list_groups()
     positions = await _positions(admin, groups[:MAX_GROUPS])
-    sampler = visit.workplace.sampler
+    sampler = visit.context.sampler
     is_named = sampler is not None and sampler.is_naming_clients
     produced = sampler.producer_rates if sampler is not None and is_named else {}
     topics = {where.topic for found in positions.values() for where in found}

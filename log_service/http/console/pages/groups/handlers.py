@@ -106,7 +106,7 @@ async def show(visit: Visit) -> HttpResponse:
     group_id = visit.required("id")
     admin = await visit.admin()
     page = await read_group(admin, group_id)
-    sampler, now_ms = visit.workplace.sampler, visit.workplace.env.clock.wall_ms()
+    sampler, now_ms = visit.context.sampler, visit.context.env.clock.wall_ms()
     topics = sorted({each.topic for each in page.offsets})
     plots: tuple[Plot, ...] = ()
     if sampler is not None:

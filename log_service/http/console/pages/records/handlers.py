@@ -47,7 +47,7 @@ async def browse(visit: Visit) -> HttpResponse:
     """Show the records that the query asks for."""
     admin = await visit.admin()
     question = await _with_key(admin, question_of(visit.value("topic"), visit.query))
-    async with visit.workplace.searches.one_of(visit.person.user), open_decoder(visit) as decoder:
+    async with visit.context.searches.one_of(visit.person.user), open_decoder(visit) as decoder:
         scan = await search(visit.clients, admin, decoder, question)
     return await trio.to_thread.run_sync(_browse_page, visit, question, scan)
 
@@ -134,7 +134,7 @@ async def download(visit: Visit) -> HttpResponse:
         question = question_of(
             visit.value("topic"), {**visit.query, "limit": str(MAX_DOWNLOADED)}, most=MAX_DOWNLOADED
         )
-    places, user = visit.workplace.streams, visit.person.user
+    places, user = visit.context.streams, visit.person.user
     places.check(user)
     admin = await visit.admin()
     question = await _with_key(admin, question)
@@ -180,7 +180,7 @@ async def download(visit: Visit) -> HttpResponse:
 
     disposition = ("content-disposition", f'attachment; filename="{question.topic}.ndjson"')
     return HttpResponse(
-        body=stream_of(visit.workplace.nursery, make),
+        body=stream_of(visit.context.nursery, make),
         content_type="application/x-ndjson",
         headers=(*PAGE_HEADERS, disposition),
     )
@@ -220,7 +220,7 @@ async def show_live_question(visit: Visit) -> HttpResponse:
 async def tail(visit: Visit) -> HttpResponse:
     """Send new records as server-sent events."""
     question = question_of(visit.value("topic"), visit.query)
-    places, user = visit.workplace.streams, visit.person.user
+    places, user = visit.context.streams, visit.person.user
     places.check(user)
 
     async def make(send: Send) -> None:
@@ -228,7 +228,7 @@ async def tail(visit: Visit) -> HttpResponse:
             await follow(visit, question, send)
 
     return HttpResponse(
-        body=stream_of(visit.workplace.nursery, make),
+        body=stream_of(visit.context.nursery, make),
         content_type=EVENT_STREAM,
         headers=PAGE_HEADERS,
     )
@@ -238,7 +238,7 @@ async def show_produce(visit: Visit) -> HttpResponse:
     """Show the form of a new record."""
     name = visit.value("topic")
     described = (await (await visit.admin()).describe_topics([name]))[name]
-    has_schemas = visit.workplace.registry is not None
+    has_schemas = visit.context.registry is not None
     lines = [command("produce", name)]
     if has_schemas:
         lines.append(command("produce", name, "--schema", f"{name}-value"))

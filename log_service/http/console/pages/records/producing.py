@@ -27,7 +27,7 @@ MAX_REASON_CHARACTERS = 2_000
 
 def formats_of(visit: Visit) -> tuple[str, ...]:
     """Return the formats that keys and values can be written in."""
-    return FORMATS if visit.workplace.registry is None else (*FORMATS, BY_SCHEMA)
+    return FORMATS if visit.context.registry is None else (*FORMATS, BY_SCHEMA)
 
 
 async def record_part(visit: Visit, name: str) -> bytes | None:

@@ -90,7 +90,7 @@ async def open_decoder(visit: Visit) -> AsyncIterator[RecordDecoder]:
     It has a client of its own, because a stream may outlive those that a login shares, and because
     the schemas that it keeps end with it.
     """
-    if visit.workplace.registry is None:
+    if visit.context.registry is None:
         yield RecordDecoder(None)
         return
     async with await trio.to_thread.run_sync(visit.new_registry) as registry:

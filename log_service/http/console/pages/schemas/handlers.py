@@ -48,7 +48,7 @@ async def show_list(visit: Visit) -> HttpResponse:
         "subjects": None,
         "is_detailed": query.get("details") == "1",
     }
-    if visit.workplace.registry is not None:
+    if visit.context.registry is not None:
         registry = await visit.registry()
         names = await registry.get_subjects()
         page = number_of(query, "page", 1, most=1_000_000)

@@ -78,7 +78,7 @@ async def set_user(visit: Visit) -> HttpResponse:
     user = ScramUser(name=name, password=SecretText(password), mechanism=mechanism)
     with visit.audited("set password", f"user {name} {mechanism}"):
         await (await visit.admin()).set_scram_users([user])
-        visit.workplace.end_sessions_of(name)
+        visit.context.end_sessions_of(name)
     return redirect(path_to("security", "users", done="user"))
 
 
@@ -89,7 +89,7 @@ async def remove_user(visit: Visit) -> HttpResponse:
     if is_confirmed(visit):
         with visit.audited("remove password", f"user {name} {mechanism}"):
             await (await visit.admin()).remove_scram_users([(name, mechanism)])
-            visit.workplace.end_sessions_of(name)
+            visit.context.end_sessions_of(name)
         return redirect(path_to("security", "users", done="removed"))
     preview = Preview(
         sentence=f"The user {name} could not log in by {mechanism} any more.",

@@ -56,7 +56,7 @@ def test_a_download_that_ends_early_breaks_off(
 
     async def run() -> bool:
         async with trio.open_nursery() as nursery:
-            workplace = SimpleNamespace(
+            context = SimpleNamespace(
                 nursery=nursery, registry=None, streams=Places(most=1, most_of_one=1)
             )
             visit: Any = SimpleNamespace(
@@ -65,7 +65,7 @@ def test_a_download_that_ends_early_breaks_off(
                 person=SimpleNamespace(user="ann"),
                 clients=None,
                 admin=no_admin,
-                workplace=workplace,
+                context=context,
             )
             response: Any = await handlers.download(visit)
             pieces = aiter(response.body)

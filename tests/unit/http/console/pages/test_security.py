@@ -44,7 +44,7 @@ def change(
         required=form.__getitem__,
         admin=admin,
         audited=lambda *_texts: nullcontext(),
-        workplace=SimpleNamespace(end_sessions_of=ended.append),
+        context=SimpleNamespace(end_sessions_of=ended.append),
     )
 
     async def run() -> None:
