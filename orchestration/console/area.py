@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from log_service.http.console.areas import Area, PageRoute
-from log_service.http.console.visits import Visit
+from log_service.http.console.page_requests import PageRequest
 from log_service.http.server.values import HttpResponse
 from orchestration.console.flow import show_flow
 from orchestration.console.pages import jobs, letters, questions, tables
@@ -17,7 +17,7 @@ from orchestration.console.platform import Platform
 
 MAX_FORM_BYTES = 1 << 20
 """A fix grows to three times its size in a form, because its bytes are percent-encoded."""
-Handler = Callable[[Platform, Visit], Awaitable[HttpResponse]]
+Handler = Callable[[Platform, PageRequest], Awaitable[HttpResponse]]
 
 
 def area(folder: Path | None = None) -> Area:

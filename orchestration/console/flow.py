@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 from log_service.http.console.addresses import path_to
 from log_service.http.console.flow import FlowEdge, FlowKind, FlowNode, FlowPart
-from log_service.http.console.visits import Visit
+from log_service.http.console.page_requests import PageRequest
 from orchestration.console.platform import Platform
 from orchestration.console.values import TableFacts
 
 
-async def show_flow(platform: Platform, visit: Visit) -> FlowPart:
+async def show_flow(platform: Platform, page_request: PageRequest) -> FlowPart:
     """Return the flow through the tables that the person may read.
 
     Raises:
@@ -21,7 +21,7 @@ async def show_flow(platform: Platform, visit: Visit) -> FlowPart:
     """
     if platform.missing:
         return FlowPart()
-    sight = await platform.sight(visit)
+    sight = await platform.sight(page_request)
     overview = sight.overview
     return platform_flow(
         each for each in overview.tables if sight.rights.may_read(overview.needed_topics(each.name))

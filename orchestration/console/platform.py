@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from log_service.common.env import Clock
-from log_service.http.console.visits import Visit
+from log_service.http.console.page_requests import PageRequest
 from log_service.http.server.values import HttpError
 from orchestration.console.jobs import Jobs
 from orchestration.console.rights import Rights, needed_topics, rights_of
@@ -75,7 +75,7 @@ class Platform:
     def __repr__(self) -> str:
         return f"<Platform {self.folder}>"
 
-    async def ask(self, visit: Visit, method: str, **parameters: Any) -> Any:
+    async def ask(self, page_request: PageRequest, method: str, **parameters: Any) -> Any:
         """Return facts that are at most a few seconds old.
 
         Raises:
@@ -84,11 +84,11 @@ class Platform:
         if self.missing:
             raise HttpError(404, self.missing)
         key = method, *(f"{name}={value}" for name, value in sorted(parameters.items()))
-        clock: Clock = visit.context.env.clock
+        clock: Clock = page_request.context.env.clock
         at_ms, known = self._remembered.get(key, (-FRESH_MS, None))
         if clock.monotonic_ms() - at_ms < FRESH_MS:
             return known
-        found = await self.facts.ask(visit.context.nursery, method, **parameters)
+        found = await self.facts.ask(page_request.context.nursery, method, **parameters)
         if len(self._remembered) >= MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[key] = clock.monotonic_ms(), found
@@ -98,13 +98,13 @@ class Platform:
         """Forget the facts, because a change has made them old."""
         self._remembered.clear()
 
-    async def sight(self, visit: Visit, more_topics: Collection[str] = ()) -> Sight:
+    async def sight(self, page_request: PageRequest, more_topics: Collection[str] = ()) -> Sight:
         """Return the project as the person may see it. ``more_topics`` are asked for, too.
 
         Raises:
             HttpError: there is no project, or it cannot be loaded.
         """
-        found: Mapping[str, Any] = await self.ask(visit, "tables")
+        found: Mapping[str, Any] = await self.ask(page_request, "tables")
         overview = Overview(
             tables=tuple(TableFacts(**row) for row in found["tables"]),
             topics=tuple(found["topics"]),
@@ -112,11 +112,11 @@ class Platform:
             dagster_url=found["dagster_url"],
         )
         ids: Mapping[str, str] = {}
-        if visit.context.has_logins:
+        if page_request.context.has_logins:
             sources = {topic for table in overview.tables for topic in table.sources}
             names: Sequence[str] = sorted({*overview.topics, *sources, *more_topics})
-            ids = await self.ask(visit, "topic_ids", names=names)
-        return Sight(overview=overview, rights=await rights_of(visit, ids))
+            ids = await self.ask(page_request, "topic_ids", names=names)
+        return Sight(overview=overview, rights=await rights_of(page_request, ids))
 
 
 def why_missing(folder: Path) -> str:

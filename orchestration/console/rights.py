@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from log_service.common.access import AclOperation
-from log_service.http.console.visits import Visit
+from log_service.http.console.page_requests import PageRequest
 from log_service.http.server.values import HttpError
 from orchestration.console.values import TableFacts
 
@@ -91,13 +91,13 @@ def needed_topics(tables: Sequence[TableFacts], every_topic: Collection[str]) ->
     return tuple(sorted(every_topic)) or UNKNOWN_TOPICS
 
 
-async def rights_of(visit: Visit, ids: Mapping[str, str]) -> Rights:
+async def rights_of(page_request: PageRequest, ids: Mapping[str, str]) -> Rights:
     """Return the rights of the person of a request. ``ids`` are those of the project's topics."""
-    if not visit.context.has_logins:
+    if not page_request.context.has_logins:
         return EVERYTHING
     if not ids:
         return Rights()
-    found = await (await visit.admin()).describe_topic_operations(sorted(ids))
+    found = await (await page_request.admin()).describe_topic_operations(sorted(ids))
     return rights_on(
         {name: (str(one.topic_id), one.operations) for name, one in found.items()}, ids
     )

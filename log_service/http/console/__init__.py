@@ -12,7 +12,7 @@ The rooms, from the bottom up:
   ``static`` has their files, and ``templates`` those of all.
 - ``flow``: the edges that an area contributes to the page Flow. ``history``: the last hour of the
   cluster, from the metrics pages of its nodes.
-- ``visits``: one request of a person. ``previews``: changes before they happen. ``areas``: the
+- ``page_requests``: a person's request. ``previews``: changes before they happen. ``areas``: the
   parts of the console, also those of other packages.
 - ``gate``: session, origin, token and failures. ``login``: the pages to log in and out.
 - ``pages``: the pages, a folder for each area.

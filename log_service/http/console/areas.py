@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from log_service.http.console.visits import FlowSource, NavigationEntry, PageHandler
+from log_service.http.console.page_requests import FlowSource, NavigationEntry, PageHandler
 
 ENTRY_POINT_GROUP = "tidelog.console"
 MAX_FORM_BYTES = 256 << 10
@@ -19,7 +19,7 @@ class PageRoute:
     """One page. A method other than GET changes something, and needs the token of the form.
 
     ``form`` shows the form behind the page again when its input is refused. It finds what was
-    typed in ``Visit.typed``, and its template has the macro ``refused``.
+    typed in ``PageRequest.typed``, and its template has the macro ``refused``.
     """
 
     method: str

@@ -15,8 +15,14 @@ from log_service.http.console.addresses import path_to
 from log_service.http.console.areas import Area, PageRoute
 from log_service.http.console.browser_rules import cookie_of, require_own_origin, set_cookie
 from log_service.http.console.forms import form_of
+from log_service.http.console.page_requests import (
+    ConsoleContext,
+    PageRequest,
+    Person,
+    redirect,
+    rendered,
+)
 from log_service.http.console.sessions import Session, Sessions
-from log_service.http.console.visits import ConsoleContext, Person, Visit, redirect, rendered
 from log_service.http.server.passwords import Login, Passwords
 from log_service.http.server.routes import Route
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
@@ -237,7 +243,7 @@ class Gate:
     ) -> HttpResponse:
         try:
             async with self._clients.lease(person.credentials) as clients:
-                visit = Visit(
+                page_request = PageRequest(
                     request=request,
                     person=person,
                     context=self.context,
@@ -245,7 +251,7 @@ class Gate:
                     area=area.name,
                     form=form,
                 )
-                return await _handled(page, visit)
+                return await _handled(page, page_request)
         except REFUSALS as error:
             code = error.code if isinstance(error, KafkaError) else None
             if code is ErrorCode.SASL_AUTHENTICATION_FAILED and person.user:
@@ -267,16 +273,16 @@ class Gate:
         )
 
 
-async def _handled(page: PageRoute, visit: Visit) -> HttpResponse:
+async def _handled(page: PageRoute, page_request: PageRequest) -> HttpResponse:
     """Return the response of a page, or its form with the refusal and what was typed."""
     try:
-        return await page.handler(visit)
+        return await page.handler(page_request)
     except REFUSALS as error:
         refusal = refusal_of(error)
         if page.form is None or refusal.status not in AT_THE_FORM:
             raise
         try:
-            shown = await page.form(replace(visit, refusal=refusal.text))
+            shown = await page.form(replace(page_request, refusal=refusal.text))
         except REFUSALS:
             raise error from None  # the form cannot be shown either: its topic is not there
         return replace(shown, status=refusal.status)

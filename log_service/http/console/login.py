@@ -12,7 +12,7 @@ from log_service.http.console.audit import audited
 from log_service.http.console.browser_rules import safe_path
 from log_service.http.console.forms import form_of
 from log_service.http.console.gate import CSRF_FIELD, Gate
-from log_service.http.console.visits import Person, redirect, rendered
+from log_service.http.console.page_requests import Person, redirect, rendered
 from log_service.http.server.passwords import Login, Passwords
 from log_service.http.server.routes import Route
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse

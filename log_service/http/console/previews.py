@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from log_service.http.console.visits import Visit, rendered
+from log_service.http.console.page_requests import PageRequest, rendered
 from log_service.http.server.values import HttpResponse
 
 CONFIRMED_FIELD = "confirmed"
@@ -35,23 +35,23 @@ class Preview:
     is_destructive: bool = False
 
 
-def is_confirmed(visit: Visit) -> bool:
+def is_confirmed(page_request: PageRequest) -> bool:
     """Return whether the person has seen the preview, and wants the change."""
-    return bool(visit.form.get(CONFIRMED_FIELD))
+    return bool(page_request.form.get(CONFIRMED_FIELD))
 
 
-def kept(visit: Visit, *names: str) -> tuple[tuple[str, str], ...]:
+def kept(page_request: PageRequest, *names: str) -> tuple[tuple[str, str], ...]:
     """Return the named fields of a form that are not empty, to send them again."""
-    return tuple((name, visit.form[name]) for name in names if visit.form.get(name))
+    return tuple((name, page_request.form[name]) for name in names if page_request.form.get(name))
 
 
-def preview_page(visit: Visit, preview: Preview, *commands: str) -> HttpResponse:
+def preview_page(page_request: PageRequest, preview: Preview, *commands: str) -> HttpResponse:
     """Return the page of a preview."""
     return rendered(
-        visit.context,
-        visit.person,
+        page_request.context,
+        page_request.person,
         "console/preview.html",
-        area=visit.area,
+        area=page_request.area,
         title=preview.sentence,
         commands=commands,
         preview=preview,

@@ -17,11 +17,11 @@ from log_service.http.console.browser_rules import cookie_name
 from log_service.http.console.gate import Gate
 from log_service.http.console.history.sampler import Sampler
 from log_service.http.console.login import LoginPages
+from log_service.http.console.page_requests import ConsoleContext, RegistryAccess
 from log_service.http.console.pages.areas import own_areas
 from log_service.http.console.rendering import Pages
 from log_service.http.console.sessions import Sessions
 from log_service.http.console.settings import ConsoleSettings
-from log_service.http.console.visits import ConsoleContext, RegistryAccess
 from log_service.http.server.authentication import Authentication
 from log_service.http.server.cluster_logins import ClusterLogins
 from log_service.http.server.health import health_routes

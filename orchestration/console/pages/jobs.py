@@ -3,7 +3,7 @@
 import trio
 
 from log_service.http.console.addresses import path_to
-from log_service.http.console.visits import Visit, part_response, redirect
+from log_service.http.console.page_requests import PageRequest, part_response, redirect
 from log_service.http.server.values import HttpResponse
 from orchestration.console.jobs import Job, Work
 from orchestration.console.platform import Platform
@@ -12,41 +12,43 @@ PATIENCE_S = 1.0
 """A page waits so long for its result, so that a quick one is there at once."""
 
 
-def begin(platform: Platform, visit: Visit, kind: str, work: Work, **facts: object) -> HttpResponse:
+def begin(
+    platform: Platform, page_request: PageRequest, kind: str, work: Work, **facts: object
+) -> HttpResponse:
     """Begin a job, and send the browser to its page. ``facts`` are what the page shows."""
-    nursery, user = visit.context.nursery, visit.person.user
+    nursery, user = page_request.context.nursery, page_request.person.user
     job = platform.jobs.start(nursery, user, kind, work, **facts)
     return redirect(path_to("pipelines", "jobs", job.job_id))
 
 
-async def show(platform: Platform, visit: Visit) -> HttpResponse:
+async def show(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Show a job as it is now. A short one is waited for."""
-    job = platform.jobs.find(visit.value("job"), visit.person.user)
+    job = platform.jobs.find(page_request.value("job"), page_request.person.user)
     with trio.move_on_after(PATIENCE_S):
         await job.ended.wait()
-    return await trio.to_thread.run_sync(_page, visit, job)
+    return await trio.to_thread.run_sync(_page, page_request, job)
 
 
-def _page(visit: Visit, job: Job) -> HttpResponse:
+def _page(page_request: PageRequest, job: Job) -> HttpResponse:
     """Return the page of a job. A long result takes a while to write."""
     own = path_to("pipelines", "jobs", job.job_id)
     template = f"{job.kind}_state.html"
-    if visit.is_part:
-        return part_response(visit.part(template, job=job, own=own))
-    return visit.page(
+    if page_request.is_part:
+        return part_response(page_request.part(template, job=job, own=own))
+    return page_request.page(
         "job.html",
         title=str(job.facts["title"]),
         commands=tuple(job.facts["commands"]),
         job=job,
         own=own,
-        state_template=f"{visit.area}/{template}",
+        state_template=f"{page_request.area}/{template}",
     )
 
 
-async def stop(platform: Platform, visit: Visit) -> HttpResponse:
+async def stop(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Stop a job, and show it."""
-    job = platform.jobs.find(visit.value("job"), visit.person.user)
-    with visit.audited("stop", str(job.facts["title"])):
+    job = platform.jobs.find(page_request.value("job"), page_request.person.user)
+    with page_request.audited("stop", str(job.facts["title"])):
         job.scope.cancel()
         await job.ended.wait()
     return redirect(path_to("pipelines", "jobs", job.job_id))

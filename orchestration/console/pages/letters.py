@@ -11,8 +11,8 @@ from typing import Any
 import trio
 
 from log_service.http.console.addresses import command, path_to
+from log_service.http.console.page_requests import PageRequest
 from log_service.http.console.previews import is_confirmed
-from log_service.http.console.visits import Visit
 from log_service.http.server.values import HttpError, HttpResponse
 from orchestration.console.pages import jobs
 from orchestration.console.pages.tables import asset_url, readable_table, run_url
@@ -21,17 +21,17 @@ from orchestration.console.platform import Platform
 MAX_RULE_CHARACTERS = 250
 
 
-async def show_summary(platform: Platform, visit: Visit) -> HttpResponse:
+async def show_summary(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Show the counts by table, rule and reason, of the tables that the person may read."""
-    sight = await platform.sight(visit)
-    summary = await platform.ask(visit, "letter_summary")
+    sight = await platform.sight(page_request)
+    summary = await platform.ask(page_request, "letter_summary")
     rows = [
         row
         for row in summary["rows"]
         if sight.rights.may_read(sight.overview.needed_topics(str(row["target"])))
     ]
     make_page = partial(
-        visit.page,
+        page_request.page,
         "letters.html",
         title="Dead letters",
         commands=(command("dead-letters", "list"),),
@@ -41,13 +41,13 @@ async def show_summary(platform: Platform, visit: Visit) -> HttpResponse:
     return await trio.to_thread.run_sync(make_page)
 
 
-async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
+async def show_list(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Show the first dead letters of a table, of one rule or of all."""
-    table = visit.value("table")
-    rule = visit.query.get("rule", "")[:MAX_RULE_CHARACTERS]
-    await readable_table(platform, visit, table)
-    rows = await platform.ask(visit, "letter_list", table=table, rule=rule or None)
-    summary = await platform.ask(visit, "letter_summary")
+    table = page_request.value("table")
+    rule = page_request.query.get("rule", "")[:MAX_RULE_CHARACTERS]
+    await readable_table(platform, page_request, table)
+    rows = await platform.ask(page_request, "letter_list", table=table, rule=rule or None)
+    summary = await platform.ask(page_request, "letter_summary")
     rules: dict[str, int] = summary["rules"].get(table, {})
     options = ["--rule", rule] if rule else []
     lines = (
@@ -55,7 +55,7 @@ async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
         command("dead-letters", "replay", table, *options),
     )
     render = partial(
-        visit.page,
+        page_request.page,
         "letter_list.html",
         title=f"Dead letters of {table}",
         commands=lines,
@@ -68,16 +68,16 @@ async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
     return await trio.to_thread.run_sync(render)
 
 
-async def show(platform: Platform, visit: Visit) -> HttpResponse:
+async def show(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Show one dead letter with its record, its row, its run, its fix and its replay."""
-    table, place = visit.required("table"), visit.required("place")
-    sight = await readable_table(platform, visit, table)
-    letter: Mapping[str, Any] = await platform.ask(visit, "letter", table=table, place=place)
+    table, place = page_request.required("table"), page_request.required("place")
+    sight = await readable_table(platform, page_request, table)
+    letter: Mapping[str, Any] = await platform.ask(page_request, "letter", table=table, place=place)
     lines = [command("dead-letters", "show", table, letter["place"])]
     if letter["is_editable"]:
         lines.append(command("dead-letters", "fix", table, letter["place"], "--edit"))
     lines.append(command("dead-letters", "replay", table, letter["place"]))
-    return visit.page(
+    return page_request.page(
         "letter.html",
         title=f"Dead letter {letter['place']} of {table}",
         commands=tuple(lines),
@@ -100,14 +100,14 @@ def row_question(table: str, duplicate_of: str | None) -> str:
     return f'SELECT * FROM "{table}" WHERE {where}'  # noqa: S608 - a link that fills the box in
 
 
-async def fix(platform: Platform, visit: Visit) -> HttpResponse:
+async def fix(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Try the fix of a letter, or keep it and replay its record."""
-    table, place = visit.required("table"), visit.required("place")
-    value = visit.form.get("value", "")
+    table, place = page_request.required("table"), page_request.required("place")
+    value = page_request.form.get("value", "")
     options = [table, place, "--value", value]
     return await _change(
         platform,
-        visit,
+        page_request,
         "fix",
         {"table": table, "place": place, "value": value},
         title=f"Fix {place} of {table}",
@@ -115,17 +115,17 @@ async def fix(platform: Platform, visit: Visit) -> HttpResponse:
     )
 
 
-async def replay(platform: Platform, visit: Visit) -> HttpResponse:
+async def replay(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Count the letters that a replay reads, or replay them: one, those of a rule, or all."""
-    table = visit.required("table")
-    place, rule = visit.form.get("place") or None, visit.form.get("rule") or None
+    table = page_request.required("table")
+    place, rule = page_request.form.get("place") or None, page_request.form.get("rule") or None
     if place is not None and rule is not None:
         raise HttpError(400, "a place is one dead letter: name it without a rule")
     which = place or (f"those of the rule {rule}" if rule else "all dead letters")
     choice = [place] if place else ["--rule", rule] if rule else []
     return await _change(
         platform,
-        visit,
+        page_request,
         "replay",
         {"table": table, "place": place, "rule": rule},
         title=f"Replay {which} of {table}",
@@ -135,7 +135,7 @@ async def replay(platform: Platform, visit: Visit) -> HttpResponse:
 
 async def _change(
     platform: Platform,
-    visit: Visit,
+    page_request: PageRequest,
     method: str,
     parameters: dict[str, Any],
     *,
@@ -144,10 +144,10 @@ async def _change(
 ) -> HttpResponse:
     """Begin the trial of a change, or the change itself once the person has seen the trial."""
     table = str(parameters["table"])
-    sight = await readable_table(platform, visit, table)
+    sight = await readable_table(platform, page_request, table)
     facts = sight.overview.table(table)
     targets = [facts.target] if facts is not None and facts.target else []
-    execute = is_confirmed(visit)
+    execute = is_confirmed(page_request)
     action, target = f"{method} dead letters", " ".join(str(each) for each in options[1:3])
     try:
         sight.rights.require_write(
@@ -155,15 +155,17 @@ async def _change(
             f"to {method} dead letters of {table[:100]}",
         )
     except HttpError:
-        with visit.audited(action, target):
+        with page_request.audited(action, target):
             raise
     worker = platform.changes if execute else platform.previews
 
     async def work() -> Any:
-        ask = partial(worker.ask, visit.context.nursery, method, **parameters, execute=execute)
+        ask = partial(
+            worker.ask, page_request.context.nursery, method, **parameters, execute=execute
+        )
         if not execute:
             return await ask()
-        with visit.audited(action, target):
+        with page_request.audited(action, target):
             found = await ask()
         platform.forget()
         return found
@@ -171,7 +173,7 @@ async def _change(
     line = command("dead-letters", *options, *(["--execute"] if execute else []))
     return jobs.begin(
         platform,
-        visit,
+        page_request,
         "change",
         work,
         title=title,

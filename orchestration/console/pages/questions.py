@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from log_service.http.console.addresses import command
-from log_service.http.console.visits import Visit
+from log_service.http.console.page_requests import PageRequest
 from log_service.http.server.values import HttpError, HttpResponse
 from orchestration.console.pages import jobs
 from orchestration.console.platform import Platform
@@ -18,17 +18,17 @@ MAX_QUESTION_CHARACTERS = 20_000
 EXAMPLE = "SELECT ... FROM ..."
 
 
-async def show(platform: Platform, visit: Visit) -> HttpResponse:
+async def show(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Show the box, with the tables that the person may ask."""
-    sight = await platform.sight(visit)
-    question = visit.query.get("question", "")[:MAX_QUESTION_CHARACTERS]
+    sight = await platform.sight(page_request)
+    question = page_request.query.get("question", "")[:MAX_QUESTION_CHARACTERS]
     tables = [
         each.name
         for each in sight.overview.tables
         if sight.rights.may_read(sight.overview.needed_topics(each.name))
     ]
     topics = [each for each in sight.overview.topics if sight.rights.may_read([each])]
-    return visit.page(
+    return page_request.page(
         "sql.html",
         title="SQL",
         commands=(command("sql", question or EXAMPLE),),
@@ -38,33 +38,35 @@ async def show(platform: Platform, visit: Visit) -> HttpResponse:
     )
 
 
-async def ask(platform: Platform, visit: Visit) -> HttpResponse:
+async def ask(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Ask a question, and go to the page of its answer."""
-    question = visit.required("question").strip()
+    question = page_request.required("question").strip()
     if len(question) > MAX_QUESTION_CHARACTERS:
         raise HttpError(400, f"a question has at most {MAX_QUESTION_CHARACTERS} characters")
-    relations = await readable_relations(platform, visit, question)
+    relations = await readable_relations(platform, page_request, question)
     work = partial(
         platform.questions.ask,
-        visit.context.nursery,
+        page_request.context.nursery,
         "sql",
         question=question,
         relations=relations,
     )
     line = command("sql", question)
     return jobs.begin(
-        platform, visit, "answer", work, title="SQL", commands=(line,), question=question
+        platform, page_request, "answer", work, title="SQL", commands=(line,), question=question
     )
 
 
-async def readable_relations(platform: Platform, visit: Visit, question: str) -> list[str]:
+async def readable_relations(
+    platform: Platform, page_request: PageRequest, question: str
+) -> list[str]:
     """Return the relations of a question, if the person may read all of them.
 
     Raises:
         HttpError: 403, names the topics whose READ is missing.
     """
-    named: dict[str, Any] = await platform.ask(visit, "relations", question=question)
-    sight = await platform.sight(visit, named["topics"])
+    named: dict[str, Any] = await platform.ask(page_request, "relations", question=question)
+    sight = await platform.sight(page_request, named["topics"])
     overview, needed = sight.overview, set[str](named["topics"])
     for name in named["tables"]:
         needed.update(overview.needed_topics(name))

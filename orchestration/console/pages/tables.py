@@ -6,7 +6,7 @@ from urllib.parse import quote
 import trio
 
 from log_service.http.console.addresses import command
-from log_service.http.console.visits import Visit, part_response
+from log_service.http.console.page_requests import PageRequest, part_response
 from log_service.http.server.values import HttpError, HttpResponse
 from orchestration.console.commits import Commit
 from orchestration.console.platform import Platform, Sight
@@ -17,11 +17,13 @@ TIMESTAMP = "_timestamp"
 SLOW = "to read the rows took too long: ask for fewer in SQL"
 
 
-async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
+async def show_list(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Show the tables that the person may read."""
     if platform.missing:
-        return visit.page("nothing.html", title="Pipelines", commands=(), reason=platform.missing)
-    sight = await platform.sight(visit)
+        return page_request.page(
+            "nothing.html", title="Pipelines", commands=(), reason=platform.missing
+        )
+    sight = await platform.sight(page_request)
     own = [
         each
         for each in sight.overview.tables
@@ -34,38 +36,38 @@ async def show_list(platform: Platform, visit: Visit) -> HttpResponse:
         "dagster_url": sight.overview.dagster_url,
         "asset_url": asset_url,
     }
-    if visit.is_part:
-        make_part = partial(visit.part, "table.html", **values)
+    if page_request.is_part:
+        make_part = partial(page_request.part, "table.html", **values)
         return part_response(await trio.to_thread.run_sync(make_part))
     lines = (command("lag"), command("status"))
-    make_page = partial(visit.page, "list.html", title="Pipelines", commands=lines, **values)
+    make_page = partial(page_request.page, "list.html", title="Pipelines", commands=lines, **values)
     return await trio.to_thread.run_sync(make_page)
 
 
-async def readable_table(platform: Platform, visit: Visit, name: str) -> Sight:
+async def readable_table(platform: Platform, page_request: PageRequest, name: str) -> Sight:
     """Return the project, if the person may read a table.
 
     Raises:
         HttpError: 403.
     """
-    sight = await platform.sight(visit)
+    sight = await platform.sight(page_request)
     sight.rights.require_read(sight.overview.needed_topics(name), f"to see {name[:100]}")
     return sight
 
 
-async def show(platform: Platform, visit: Visit) -> HttpResponse:
+async def show(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Show one table."""
-    name = visit.value("table")
-    sight = await readable_table(platform, visit, name)
+    name = page_request.value("table")
+    sight = await readable_table(platform, page_request, name)
     facts = sight.overview.table(name)
-    found = await platform.ask(visit, "table", name=name)
+    found = await platform.ask(page_request, "table", name=name)
     if facts is None and not found["is_there"]:
         raise HttpError(404, f"the project has no table {name[:100]!r}")
     lines = [command("lag", name), command("sql", question_of_rows(name, found["columns"]))]
     if facts is not None and facts.topics:
         lines.append(command("replay", name, "--everything"))
     make_page = partial(
-        visit.page,
+        page_request.page,
         "shown.html",
         title=name,
         commands=tuple(lines),
@@ -91,18 +93,18 @@ def question_of_rows(name: str, columns: list[dict[str, object]]) -> str:
     return f"SELECT * FROM {quoted}{order} LIMIT {SHOWN_ROWS}"  # noqa: S608 - shown, and run confined
 
 
-async def show_rows(platform: Platform, visit: Visit) -> HttpResponse:
+async def show_rows(platform: Platform, page_request: PageRequest) -> HttpResponse:
     """Show the latest rows of a table, as a part of its page."""
-    name = visit.value("table")
-    await readable_table(platform, visit, name)
-    found = await platform.ask(visit, "table", name=name)
+    name = page_request.value("table")
+    await readable_table(platform, page_request, name)
+    found = await platform.ask(page_request, "table", name=name)
     values: dict[str, object] = {"name": name, "answer": None, "reason": ""}
     if found["is_there"]:
         question = question_of_rows(name, found["columns"])
         with trio.move_on_after(ROWS_PATIENCE_S) as scope:
             try:
                 values["answer"] = await platform.questions.ask(
-                    visit.context.nursery,
+                    page_request.context.nursery,
                     "sql",
                     question=question,
                     relations=[name],
@@ -112,14 +114,14 @@ async def show_rows(platform: Platform, visit: Visit) -> HttpResponse:
                 values["reason"] = error.text
         if scope.cancelled_caught:
             values["reason"] = SLOW
-    if visit.is_part:
-        return part_response(await trio.to_thread.run_sync(_rows, visit, values))
+    if page_request.is_part:
+        return part_response(await trio.to_thread.run_sync(_rows, page_request, values))
     line = command("sql", question_of_rows(name, found["columns"]))
-    return visit.page("rows_page.html", title=f"Rows of {name}", commands=(line,), **values)
+    return page_request.page("rows_page.html", title=f"Rows of {name}", commands=(line,), **values)
 
 
-def _rows(visit: Visit, values: dict[str, object]) -> bytes:
-    return visit.part("rows.html", **values)
+def _rows(page_request: PageRequest, values: dict[str, object]) -> bytes:
+    return page_request.part("rows.html", **values)
 
 
 def asset_url(dagster_url: str, asset: str) -> str:

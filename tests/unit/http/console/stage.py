@@ -17,9 +17,14 @@ from log_service.http.console.areas import Area, PageRoute
 from log_service.http.console.assets import asset_routes
 from log_service.http.console.gate import CSRF_FIELD, Gate
 from log_service.http.console.login import LoginPages
+from log_service.http.console.page_requests import (
+    ConsoleContext,
+    PageRequest,
+    part_response,
+    redirect,
+)
 from log_service.http.console.rendering import HERE, Pages
 from log_service.http.console.sessions import Sessions
-from log_service.http.console.visits import ConsoleContext, Visit, part_response, redirect
 from log_service.http.server.passwords import Passwords
 from log_service.http.server.routes import Router
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
@@ -48,7 +53,7 @@ class Stage:
 
     nursery: trio.Nursery
     has_logins: bool = False
-    visits: list[Visit] = field(default_factory=list)
+    page_requests: list[PageRequest] = field(default_factory=list)
     failure: Exception | None = None
     browser_id: str = ""
     password: str = "right"
@@ -94,15 +99,15 @@ class Stage:
             raise HttpError(503, "the cluster does not respond to logins")
         return f"User:{user}" if password.reveal() == self.password else None
 
-    async def page(self, visit: Visit) -> HttpResponse:
-        self.visits.append(visit)
+    async def page(self, page_request: PageRequest) -> HttpResponse:
+        self.page_requests.append(page_request)
         if self.failure is not None:
             raise self.failure
-        if visit.request.path == "/part":
+        if page_request.request.path == "/part":
             return part_response(b"part")
-        if visit.request.method == "POST":
+        if page_request.request.method == "POST":
             return redirect("/page")
-        return visit.page("create.html", title="A page", commands=("tidelog topics list",))
+        return page_request.page("create.html", title="A page", commands=("tidelog topics list",))
 
     async def get(self, path: str, **headers: str) -> HttpResponse:
         return await self.send("GET", path, b"", **headers)

@@ -45,12 +45,12 @@ def test_a_change_that_no_page_sent_is_refused(
 ) -> None:
     async def scene(stage: Stage) -> None:
         await (stage.log_in() if has_logins else stage.get("/page"))
-        stage.visits.clear()
+        stage.page_requests.clear()
         response = await stage.post("/page", form, **headers)
         assert response.status == 403
-        assert not stage.visits
+        assert not stage.page_requests
         assert (await stage.post("/page", {"a": "1"})).status == 303
-        assert stage.visits[0].form == {"a": "1"}, "the token is no field of the page"
+        assert stage.page_requests[0].form == {"a": "1"}, "the token is no field of the page"
 
     play(scene, has_logins=has_logins)
 
@@ -69,7 +69,7 @@ def test_a_person_logs_in_and_comes_back_to_the_page() -> None:
         response = await stage.get("/page")
         assert response.status == 303
         assert header(response, "location") == "/login?next=%2Fpage"
-        assert not stage.visits
+        assert not stage.page_requests
         form = await stage.get("/login?next=/page")
         before = stage.browser_id
         assert 'name="next" value="/page"' in text(form)
@@ -161,14 +161,14 @@ def test_a_session_does_not_outlive_its_password(*, is_stream: bool) -> None:
         await stage.get("/page")
         stage.password = "another"
         assert (await stage.get("/page")).status == 200, "it was right a moment ago"
-        assert await stage.visits[0].person.is_here()
+        assert await stage.page_requests[0].person.is_here()
         stage.clock.now_ms += 60_000
         if is_stream:
-            assert not await stage.visits[0].person.is_here()
+            assert not await stage.page_requests[0].person.is_here()
             assert not len(stage.sessions)
-        stage.visits.clear()
+        stage.page_requests.clear()
         assert (await stage.get("/page")).status == 303
-        assert not stage.visits
+        assert not stage.page_requests
         assert not len(stage.sessions)
 
     play(scene, has_logins=True)
@@ -181,7 +181,7 @@ def test_a_session_waits_for_a_cluster_that_does_not_respond() -> None:
         stage.clock.now_ms += 60_000
         stage.password = ""
         assert (await stage.get("/page")).status == 503
-        assert not await stage.visits[0].person.is_here()
+        assert not await stage.page_requests[0].person.is_here()
         stage.password = "right"
         assert (await stage.get("/page")).status == 200
 
@@ -228,12 +228,12 @@ def test_a_change_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> 
     async def scene(stage: Stage) -> None:
         await stage.log_in()
         await stage.get("/page")
-        visit = stage.visits[0]
-        with visit.audited("delete topic", "a\nb"):
+        page_request = stage.page_requests[0]
+        with page_request.audited("delete topic", "a\nb"):
             pass
-        with pytest.raises(KafkaError), visit.audited("delete topic", "c"):
+        with pytest.raises(KafkaError), page_request.audited("delete topic", "c"):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")
-        with pytest.raises(SchemaRegistryError), visit.audited("register schema", "d"):
+        with pytest.raises(SchemaRegistryError), page_request.audited("register schema", "d"):
             raise SchemaRegistryError(422, 42201, "invalid", address="http://registry")
 
     with caplog.at_level(logging.INFO, "log_service.http.console.audit"):

@@ -12,20 +12,20 @@ from log_service.cluster_plans.plan import Move
 from log_service.common.errors import KafkaError
 from log_service.http.console.addresses import command
 from log_service.http.console.history.plots import cluster_plots
+from log_service.http.console.page_requests import PageRequest, part_response
 from log_service.http.console.pages.cluster.view import ClusterPage, cluster_page
-from log_service.http.console.visits import Visit, part_response
 from log_service.http.server.values import HttpResponse
 
 
-async def show(visit: Visit) -> HttpResponse:
+async def show(page_request: PageRequest) -> HttpResponse:
     """Show the cluster's problems first, then its brokers, quorum and moves."""
-    admin = await visit.admin()
+    admin = await page_request.admin()
     state = await read_state(admin)
     throttled = await brokers_left_throttled(admin, state)
     moves: Sequence[tuple[Move, int]] = ()
     if any(each.is_moving for each in state.layout.partitions):
         moves = await _moves(admin)
-    sampler, now_ms = visit.context.sampler, visit.context.env.clock.wall_ms()
+    sampler, now_ms = page_request.context.sampler, page_request.context.env.clock.wall_ms()
 
     def page() -> ClusterPage:
         return cluster_page(state, state_findings(state, throttled), moves)
@@ -36,10 +36,10 @@ async def show(visit: Visit) -> HttpResponse:
         "sampler": sampler,
         "plots": () if sampler is None else cluster_plots(sampler.history, now_ms),
     }
-    if visit.is_part:
-        return part_response(visit.part("state.html", **values))
+    if page_request.is_part:
+        return part_response(page_request.part("state.html", **values))
     commands = (command("cluster", "status"), command("top"))
-    return visit.page("cluster.html", title="Cluster", commands=commands, **values)
+    return page_request.page("cluster.html", title="Cluster", commands=commands, **values)
 
 
 async def _moves(admin: Admin) -> Sequence[tuple[Move, int]]:

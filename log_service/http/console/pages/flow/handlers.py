@@ -7,19 +7,19 @@ import trio
 from log_service.common.errors import KafkaError
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.flow import FlowPart
+from log_service.http.console.page_requests import FlowSource, PageRequest, part_response
 from log_service.http.console.pages.flow.graph import FlowGraph, joined
 from log_service.http.console.pages.flow.layout import Picture, picture_of
-from log_service.http.console.visits import FlowSource, Visit, part_response
 from log_service.http.server.values import HttpError, HttpResponse
 
 MAX_SEARCH_CHARACTERS = 250
 PART_TIMEOUT_S = 20.0
 
 
-async def show(visit: Visit) -> HttpResponse:
+async def show(page_request: PageRequest) -> HttpResponse:
     """Show the flow of records through the nodes that a text names, or through all."""
-    search = visit.query.get("q", "")[:MAX_SEARCH_CHARACTERS]
-    parts = await read_parts(visit)
+    search = page_request.query.get("q", "")[:MAX_SEARCH_CHARACTERS]
+    parts = await read_parts(page_request)
 
     def draw() -> tuple[FlowGraph, Picture]:
         graph = joined(parts, search=search)
@@ -33,13 +33,13 @@ async def show(visit: Visit) -> HttpResponse:
         "search": search,
         "own": path_to("flow", q=search),
     }
-    if visit.is_part:
-        return part_response(visit.part("picture.html", **values))
+    if page_request.is_part:
+        return part_response(page_request.part("picture.html", **values))
     lines = (command("top"), command("groups", "list"))
-    return visit.page("flow.html", title="Flow", commands=lines, **values)
+    return page_request.page("flow.html", title="Flow", commands=lines, **values)
 
 
-async def read_parts(visit: Visit) -> list[FlowPart]:
+async def read_parts(page_request: PageRequest) -> list[FlowPart]:
     """Return the parts of all areas. One that cannot be read is a note, and costs no other."""
     found: dict[str, FlowPart] = {}
 
@@ -47,13 +47,13 @@ async def read_parts(visit: Visit) -> list[FlowPart]:
         failure = f"it took longer than {PART_TIMEOUT_S:.0f} s"
         try:
             with trio.move_on_after(PART_TIMEOUT_S):
-                found[name] = await source(replace(visit, area=name))
+                found[name] = await source(replace(page_request, area=name))
                 return
         except (KafkaError, HttpError) as error:
             failure = str(error)
         found[name] = FlowPart(notes=(f"The part of the area {name} is missing: {failure}.",))
 
     async with trio.open_nursery() as nursery:
-        for name, source in visit.context.flows.items():
+        for name, source in page_request.context.flows.items():
             nursery.start_soon(read, name, source)
     return [found[name] for name in sorted(found)]

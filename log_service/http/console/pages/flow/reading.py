@@ -2,7 +2,7 @@
 
 The names of producers' clients come from the metrics pages of tidelog's nodes, because Kafka's
 protocol tells the ids of producers alone. Without such pages those ids are shown. Rates are the
-growth between two visits of the page.
+growth between two page_requests of the page.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.console.addresses import path_to
 from log_service.http.console.flow import FlowEdge, FlowKind, FlowNode, FlowPart
-from log_service.http.console.visits import Visit
+from log_service.http.console.page_requests import PageRequest
 
 MAX_GROUPS = 100
 MAX_TOPICS = 100
@@ -64,20 +64,20 @@ async def _new_pace() -> AsyncIterator[Pace]:
     yield Pace()
 
 
-async def read_flow(visit: Visit) -> FlowPart:
+async def read_flow(page_request: PageRequest) -> FlowPart:
     """Return the edges of producers and groups that the person may see."""
-    admin, clock = await visit.admin(), visit.context.env.clock
+    admin, clock = await page_request.admin(), page_request.context.env.clock
     known = {each.name for each in await admin.list_topics()}
     groups = await admin.list_groups()
     positions = await _positions(admin, groups[:MAX_GROUPS])
-    sampler = visit.context.sampler
+    sampler = page_request.context.sampler
     is_named = sampler is not None and sampler.is_naming_clients
     produced = sampler.producer_rates if sampler is not None and is_named else {}
     topics = {where.topic for found in positions.values() for where in found}
     topics |= {topic for _, topic in produced} if is_named else known
     shown = sorted(topics & known)[:MAX_TOPICS]
     offsets = await _offsets(admin, shown)
-    pace = await visit.clients.shared_client("the pace of a login", _new_pace)
+    pace = await page_request.clients.shared_client("the pace of a login", _new_pace)
     edges = _of_groups(positions, offsets, pace, clock.monotonic_ms())
     if is_named:
         edges += [

@@ -16,6 +16,7 @@ from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import choice_of, number_of, time_of
 from log_service.http.console.history.plots import Plot, lag_plot
 from log_service.http.console.history.rates import lag_key
+from log_service.http.console.page_requests import PageRequest, part_response, redirect
 from log_service.http.console.pages.groups.view import (
     KINDS,
     MAX_SHOWN_IN_FLIGHT,
@@ -29,7 +30,6 @@ from log_service.http.console.pages.groups.view import (
 )
 from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
 from log_service.http.console.rendering import UNKNOWN
-from log_service.http.console.visits import Visit, part_response, redirect
 from log_service.http.server.values import HttpError, HttpResponse
 
 MAX_SHIFT = 2**62
@@ -43,20 +43,20 @@ NOT_OF_KAFKA = (
 DONE = {"reset": "The offsets were reset.", "deleted": "The group was deleted."}
 
 
-async def show_list(visit: Visit) -> HttpResponse:
+async def show_list(page_request: PageRequest) -> HttpResponse:
     """Show a page of the groups."""
-    query = visit.query
+    query = page_request.query
     kind = choice_of(query, "kind", ("", *KINDS))
     search = query.get("q", "")[:250]
-    groups = await (await visit.admin()).list_groups()
+    groups = await (await page_request.admin()).list_groups()
     found = group_list(
         groups, search=search, kind=kind, page=number_of(query, "page", 1, most=1_000_000)
     )
     own = path_to("groups", q=search, kind=kind)
     values = {"groups": found, "kinds": KINDS, "own": own + ("&" if "?" in own else "?")}
-    if visit.is_part:
-        return part_response(visit.part("table.html", **values))
-    return visit.page(
+    if page_request.is_part:
+        return part_response(page_request.part("table.html", **values))
+    return page_request.page(
         "list.html",
         title="Groups",
         commands=(command("groups", "list"),),
@@ -101,12 +101,12 @@ async def _ends(
         return dict(error.results)
 
 
-async def show(visit: Visit) -> HttpResponse:
+async def show(page_request: PageRequest) -> HttpResponse:
     """Show one group."""
-    group_id = visit.required("id")
-    admin = await visit.admin()
+    group_id = page_request.required("id")
+    admin = await page_request.admin()
     page = await read_group(admin, group_id)
-    sampler, now_ms = visit.context.sampler, visit.context.env.clock.wall_ms()
+    sampler, now_ms = page_request.context.sampler, page_request.context.env.clock.wall_ms()
     topics = sorted({each.topic for each in page.offsets})
     plots: tuple[Plot, ...] = ()
     if sampler is not None:
@@ -114,20 +114,20 @@ async def show(visit: Visit) -> HttpResponse:
         plots = (lag_plot(sampler.history, keys, now_ms),)
     flight = await _in_flight(admin, page) if page.is_queue else InFlight()
     values = {"group": page, "sampler": sampler, "plots": plots, "flight": flight}
-    if visit.is_part:
-        return part_response(visit.part("state.html", **values))
+    if page_request.is_part:
+        return part_response(page_request.part("state.html", **values))
     lines = (
         command("groups", "describe", group_id),
         command("groups", "describe", group_id, "--members"),
     )
-    return visit.page(
+    return page_request.page(
         "group.html",
         title=f"Group {group_id}",
         commands=lines,
         **values,
         targets=TARGETS,
         topics=topics,
-        done=DONE.get(visit.query.get("done", ""), ""),
+        done=DONE.get(page_request.query.get("done", ""), ""),
     )
 
 
@@ -151,10 +151,10 @@ async def _in_flight(admin: Admin, page: GroupPage) -> InFlight:
     return in_flight(found, page.members)
 
 
-async def reset(visit: Visit) -> HttpResponse:
+async def reset(page_request: PageRequest) -> HttpResponse:
     """Show where a group's offsets would go, or move them there."""
-    group_id, form = visit.required("id"), visit.form
-    admin = await visit.admin()
+    group_id, form = page_request.required("id"), page_request.form
+    admin = await page_request.admin()
     page = await read_group(admin, group_id)
     if not page.is_empty:
         text = f"group {group_id} is {page.state} and has members: stop them first"
@@ -163,9 +163,11 @@ async def reset(visit: Visit) -> HttpResponse:
     moves = await _moves(admin, page, target, form)
     if not moves:
         raise HttpError(400, "the group has no offsets like that: name another topic")
-    if is_confirmed(visit):
+    if is_confirmed(page_request):
         alter = admin.alter_share_group_offsets if page.is_queue else admin.alter_group_offsets
-        with visit.audited("reset offsets", f"group {group_id} to {target.kind} {target.value}"):
+        with page_request.audited(
+            "reset offsets", f"group {group_id} to {target.kind} {target.value}"
+        ):
             await alter(group_id, {move.where: move.after for move in moves})
         return redirect(path_to("group", id=group_id, done="reset"))
     topic = ["--topic", form["topic"]] if form.get("topic") else ["--all-topics"]
@@ -176,10 +178,10 @@ async def reset(visit: Visit) -> HttpResponse:
         button="Reset them",
         back=path_to("group", id=group_id),
         rows=tuple(map(_change_row, moves)),
-        fields=kept(visit, "id", "topic", "to", "offset", "shift", "time"),
+        fields=kept(page_request, "id", "topic", "to", "offset", "shift", "time"),
         warnings=("Set back, records are read again. Set forward, records are left out.",),
     )
-    return preview_page(visit, preview, line)
+    return preview_page(page_request, preview, line)
 
 
 def _target_of(form: Mapping[str, str]) -> tuple[ResetTarget, list[object]]:
@@ -223,14 +225,14 @@ def _change_row(move: Move) -> ChangeRow:
     return ChangeRow(what=str(move.where), before=before, after=f"{move.after}{note}")
 
 
-async def delete(visit: Visit) -> HttpResponse:
+async def delete(page_request: PageRequest) -> HttpResponse:
     """Show what is lost with a group, or delete it."""
-    group_id = visit.required("id")
-    admin = await visit.admin()
-    if is_confirmed(visit):
-        if visit.form.get("confirmation", "").strip() != group_id.strip():
+    group_id = page_request.required("id")
+    admin = await page_request.admin()
+    if is_confirmed(page_request):
+        if page_request.form.get("confirmation", "").strip() != group_id.strip():
             raise HttpError(400, "type the id of the group to delete it")
-        with visit.audited("delete group", group_id):
+        with page_request.audited("delete group", group_id):
             await admin.delete_groups([group_id])
         return redirect(path_to("groups", done="deleted"))
     page = await read_group(admin, group_id)
@@ -246,4 +248,4 @@ async def delete(visit: Visit) -> HttpResponse:
         confirmation=group_id,
         is_destructive=True,
     )
-    return preview_page(visit, preview, command("groups", "delete", group_id))
+    return preview_page(page_request, preview, command("groups", "delete", group_id))

@@ -10,6 +10,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.browser_rules import PAGE_HEADERS
 from log_service.http.console.forms import number_of
+from log_service.http.console.page_requests import PageRequest, redirect
 from log_service.http.console.pages.records.producing import formats_of, headers_of, record_part
 from log_service.http.console.pages.records.reading import (
     ENOUGH,
@@ -30,7 +31,6 @@ from log_service.http.console.pages.records.view import (
     question_of,
     record_view,
 )
-from log_service.http.console.visits import Visit, redirect
 from log_service.http.record_formats.consuming import open_consumer
 from log_service.http.record_formats.decoding import FORMATS
 from log_service.http.record_formats.records import decoded, is_wanted
@@ -43,13 +43,16 @@ MAX_DOWNLOAD_S = 900.0
 """With the time that a browser takes to receive it."""
 
 
-async def browse(visit: Visit) -> HttpResponse:
+async def browse(page_request: PageRequest) -> HttpResponse:
     """Show the records that the query asks for."""
-    admin = await visit.admin()
-    question = await _with_key(admin, question_of(visit.value("topic"), visit.query))
-    async with visit.context.searches.one_of(visit.person.user), open_decoder(visit) as decoder:
-        scan = await search(visit.clients, admin, decoder, question)
-    return await trio.to_thread.run_sync(_browse_page, visit, question, scan)
+    admin = await page_request.admin()
+    question = await _with_key(admin, question_of(page_request.value("topic"), page_request.query))
+    async with (
+        page_request.context.searches.one_of(page_request.person.user),
+        open_decoder(page_request) as decoder,
+    ):
+        scan = await search(page_request.clients, admin, decoder, question)
+    return await trio.to_thread.run_sync(_browse_page, page_request, question, scan)
 
 
 async def _with_key(admin: Admin, question: Question) -> Question:
@@ -59,16 +62,16 @@ async def _with_key(admin: Admin, question: Question) -> Question:
     return at_key(question, described.partition_count)
 
 
-def _browse_page(visit: Visit, question: Question, scan: Scan) -> HttpResponse:
+def _browse_page(page_request: PageRequest, question: Question, scan: Scan) -> HttpResponse:
     """Return the page of a search. It may take a while, because records may be long."""
     records = [record_view(each.record, each.key, each.value) for each in scan.found]
     name = question.topic
-    return visit.page(
+    return page_request.page(
         "browse.html",
         title=f"Records of {name}",
         commands=(_line(question),),
         name=name,
-        asked=asked(visit.query),
+        asked=asked(page_request.query),
         records=records,
         scan=scan,
         starts=STARTS,
@@ -76,20 +79,20 @@ def _browse_page(visit: Visit, question: Question, scan: Scan) -> HttpResponse:
         older=_neighbour(question, [each.offset for each in records], is_older=True),
         newer=_neighbour(question, [each.offset for each in records], is_older=False),
         download=path_to("topics", name, "records.ndjson", **question.as_query()),
-        done="The record was produced." if visit.query.get("done") == "produced" else "",
+        done="The record was produced." if page_request.query.get("done") == "produced" else "",
     )
 
 
-async def show_question(visit: Visit) -> HttpResponse:
+async def show_question(page_request: PageRequest) -> HttpResponse:
     """Show the form of a search that was refused, as it was filled in."""
-    name = visit.value("topic")
-    await (await visit.admin()).describe_topics([name])
-    return visit.page(
+    name = page_request.value("topic")
+    await (await page_request.admin()).describe_topics([name])
+    return page_request.page(
         "browse.html",
         title=f"Records of {name}",
         commands=(command("consume", name, "--exit-at-end", "--json"),),
         name=name,
-        asked=asked(visit.query),
+        asked=asked(page_request.query),
         scan=None,
         starts=STARTS,
         formats=FORMATS,
@@ -127,16 +130,18 @@ def _line(question: Question) -> str:
     return command("consume", question.topic, *options, "--exit-at-end", "--json")
 
 
-async def download(visit: Visit) -> HttpResponse:
+async def download(page_request: PageRequest) -> HttpResponse:
     """Send up to ``MAX_DOWNLOADED`` records as lines of JSON."""
-    question = question_of(visit.value("topic"), visit.query, most=MAX_DOWNLOADED)
-    if "limit" not in visit.query:
+    question = question_of(page_request.value("topic"), page_request.query, most=MAX_DOWNLOADED)
+    if "limit" not in page_request.query:
         question = question_of(
-            visit.value("topic"), {**visit.query, "limit": str(MAX_DOWNLOADED)}, most=MAX_DOWNLOADED
+            page_request.value("topic"),
+            {**page_request.query, "limit": str(MAX_DOWNLOADED)},
+            most=MAX_DOWNLOADED,
         )
-    places, user = visit.context.streams, visit.person.user
+    places, user = page_request.context.streams, page_request.person.user
     places.check(user)
-    admin = await visit.admin()
+    admin = await page_request.admin()
     question = await _with_key(admin, question)
     bounds = await read_bounds(admin, question)
 
@@ -145,8 +150,10 @@ async def download(visit: Visit) -> HttpResponse:
 
         async with (
             places.one_of(user),
-            open_decoder(visit) as decoder,
-            open_consumer(visit.clients, is_committed_only=question.is_committed_only) as consumer,
+            open_decoder(page_request) as decoder,
+            open_consumer(
+                page_request.clients, is_committed_only=question.is_committed_only
+            ) as consumer,
         ):
 
             async def take(record: ConsumerRecord) -> bool:
@@ -180,87 +187,87 @@ async def download(visit: Visit) -> HttpResponse:
 
     disposition = ("content-disposition", f'attachment; filename="{question.topic}.ndjson"')
     return HttpResponse(
-        body=stream_of(visit.context.nursery, make),
+        body=stream_of(page_request.context.nursery, make),
         content_type="application/x-ndjson",
         headers=(*PAGE_HEADERS, disposition),
     )
 
 
-async def show_live(visit: Visit) -> HttpResponse:
+async def show_live(page_request: PageRequest) -> HttpResponse:
     """Show the page that follows a topic."""
-    question = question_of(visit.value("topic"), visit.query)
+    question = question_of(page_request.value("topic"), page_request.query)
     name = question.topic
-    await (await visit.admin()).describe_topics([name])
-    return visit.page(
+    await (await page_request.admin()).describe_topics([name])
+    return page_request.page(
         "live.html",
         title=f"Live records of {name}",
         commands=(command("consume", name, "--json"),),
         name=name,
-        asked=asked(visit.query),
+        asked=asked(page_request.query),
         formats=FORMATS,
         source=path_to("topics", name, "tail", **{**question.as_query(), "from_": None}),
     )
 
 
-async def show_live_question(visit: Visit) -> HttpResponse:
+async def show_live_question(page_request: PageRequest) -> HttpResponse:
     """Show the form of a live view that was refused, as it was filled in."""
-    name = visit.value("topic")
-    await (await visit.admin()).describe_topics([name])
-    return visit.page(
+    name = page_request.value("topic")
+    await (await page_request.admin()).describe_topics([name])
+    return page_request.page(
         "live.html",
         title=f"Live records of {name}",
         commands=(command("consume", name, "--json"),),
         name=name,
-        asked=asked(visit.query),
+        asked=asked(page_request.query),
         formats=FORMATS,
         source="",
     )
 
 
-async def tail(visit: Visit) -> HttpResponse:
+async def tail(page_request: PageRequest) -> HttpResponse:
     """Send new records as server-sent events."""
-    question = question_of(visit.value("topic"), visit.query)
-    places, user = visit.context.streams, visit.person.user
+    question = question_of(page_request.value("topic"), page_request.query)
+    places, user = page_request.context.streams, page_request.person.user
     places.check(user)
 
     async def make(send: Send) -> None:
         async with places.one_of(user):
-            await follow(visit, question, send)
+            await follow(page_request, question, send)
 
     return HttpResponse(
-        body=stream_of(visit.context.nursery, make),
+        body=stream_of(page_request.context.nursery, make),
         content_type=EVENT_STREAM,
         headers=PAGE_HEADERS,
     )
 
 
-async def show_produce(visit: Visit) -> HttpResponse:
+async def show_produce(page_request: PageRequest) -> HttpResponse:
     """Show the form of a new record."""
-    name = visit.value("topic")
-    described = (await (await visit.admin()).describe_topics([name]))[name]
-    has_schemas = visit.context.registry is not None
+    name = page_request.value("topic")
+    described = (await (await page_request.admin()).describe_topics([name]))[name]
+    has_schemas = page_request.context.registry is not None
     lines = [command("produce", name)]
     if has_schemas:
         lines.append(command("produce", name, "--schema", f"{name}-value"))
-    return visit.page(
+    return page_request.page(
         "produce.html",
         title=f"Produce to {name}",
         commands=tuple(lines),
         name=name,
         partition_count=described.partition_count,
-        formats=formats_of(visit),
+        formats=formats_of(page_request),
         has_schemas=has_schemas,
     )
 
 
-async def produce(visit: Visit) -> HttpResponse:
+async def produce(page_request: PageRequest) -> HttpResponse:
     """Produce one record, and show it."""
-    name, form = visit.value("topic"), visit.form
+    name, form = page_request.value("topic"), page_request.form
     partition = number_of(form, "partition", -1, least=0, most=2**31 - 1)
     headers = headers_of(form.get("headers", ""))
-    key, value = await record_part(visit, "key"), await record_part(visit, "value")
-    with visit.audited("produce", name):
-        producer = await visit.clients.producer()
+    key, value = await record_part(page_request, "key"), await record_part(page_request, "value")
+    with page_request.audited("produce", name):
+        producer = await page_request.clients.producer()
         with trio.move_on_after(PRODUCE_TIMEOUT_S) as scope:
             delivery = await producer.send(
                 name,

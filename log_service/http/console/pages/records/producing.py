@@ -15,7 +15,7 @@ from log_service.client.schemas.errors import SchemaRegistryError
 from log_service.client.schemas.json_codecs import Encode, schema_encoder
 from log_service.client.schemas.serializing import reason_of
 from log_service.http.console.forms import choice_of
-from log_service.http.console.visits import Visit
+from log_service.http.console.page_requests import PageRequest
 from log_service.http.record_formats.decoding import parse_json
 from log_service.http.server.values import HttpError
 
@@ -25,19 +25,19 @@ MAX_HEADERS = 1_000
 MAX_REASON_CHARACTERS = 2_000
 
 
-def formats_of(visit: Visit) -> tuple[str, ...]:
+def formats_of(page_request: PageRequest) -> tuple[str, ...]:
     """Return the formats that keys and values can be written in."""
-    return FORMATS if visit.context.registry is None else (*FORMATS, BY_SCHEMA)
+    return FORMATS if page_request.context.registry is None else (*FORMATS, BY_SCHEMA)
 
 
-async def record_part(visit: Visit, name: str) -> bytes | None:
+async def record_part(page_request: PageRequest, name: str) -> bytes | None:
     """Return the bytes of a key or a value. ``name`` is ``key`` or ``value``.
 
     Raises:
         HttpError: 400, the text does not have its format, or does not fit the schema.
         SchemaRegistryError: there is no such subject.
     """
-    form = visit.form
+    form = page_request.form
     if form.get(f"{name}_format") != BY_SCHEMA:
         return part_bytes(form, name)
     text, subject = form.get(name, ""), form.get(f"{name}_subject", "").strip()
@@ -45,7 +45,7 @@ async def record_part(visit: Visit, name: str) -> bytes | None:
         return None
     if not subject:
         raise HttpError(400, f"name the subject whose latest schema the {name} has")
-    registry = await visit.registry()
+    registry = await page_request.registry()
     latest = await registry.get_version(subject, "latest")
     about = f"schema id {latest.id}, the latest of {subject}"
     try:

@@ -19,8 +19,8 @@ from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.cluster_clients.pool import LoginClients
+from log_service.http.console.page_requests import PageRequest
 from log_service.http.console.pages.records.view import Bounds, Question, bounds_of
-from log_service.http.console.visits import Visit
 from log_service.http.record_formats.consuming import open_consumer
 from log_service.http.record_formats.decoding import RecordDecoder
 from log_service.http.record_formats.records import DecodedRecord, decoded, is_wanted
@@ -84,16 +84,16 @@ async def read_bounds(admin: Admin, question: Question) -> Bounds:
 
 
 @asynccontextmanager
-async def open_decoder(visit: Visit) -> AsyncIterator[RecordDecoder]:
+async def open_decoder(page_request: PageRequest) -> AsyncIterator[RecordDecoder]:
     """Yield a decoder that asks the schema registry as the person, if there is one.
 
     It has a client of its own, because a stream may outlive those that a login shares, and because
     the schemas that it keeps end with it.
     """
-    if visit.context.registry is None:
+    if page_request.context.registry is None:
         yield RecordDecoder(None)
         return
-    async with await trio.to_thread.run_sync(visit.new_registry) as registry:
+    async with await trio.to_thread.run_sync(page_request.new_registry) as registry:
         yield RecordDecoder(registry)
 
 

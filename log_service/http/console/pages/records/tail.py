@@ -13,11 +13,11 @@ import trio
 from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
+from log_service.http.console.page_requests import PageRequest
 from log_service.http.console.pages.records.reading import (
     open_decoder,
 )
 from log_service.http.console.pages.records.view import Question, RecordView, record_view
-from log_service.http.console.visits import Visit
 from log_service.http.record_formats.consuming import open_consumer
 from log_service.http.record_formats.decoding import RecordDecoder
 from log_service.http.record_formats.filters import needs_decoding
@@ -57,11 +57,13 @@ class TailCounts:
         return text
 
 
-async def follow(visit: Visit, question: Question, send: Send) -> None:
+async def follow(page_request: PageRequest, question: Question, send: Send) -> None:
     """Send new records as events until the session ends, or an hour is over."""
     async with (
-        open_decoder(visit) as decoder,
-        open_consumer(visit.clients, is_committed_only=question.is_committed_only) as consumer,
+        open_decoder(page_request) as decoder,
+        open_consumer(
+            page_request.clients, is_committed_only=question.is_committed_only
+        ) as consumer,
     ):
         partitions = await _partitions(consumer, question)
         consumer.assign(partitions)
@@ -70,7 +72,7 @@ async def follow(visit: Visit, question: Question, send: Send) -> None:
             await consumer.position(where)
         await send(event("state", "Waiting for records"))
         with trio.move_on_after(MAX_TAIL_S):
-            await _follow(visit, question, consumer, decoder, send)
+            await _follow(page_request, question, consumer, decoder, send)
     await send(event("end", "Ended: load the page again to go on"))
 
 
@@ -81,10 +83,14 @@ async def _partitions(consumer: Consumer, question: Question) -> list[TopicParti
 
 
 async def _follow(
-    visit: Visit, question: Question, consumer: Consumer, decoder: RecordDecoder, send: Send
+    page_request: PageRequest,
+    question: Question,
+    consumer: Consumer,
+    decoder: RecordDecoder,
+    send: Send,
 ) -> None:
     counts, ticks, spoken_s = TailCounts(), 0, trio.current_time()
-    while await visit.person.is_here():
+    while await page_request.person.is_here():
         began_s = trio.current_time()
         records = await _poll_tick(consumer, began_s + TICK_S)
         counts.arrived += len(records)
@@ -93,7 +99,7 @@ async def _follow(
         counts.shown += len(shown)
         now_s = trio.current_time()
         if shown:
-            make = partial(visit.part, "rows.html", records=shown, is_new=True)
+            make = partial(page_request.part, "rows.html", records=shown, is_new=True)
             rows = await trio.to_thread.run_sync(make)
             await send(event("records", rows.decode()))
             spoken_s = now_s

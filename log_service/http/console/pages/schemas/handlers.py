@@ -13,6 +13,7 @@ from log_service.client.schemas.values import RegisteredSchema
 from log_service.common.counts import counted
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import choice_of, number_of
+from log_service.http.console.page_requests import PageRequest, part_response, redirect
 from log_service.http.console.pages.schemas.view import (
     LEVELS,
     SubjectList,
@@ -22,7 +23,6 @@ from log_service.http.console.pages.schemas.view import (
     subject_row,
 )
 from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
-from log_service.http.console.visits import Visit, part_response, redirect
 from log_service.http.server.values import HttpError, HttpResponse
 
 DONE = {
@@ -36,9 +36,9 @@ MAX_REFERRING = 10
 """So many schemas that refer to another one are named."""
 
 
-async def show_list(visit: Visit) -> HttpResponse:
+async def show_list(page_request: PageRequest) -> HttpResponse:
     """Show a page of the subjects."""
-    query = visit.query
+    query = page_request.query
     search = query.get("q", "")[:250]
     own = path_to("schemas", q=search)
     values: dict[str, Any] = {
@@ -48,18 +48,18 @@ async def show_list(visit: Visit) -> HttpResponse:
         "subjects": None,
         "is_detailed": query.get("details") == "1",
     }
-    if visit.context.registry is not None:
-        registry = await visit.registry()
+    if page_request.context.registry is not None:
+        registry = await page_request.registry()
         names = await registry.get_subjects()
         page = number_of(query, "page", 1, most=1_000_000)
         found = subject_list(names, search=search, page=page)
         values["subjects"] = (
             await _with_details(registry, found) if values["is_detailed"] else found
         )
-    if visit.is_part:
-        return part_response(visit.part("table.html", **values))
+    if page_request.is_part:
+        return part_response(page_request.part("table.html", **values))
     commands = (command("schemas", "list"),)
-    return visit.page("list.html", title="Schemas", commands=commands, **values)
+    return page_request.page("list.html", title="Schemas", commands=commands, **values)
 
 
 async def _with_details(registry: SchemaRegistryClient, found: SubjectList) -> SubjectList:
@@ -83,10 +83,10 @@ async def _with_details(registry: SchemaRegistryClient, found: SubjectList) -> S
     return replace(found, rows=tuple(complete.get(each.name, each) for each in found.rows))
 
 
-async def show(visit: Visit) -> HttpResponse:
+async def show(page_request: PageRequest) -> HttpResponse:
     """Show a version of a subject, and how it differs from the one before or another one."""
-    subject, query = visit.required("subject"), {**visit.query, **visit.form}
-    registry = await visit.registry()
+    subject, query = page_request.required("subject"), {**page_request.query, **page_request.form}
+    registry = await page_request.registry()
     versions = await registry.get_versions(subject)
     version = number_of(query, "version", versions[-1], least=1)
     shown = await registry.get_version(subject, version)
@@ -98,7 +98,7 @@ async def show(visit: Visit) -> HttpResponse:
     lines = [command("schemas", "get", subject, version)]
     if compared is not None:
         lines.append(command("schemas", "diff", subject, against, version))
-    return visit.page(
+    return page_request.page(
         "subject.html",
         title=f"Schema {subject}",
         commands=tuple(lines),
@@ -121,13 +121,13 @@ async def _compared(
     )
 
 
-async def change_level(visit: Visit) -> HttpResponse:
+async def change_level(page_request: PageRequest) -> HttpResponse:
     """Show what a level of compatibility changes, or change it."""
-    subject = visit.required("subject")
-    level = choice_of(visit.form, "level", LEVELS)
-    registry = await visit.registry()
-    if is_confirmed(visit):
-        with visit.audited("set compatibility", f"{subject}: {level}"):
+    subject = page_request.required("subject")
+    level = choice_of(page_request.form, "level", LEVELS)
+    registry = await page_request.registry()
+    if is_confirmed(page_request):
+        with page_request.audited("set compatibility", f"{subject}: {level}"):
             await registry.set_config({"compatibility": level}, subject)
         return redirect(path_to("schema", subject=subject, done="changed"))
     before = str((await registry.get_config(subject)).get("compatibilityLevel", ""))
@@ -137,20 +137,20 @@ async def change_level(visit: Visit) -> HttpResponse:
         button="Change it",
         back=path_to("schema", subject=subject),
         rows=(ChangeRow(what="Compatibility", before=before, after=level),),
-        fields=kept(visit, "subject", "level"),
+        fields=kept(page_request, "subject", "level"),
     )
-    return preview_page(visit, preview, command("schemas", "config", subject, level))
+    return preview_page(page_request, preview, command("schemas", "config", subject, level))
 
 
-async def delete(visit: Visit) -> HttpResponse:
+async def delete(page_request: PageRequest) -> HttpResponse:
     """Show that a version would be deleted, or delete it."""
-    subject = visit.required("subject")
-    version = number_of(visit.form, "version", 0, least=1)
+    subject = page_request.required("subject")
+    version = number_of(page_request.form, "version", 0, least=1)
     if not version:
         raise HttpError(400, "name the version to delete")
-    registry = await visit.registry()
-    if is_confirmed(visit):
-        with visit.audited("delete schema version", f"{subject}: {version}"):
+    registry = await page_request.registry()
+    if is_confirmed(page_request):
+        with page_request.audited("delete schema version", f"{subject}: {version}"):
             await registry.delete_version(subject, version)
         return redirect(path_to("schemas", done="deleted"))
     await registry.get_version(subject, version)
@@ -165,12 +165,12 @@ async def delete(visit: Visit) -> HttpResponse:
         action=path_to("schema", "delete"),
         button="Delete it",
         back=path_to("schema", subject=subject, version=version),
-        fields=kept(visit, "subject", "version"),
+        fields=kept(page_request, "subject", "version"),
         warnings=("Producers that use this version register it again, or are refused.",),
         is_destructive=True,
     )
     line = command("schemas", "delete", subject, "--version", version)
-    return preview_page(visit, preview, line)
+    return preview_page(page_request, preview, line)
 
 
 async def _versions_of(registry: SchemaRegistryClient, ids: Sequence[int]) -> str:

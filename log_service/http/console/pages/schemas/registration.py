@@ -14,10 +14,10 @@ from log_service.client.schemas.values import Schema, SchemaReference
 from log_service.common.counts import counted
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import choice_of
+from log_service.http.console.page_requests import PageRequest, redirect
 from log_service.http.console.pages.schemas.view import TYPES, printed
 from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
 from log_service.http.console.rendering import UNKNOWN
-from log_service.http.console.visits import Visit, redirect
 from log_service.http.server.values import HttpError, HttpResponse
 
 MAX_MESSAGES = 20
@@ -27,15 +27,15 @@ NO_SUBJECT = 40401
 """The registry's code for a subject that does not exist."""
 
 
-async def show(visit: Visit) -> HttpResponse:
+async def show(page_request: PageRequest) -> HttpResponse:
     """Show the form of a new schema. It begins with the latest version of the subject."""
-    subject = (visit.form.get("subject") or visit.query.get("subject", "")).strip()
-    registry = await visit.registry()
+    subject = (page_request.form.get("subject") or page_request.query.get("subject", "")).strip()
+    registry = await page_request.registry()
     latest = None
-    if subject and not visit.typed:
+    if subject and not page_request.typed:
         latest = (await registry.get_version(subject, "latest")).schema
-    fields = visit.typed or await trio.to_thread.run_sync(fields_of, subject, latest)
-    return visit.page(
+    fields = page_request.typed or await trio.to_thread.run_sync(fields_of, subject, latest)
+    return page_request.page(
         "register.html",
         title="Register a schema",
         commands=(command("schemas", "check", subject or "SUBJECT", "FILE"),),
@@ -81,13 +81,13 @@ def schema_of(form: Mapping[str, str]) -> Schema:
     return Schema(text=text, schema_type=schema_type, references=tuple(references))
 
 
-async def register(visit: Visit) -> HttpResponse:
+async def register(page_request: PageRequest) -> HttpResponse:
     """Show that a schema is valid and compatible, or register it."""
-    subject = visit.required("subject").strip()
-    schema = schema_of(visit.form)
-    registry = await visit.registry()
-    if is_confirmed(visit):
-        with visit.audited("register schema", subject):
+    subject = page_request.required("subject").strip()
+    schema = schema_of(page_request.form)
+    registry = await page_request.registry()
+    if is_confirmed(page_request):
+        with page_request.audited("register schema", subject):
             await registry.register_schema(subject, schema)
         return redirect(path_to("schema", subject=subject, done="registered"))
     is_new = subject not in await registry.get_subjects()
@@ -106,9 +106,9 @@ async def register(visit: Visit) -> HttpResponse:
                 for each in schema.references
             ),
         ),
-        fields=kept(visit, "subject", "type", "text", "references"),
+        fields=kept(page_request, "subject", "type", "text", "references"),
     )
-    return preview_page(visit, preview, _line(subject, schema))
+    return preview_page(page_request, preview, _line(subject, schema))
 
 
 async def _check(registry: SchemaRegistryClient, subject: str, schema: Schema) -> None:

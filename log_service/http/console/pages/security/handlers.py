@@ -14,6 +14,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.secrets import SecretText
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import choice_of
+from log_service.http.console.page_requests import PageRequest, redirect
 from log_service.http.console.pages.security.view import (
     MAX_SHOWN_ACLS,
     OPERATION_ORDER,
@@ -27,7 +28,6 @@ from log_service.http.console.pages.security.view import (
 )
 from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
 from log_service.http.console.rendering import UNKNOWN
-from log_service.http.console.visits import Visit, redirect
 from log_service.http.server.values import HttpError, HttpResponse
 from log_service.security.sasl.credentials import SCRAM_MECHANISMS
 
@@ -49,71 +49,73 @@ NO_AUTHORIZER = (
 )
 
 
-async def show_users(visit: Visit) -> HttpResponse:
+async def show_users(page_request: PageRequest) -> HttpResponse:
     """Show the users with passwords."""
-    users = await (await visit.admin()).describe_scram_users()
-    return visit.page(
+    users = await (await page_request.admin()).describe_scram_users()
+    return page_request.page(
         "users.html",
         title="Users",
         commands=(command("users", "list"),),
         users=user_rows(users),
         mechanisms=MECHANISMS,
-        done=_done(visit),
+        done=_done(page_request),
     )
 
 
-def _done(visit: Visit) -> str:
-    return DONE.get(visit.query.get("done", ""), "")
+def _done(page_request: PageRequest) -> str:
+    return DONE.get(page_request.query.get("done", ""), "")
 
 
-async def set_user(visit: Visit) -> HttpResponse:
+async def set_user(page_request: PageRequest) -> HttpResponse:
     """Give a user a password. The password is sent once, and shown on no page."""
-    name = visit.required("name").strip()
-    mechanism = choice_of(visit.form, "mechanism", MECHANISMS)
-    password = visit.form.get("password", "")
+    name = page_request.required("name").strip()
+    mechanism = choice_of(page_request.form, "mechanism", MECHANISMS)
+    password = page_request.form.get("password", "")
     if len(password) < MIN_PASSWORD:
         raise HttpError(400, f"a password has at least {MIN_PASSWORD} characters")
-    if password != visit.form.get("again", ""):
+    if password != page_request.form.get("again", ""):
         raise HttpError(400, "the two passwords differ: type the same one twice")
     user = ScramUser(name=name, password=SecretText(password), mechanism=mechanism)
-    with visit.audited("set password", f"user {name} {mechanism}"):
-        await (await visit.admin()).set_scram_users([user])
-        visit.context.end_sessions_of(name)
+    with page_request.audited("set password", f"user {name} {mechanism}"):
+        await (await page_request.admin()).set_scram_users([user])
+        page_request.context.end_sessions_of(name)
     return redirect(path_to("security", "users", done="user"))
 
 
-async def remove_user(visit: Visit) -> HttpResponse:
+async def remove_user(page_request: PageRequest) -> HttpResponse:
     """Show that a user could not log in any more, or remove the password."""
-    name = visit.required("name")
-    mechanism = choice_of(visit.form, "mechanism", MECHANISMS)
-    if is_confirmed(visit):
-        with visit.audited("remove password", f"user {name} {mechanism}"):
-            await (await visit.admin()).remove_scram_users([(name, mechanism)])
-            visit.context.end_sessions_of(name)
+    name = page_request.required("name")
+    mechanism = choice_of(page_request.form, "mechanism", MECHANISMS)
+    if is_confirmed(page_request):
+        with page_request.audited("remove password", f"user {name} {mechanism}"):
+            await (await page_request.admin()).remove_scram_users([(name, mechanism)])
+            page_request.context.end_sessions_of(name)
         return redirect(path_to("security", "users", done="removed"))
     preview = Preview(
         sentence=f"The user {name} could not log in by {mechanism} any more.",
         action=path_to("security", "users", "remove"),
         button="Remove the password",
         back=path_to("security", "users"),
-        fields=kept(visit, "name", "mechanism"),
+        fields=kept(page_request, "name", "mechanism"),
         warnings=("ACLs of the user stay.",),
         is_destructive=True,
     )
-    return preview_page(visit, preview, command("users", "remove", name, "--mechanism", mechanism))
+    return preview_page(
+        page_request, preview, command("users", "remove", name, "--mechanism", mechanism)
+    )
 
 
-async def show_acls(visit: Visit) -> HttpResponse:
+async def show_acls(page_request: PageRequest) -> HttpResponse:
     """Show who may do what, as a matrix for each principal."""
-    search = visit.query.get("q", "")[:250]
+    search = page_request.query.get("q", "")[:250]
     note = ""
     try:
-        bindings = await (await visit.admin()).describe_acls()
+        bindings = await (await page_request.admin()).describe_acls()
     except KafkaError as error:
         if error.code is not ErrorCode.SECURITY_DISABLED:
             raise
         bindings, note = [], NO_AUTHORIZER
-    return visit.page(
+    return page_request.page(
         "acls.html",
         title="ACLs",
         commands=(command("acls", "list"),),
@@ -126,7 +128,7 @@ async def show_acls(visit: Visit) -> HttpResponse:
         resources=RESOURCES,
         patterns=PATTERNS,
         permissions=PERMISSIONS,
-        done=_done(visit),
+        done=_done(page_request),
     )
 
 
@@ -155,12 +157,12 @@ def binding_of(form: Mapping[str, str]) -> AclBinding:
     )
 
 
-async def add_acl(visit: Visit) -> HttpResponse:
+async def add_acl(page_request: PageRequest) -> HttpResponse:
     """Show a new ACL as a sentence, or add it."""
-    binding = binding_of(visit.form)
-    if is_confirmed(visit):
-        with visit.audited("create ACL", str(binding)):
-            await (await visit.admin()).create_acls([binding])
+    binding = binding_of(page_request.form)
+    if is_confirmed(page_request):
+        with page_request.audited("create ACL", str(binding)):
+            await (await page_request.admin()).create_acls([binding])
         return redirect(path_to("security", "acls", done="acl"))
     preview = Preview(
         sentence="An ACL would be added.",
@@ -168,15 +170,15 @@ async def add_acl(visit: Visit) -> HttpResponse:
         button="Add it",
         back=path_to("security", "acls"),
         rows=(ChangeRow(what="ACL", before=UNKNOWN, after=str(binding)),),
-        fields=kept(visit, *ACL_FIELDS),
+        fields=kept(page_request, *ACL_FIELDS),
     )
-    return preview_page(visit, preview, _acl_line("add", binding))
+    return preview_page(page_request, preview, _acl_line("add", binding))
 
 
-async def remove_acl(visit: Visit) -> HttpResponse:
+async def remove_acl(page_request: PageRequest) -> HttpResponse:
     """Show that an ACL would go, or remove it."""
-    binding = binding_of(visit.form)
-    if is_confirmed(visit):
+    binding = binding_of(page_request.form)
+    if is_confirmed(page_request):
         exact = AclFilter(
             resource_type=binding.resource_type,
             name=binding.name,
@@ -186,8 +188,8 @@ async def remove_acl(visit: Visit) -> HttpResponse:
             host=binding.host,
             permission=binding.permission,
         )
-        with visit.audited("delete ACL", str(binding)):
-            await (await visit.admin()).delete_acls([exact])
+        with page_request.audited("delete ACL", str(binding)):
+            await (await page_request.admin()).delete_acls([exact])
         return redirect(path_to("security", "acls", done="acl-removed"))
     preview = Preview(
         sentence="An ACL would be removed.",
@@ -195,10 +197,10 @@ async def remove_acl(visit: Visit) -> HttpResponse:
         button="Remove it",
         back=path_to("security", "acls"),
         rows=(ChangeRow(what="ACL", before=str(binding), after=UNKNOWN),),
-        fields=kept(visit, *ACL_FIELDS),
+        fields=kept(page_request, *ACL_FIELDS),
         is_destructive=True,
     )
-    return preview_page(visit, preview, _acl_line("remove", binding))
+    return preview_page(page_request, preview, _acl_line("remove", binding))
 
 
 def _acl_line(verb: str, binding: AclBinding) -> str:
@@ -212,29 +214,29 @@ def _acl_line(verb: str, binding: AclBinding) -> str:
     return command("acls", verb, *resource, *how, *who, *where, "--operation", binding.operation)
 
 
-async def show_quotas(visit: Visit) -> HttpResponse:
+async def show_quotas(page_request: PageRequest) -> HttpResponse:
     """Show the quotas of users, clients and addresses."""
-    quotas = await (await visit.admin()).describe_client_quotas()
-    return visit.page(
+    quotas = await (await page_request.admin()).describe_client_quotas()
+    return page_request.page(
         "quotas.html",
         title="Quotas",
         commands=(command("quotas", "show"),),
         quotas=quota_rows(quotas),
         keys=QUOTA_KEYS,
-        done=_done(visit),
+        done=_done(page_request),
     )
 
 
-async def change_quota(visit: Visit) -> HttpResponse:
+async def change_quota(page_request: PageRequest) -> HttpResponse:
     """Show a quota before and after, or set it. An empty value removes it."""
-    form = visit.form
+    form = page_request.form
     entity, options = _entity_of(form)
     key = choice_of(form, "key", QUOTA_KEYS)
     value = _quota_of(form.get("value", "").strip())
-    admin = await visit.admin()
+    admin = await page_request.admin()
     changes = {entity: {key: value}}
-    if is_confirmed(visit):
-        with visit.audited("alter quota", f"{entity}: {key}={value}"):
+    if is_confirmed(page_request):
+        with page_request.audited("alter quota", f"{entity}: {key}={value}"):
             await admin.alter_client_quotas(changes)
         return redirect(path_to("security", "quotas", done="quota"))
     await admin.alter_client_quotas(changes, is_validated_only=True)
@@ -246,9 +248,9 @@ async def change_quota(visit: Visit) -> HttpResponse:
         button="Change it",
         back=path_to("security", "quotas"),
         rows=(ChangeRow(what=key, before=_shown(before), after=_shown(value)),),
-        fields=kept(visit, "user", "client_id", "ip", "key", "value"),
+        fields=kept(page_request, "user", "client_id", "ip", "key", "value"),
     )
-    return preview_page(visit, preview, command("quotas", *words, *options))
+    return preview_page(page_request, preview, command("quotas", *words, *options))
 
 
 def _entity_of(form: Mapping[str, str]) -> tuple[QuotaEntity, list[object]]:

@@ -12,11 +12,11 @@ from log_service.common.errors import KafkaError
 from log_service.common.topic_names import topic_name_fault
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import configs_of, number_of
+from log_service.http.console.page_requests import PageRequest, redirect
 from log_service.http.console.pages.topics.handlers import read_configs, read_topic
 from log_service.http.console.pages.topics.view import config_change, deletion_warnings
 from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
 from log_service.http.console.rendering import UNKNOWN
-from log_service.http.console.visits import Visit, redirect
 from log_service.http.server.values import HttpError, HttpResponse
 
 MAX_PARTITIONS = 2**31 - 1
@@ -25,15 +25,15 @@ MAX_GROUPS = 200
 """So many groups are asked for the topics that their members read."""
 
 
-async def show_creation(visit: Visit) -> HttpResponse:
+async def show_creation(page_request: PageRequest) -> HttpResponse:
     """Show the form of a new topic."""
     commands = (command("topics", "create", "NAME", "--partitions", 3),)
-    return visit.page("create.html", title="Create a topic", commands=commands)
+    return page_request.page("create.html", title="Create a topic", commands=commands)
 
 
-async def create(visit: Visit) -> HttpResponse:
+async def create(page_request: PageRequest) -> HttpResponse:
     """Show a new topic as the cluster would create it, or create it."""
-    form = visit.form
+    form = page_request.form
     name = form.get("name", "").strip()
     if fault := topic_name_fault(name):
         raise HttpError(400, fault)
@@ -43,9 +43,9 @@ async def create(visit: Visit) -> HttpResponse:
         replication_factor=number_of(form, "replicas", -1, least=-1, most=MAX_REPLICAS),
         configs=configs_of(form.get("configs", "")),
     )
-    admin = await visit.admin()
-    if is_confirmed(visit):
-        with visit.audited("create topic", name):
+    admin = await page_request.admin()
+    if is_confirmed(page_request):
+        with page_request.audited("create topic", name):
             await admin.create_topics([topic])
         return redirect(path_to("topics", name, done="created"))
     await admin.create_topics([topic], is_validated_only=True)
@@ -60,9 +60,9 @@ async def create(visit: Visit) -> HttpResponse:
         button="Create it",
         back=path_to("create-topic"),
         rows=tuple(rows),
-        fields=kept(visit, "name", "partitions", "replicas", "configs"),
+        fields=kept(page_request, "name", "partitions", "replicas", "configs"),
     )
-    return preview_page(visit, preview, _creation_line(topic))
+    return preview_page(page_request, preview, _creation_line(topic))
 
 
 def _or_default(number: int) -> str:
@@ -80,9 +80,9 @@ def _creation_line(topic: NewTopic) -> str:
     return command("topics", "create", topic.name, *options)
 
 
-async def change_configs(visit: Visit) -> HttpResponse:
+async def change_configs(page_request: PageRequest) -> HttpResponse:
     """Show changes of configs, or make them. ``configs`` are lines, ``reset`` is a key."""
-    name, form = visit.value("topic"), visit.form
+    name, form = page_request.value("topic"), page_request.form
     changes: dict[str, str | None] = dict(configs_of(form.get("configs", "")))
     if form.get("key"):
         changes[form["key"].strip()] = form.get("value", "")
@@ -90,11 +90,11 @@ async def change_configs(visit: Visit) -> HttpResponse:
         changes[form["reset"].strip()] = None
     if not changes:
         raise HttpError(400, "nothing to change: write lines of key=value")
-    admin = await visit.admin()
+    admin = await page_request.admin()
     wanted = {ConfigResource.topic(name): changes}
-    if is_confirmed(visit):
+    if is_confirmed(page_request):
         shown = ", ".join(sorted(changes))
-        with visit.audited("alter configs", f"topic {name}: {shown}"):
+        with page_request.audited("alter configs", f"topic {name}: {shown}"):
             await admin.alter_configs(wanted)
         return redirect(path_to("topics", name, "configs", done="changed"))
     await admin.alter_configs(wanted, is_validated_only=True)
@@ -103,10 +103,10 @@ async def change_configs(visit: Visit) -> HttpResponse:
         action=path_to("topics", name, "configs"),
         button="Change them",
         back=path_to("topics", name, "configs"),
-        rows=config_change(await read_configs(visit, name), changes),
-        fields=kept(visit, "configs", "key", "value", "reset"),
+        rows=config_change(await read_configs(page_request, name), changes),
+        fields=kept(page_request, "configs", "key", "value", "reset"),
     )
-    return preview_page(visit, preview, _alteration_line(name, changes))
+    return preview_page(page_request, preview, _alteration_line(name, changes))
 
 
 def _alteration_line(name: str, changes: Mapping[str, str | None]) -> str:
@@ -116,13 +116,13 @@ def _alteration_line(name: str, changes: Mapping[str, str | None]) -> str:
     return command("topics", "alter", name, *options)
 
 
-async def add_partitions(visit: Visit) -> HttpResponse:
+async def add_partitions(page_request: PageRequest) -> HttpResponse:
     """Show how a topic would grow, or let it grow."""
-    name = visit.value("topic")
-    count = number_of(visit.form, "partitions", 0, least=1, most=MAX_PARTITIONS)
-    admin = await visit.admin()
-    if is_confirmed(visit):
-        with visit.audited("create partitions", f"topic {name}: {count}"):
+    name = page_request.value("topic")
+    count = number_of(page_request.form, "partitions", 0, least=1, most=MAX_PARTITIONS)
+    admin = await page_request.admin()
+    if is_confirmed(page_request):
+        with page_request.audited("create partitions", f"topic {name}: {count}"):
             await admin.create_partitions({name: count})
         return redirect(path_to("topics", name, done="grown"))
     before = (await admin.describe_topics([name]))[name].partition_count
@@ -141,20 +141,22 @@ async def add_partitions(visit: Visit) -> HttpResponse:
             "Partitions are never taken away again.",
         ),
     )
-    return preview_page(visit, preview, command("topics", "alter", name, "--partitions", count))
+    return preview_page(
+        page_request, preview, command("topics", "alter", name, "--partitions", count)
+    )
 
 
-async def delete(visit: Visit) -> HttpResponse:
+async def delete(page_request: PageRequest) -> HttpResponse:
     """Show what is lost with a topic, or delete it once its name was typed."""
-    name = visit.value("topic")
-    admin = await visit.admin()
-    if is_confirmed(visit):
-        if visit.form.get("confirmation", "").strip() != name:
+    name = page_request.value("topic")
+    admin = await page_request.admin()
+    if is_confirmed(page_request):
+        if page_request.form.get("confirmation", "").strip() != name:
             raise HttpError(400, f"type the name of the topic ({name}) to delete it")
-        with visit.audited("delete topic", name):
+        with page_request.audited("delete topic", name):
             await admin.delete_topics([name])
         return redirect(path_to("topics", done="deleted"))
-    page = await read_topic(visit, name)
+    page = await read_topic(page_request, name)
     preview = Preview(
         sentence=f"The topic {name} would be deleted.",
         action=path_to("topics", name, "delete"),
@@ -164,7 +166,7 @@ async def delete(visit: Visit) -> HttpResponse:
         confirmation=name,
         is_destructive=True,
     )
-    return preview_page(visit, preview, command("topics", "delete", name))
+    return preview_page(page_request, preview, command("topics", "delete", name))
 
 
 async def _readers(admin: Admin, topic: str) -> list[str]:

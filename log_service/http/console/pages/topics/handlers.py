@@ -11,6 +11,7 @@ from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import number_of
+from log_service.http.console.page_requests import PageRequest, part_response
 from log_service.http.console.pages.topics.view import (
     TopicExtra,
     TopicList,
@@ -21,7 +22,6 @@ from log_service.http.console.pages.topics.view import (
     topic_list,
     topic_page,
 )
-from log_service.http.console.visits import Visit, part_response
 from log_service.http.server.values import HttpResponse
 
 DIRECTORIES_TIMEOUT_MS = 5_000
@@ -36,11 +36,11 @@ DONE = {
 }
 
 
-async def show_list(visit: Visit) -> HttpResponse:
+async def show_list(page_request: PageRequest) -> HttpResponse:
     """Show a page of the list. Sizes and configs follow with a second request of the browser."""
-    query = visit.query
+    query = page_request.query
     search, is_internal = query.get("q", "")[:MAX_SEARCH_CHARACTERS], query.get("internal") == "1"
-    admin = await visit.admin()
+    admin = await page_request.admin()
     await admin.list_topics(is_internal_included=True)
     found = topic_list(
         admin.cluster.view.topics.values(),
@@ -60,11 +60,11 @@ async def show_list(visit: Visit) -> HttpResponse:
         "own": own + ("&" if "?" in own else "?"),
         "done": DONE.get(query.get("done", ""), ""),
     }
-    if visit.is_part:
-        return part_response(visit.part("table.html", **values))
+    if page_request.is_part:
+        return part_response(page_request.part("table.html", **values))
     pattern = [f"*{search}*"] if search else []
     line = command("topics", "list", *pattern, *(["--internal"] if is_internal else []))
-    return visit.page("list.html", title="Topics", commands=(line,), **values)
+    return page_request.page("list.html", title="Topics", commands=(line,), **values)
 
 
 async def _with_details(admin: Admin, found: TopicList) -> TopicList:
@@ -116,13 +116,13 @@ async def configs_by_topic(
     return found
 
 
-async def read_topic(visit: Visit, name: str) -> TopicPage:
+async def read_topic(page_request: PageRequest, name: str) -> TopicPage:
     """Return a topic with its partitions.
 
     Raises:
         KafkaError: it does not exist, or this person may not see it.
     """
-    admin = await visit.admin()
+    admin = await page_request.admin()
     described = (await admin.describe_topics([name]))[name]
     try:
         offsets = await admin.describe_offsets([name], is_leader_awaited=False)
@@ -131,34 +131,34 @@ async def read_topic(visit: Visit, name: str) -> TopicPage:
     return topic_page(described, offsets, await sizes_by_partition(admin, [name]))
 
 
-async def show(visit: Visit) -> HttpResponse:
+async def show(page_request: PageRequest) -> HttpResponse:
     """Show one topic."""
-    name = visit.value("topic")
-    page = await read_topic(visit, name)
-    done = DONE.get(visit.query.get("done", ""), "")
+    name = page_request.value("topic")
+    page = await read_topic(page_request, name)
+    done = DONE.get(page_request.query.get("done", ""), "")
     line = command("topics", "describe", name)
-    return visit.page("topic.html", title=name, commands=(line,), topic=page, done=done)
+    return page_request.page("topic.html", title=name, commands=(line,), topic=page, done=done)
 
 
-async def read_configs(visit: Visit, name: str) -> dict[str, ConfigEntry]:
+async def read_configs(page_request: PageRequest, name: str) -> dict[str, ConfigEntry]:
     """Return the configs of a topic.
 
     Raises:
         KafkaError: it does not exist, or this person may not describe them.
     """
     resource = ConfigResource.topic(name)
-    return (await (await visit.admin()).describe_configs([resource]))[resource]
+    return (await (await page_request.admin()).describe_configs([resource]))[resource]
 
 
-async def show_configs(visit: Visit) -> HttpResponse:
+async def show_configs(page_request: PageRequest) -> HttpResponse:
     """Show the configs of a topic."""
-    name = visit.value("topic")
-    rows = config_rows(await read_configs(visit, name))
-    return visit.page(
+    name = page_request.value("topic")
+    rows = config_rows(await read_configs(page_request, name))
+    return page_request.page(
         "configs.html",
         title=name,
         commands=(command("topics", "describe", name, "--configs"),),
         name=name,
         rows=rows,
-        done=DONE.get(visit.query.get("done", ""), ""),
+        done=DONE.get(page_request.query.get("done", ""), ""),
     )

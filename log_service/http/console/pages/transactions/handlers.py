@@ -8,6 +8,7 @@ from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.console.addresses import command, path_to
 from log_service.http.console.forms import choice_of, number_of
+from log_service.http.console.page_requests import PageRequest, redirect
 from log_service.http.console.pages.transactions.view import (
     STATES,
     hanging_rows,
@@ -15,7 +16,6 @@ from log_service.http.console.pages.transactions.view import (
     writer_rows,
 )
 from log_service.http.console.previews import ChangeRow, Preview, is_confirmed, kept, preview_page
-from log_service.http.console.visits import Visit, redirect
 from log_service.http.server.values import HttpError, HttpResponse
 
 DEFAULT_OPEN_MIN = 15
@@ -26,16 +26,16 @@ PRODUCERS_TIMEOUT_MS = 5_000
 MAX_SHOWN_PARTITIONS = 500
 
 
-async def show_list(visit: Visit) -> HttpResponse:
+async def show_list(page_request: PageRequest) -> HttpResponse:
     """Show a page of the transactional ids."""
-    query = visit.query
+    query = page_request.query
     state = choice_of(query, "state", STATES)
     search = query.get("q", "")[:250]
-    admin = await visit.admin()
+    admin = await page_request.admin()
     found = await admin.list_transactions(states=[state] if state else [])
     own = path_to("transactions", q=search, state=state)
     options = ["--state", state] if state else []
-    return visit.page(
+    return page_request.page(
         "list.html",
         title="Transactions",
         commands=(command("transactions", "list", *options),),
@@ -49,14 +49,14 @@ async def show_list(visit: Visit) -> HttpResponse:
     )
 
 
-async def show(visit: Visit) -> HttpResponse:
+async def show(page_request: PageRequest) -> HttpResponse:
     """Show one transactional id, and what its producer wrote to each partition of it."""
-    name = visit.required("id")
-    admin = await visit.admin()
+    name = page_request.required("id")
+    admin = await page_request.admin()
     found = (await admin.describe_transactions([name]))[name]
     shown = found.partitions[:MAX_SHOWN_PARTITIONS]
     producers = await _producers(admin, shown)
-    return visit.page(
+    return page_request.page(
         "transaction.html",
         title=f"Transaction {name}",
         commands=(command("transactions", "describe", name),),
@@ -80,29 +80,29 @@ async def _producers(
         return {}
 
 
-async def show_hanging(visit: Visit) -> HttpResponse:
+async def show_hanging(page_request: PageRequest) -> HttpResponse:
     """Look for open transactions that no coordinator will end."""
-    minutes = number_of(visit.query, "open", DEFAULT_OPEN_MIN, least=0, most=MAX_OPEN_MIN)
-    found = await (await visit.admin()).find_hanging_transactions(
+    minutes = number_of(page_request.query, "open", DEFAULT_OPEN_MIN, least=0, most=MAX_OPEN_MIN)
+    found = await (await page_request.admin()).find_hanging_transactions(
         open_longer_than_ms=minutes * 60_000, timeout_ms=HANGING_TIMEOUT_MS
     )
     line = command("transactions", "find-hanging", "--open-for", f"{minutes}m")
-    return visit.page(
+    return page_request.page(
         "hanging.html",
         title="Hanging transactions",
         commands=(line,),
         rows=hanging_rows(found),
         minutes=minutes,
-        done="The transaction was aborted." if visit.query.get("done") == "aborted" else "",
+        done="The transaction was aborted." if page_request.query.get("done") == "aborted" else "",
     )
 
 
-async def abort(visit: Visit) -> HttpResponse:
+async def abort(page_request: PageRequest) -> HttpResponse:
     """Show what ends with a hanging transaction, or abort it."""
-    form = visit.form
-    where = TopicPartition(visit.required("topic"), number_of(form, "partition", -1))
+    form = page_request.form
+    where = TopicPartition(page_request.required("topic"), number_of(form, "partition", -1))
     start_offset = number_of(form, "start_offset", -1)
-    admin = await visit.admin()
+    admin = await page_request.admin()
     producers = (await admin.describe_producers([where]))[where]
     found = next(
         (each for each in producers if each.transaction_start_offset == start_offset), None
@@ -118,8 +118,8 @@ async def abort(visit: Visit) -> HttpResponse:
         start_offset=start_offset,
         last_timestamp_ms=found.last_timestamp_ms,
     )
-    if is_confirmed(visit):
-        with visit.audited("abort transaction", f"{where} at {start_offset}"):
+    if is_confirmed(page_request):
+        with page_request.audited("abort transaction", f"{where} at {start_offset}"):
             await admin.abort_transaction(hanging)
         return redirect(path_to("transactions", "hanging", done="aborted"))
     name = f"{where.topic}:{where.partition}"
@@ -129,9 +129,9 @@ async def abort(visit: Visit) -> HttpResponse:
         button="Abort it",
         back=path_to("transactions", "hanging"),
         rows=(ChangeRow(what=f"Offset {start_offset}", before="open", after="aborted"),),
-        fields=kept(visit, "topic", "partition", "start_offset"),
+        fields=kept(page_request, "topic", "partition", "start_offset"),
         warnings=("If its producer is alive, the producer loses the records without an error.",),
         is_destructive=True,
     )
     line = command("transactions", "abort", name, "--start-offset", start_offset)
-    return preview_page(visit, preview, line)
+    return preview_page(page_request, preview, line)

@@ -59,7 +59,7 @@ def test_a_download_that_ends_early_breaks_off(
             context = SimpleNamespace(
                 nursery=nursery, registry=None, streams=Places(most=1, most_of_one=1)
             )
-            visit: Any = SimpleNamespace(
+            page_request: Any = SimpleNamespace(
                 value=lambda _name: "t",
                 query={},
                 person=SimpleNamespace(user="ann"),
@@ -67,7 +67,7 @@ def test_a_download_that_ends_early_breaks_off(
                 admin=no_admin,
                 context=context,
             )
-            response: Any = await handlers.download(visit)
+            response: Any = await handlers.download(page_request)
             pieces = aiter(response.body)
             assert b'"topic": "t"' in await anext(pieces), "what was read is not lost"
             try:

@@ -39,7 +39,7 @@ def change(
         return Users(error)
 
     form = {**FORM, "again": FORM["password"], CONFIRMED_FIELD: "yes"}
-    visit = SimpleNamespace(
+    page_request = SimpleNamespace(
         form=form,
         required=form.__getitem__,
         admin=admin,
@@ -49,7 +49,7 @@ def change(
 
     async def run() -> None:
         try:
-            await handler(visit)
+            await handler(page_request)
         except KafkaError:
             assert error is not None
 

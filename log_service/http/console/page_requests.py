@@ -1,6 +1,6 @@
 """One request of a person: who it is, the form that came along, and the clients to act with.
 
-Handlers of pages get a visit and return a response. The clients log in as the person, so the
+Handlers of pages get a page request and return a response. The clients log in as the person, so the
 cluster's own ACLs decide what a page shows and does.
 """
 
@@ -54,7 +54,7 @@ class RegistryAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleContext:
-    """The parts of a console that all visits share. ``nursery`` runs its streams.
+    """The parts of a console that all page requests share. ``nursery`` runs its streams.
 
     ``sections`` has the path of the entry in the navigation that each area belongs to, and
     ``flows`` the part of each area that contributes to the page Flow. ``sampler`` has the last
@@ -107,7 +107,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class PageRequest:
     """One request. ``area`` names the part of the console that it belongs to.
 
     ``refusal`` says why the input of a form was refused, empty if it was not.
@@ -209,8 +209,8 @@ class Visit:
         return dict(access.settings) if login is None else login.registry_settings(access.settings)
 
 
-PageHandler = Callable[[Visit], Awaitable[HttpResponse]]
-FlowSource = Callable[[Visit], Awaitable[FlowPart]]
+PageHandler = Callable[[PageRequest], Awaitable[HttpResponse]]
+FlowSource = Callable[[PageRequest], Awaitable[FlowPart]]
 """Return the edges of an area that the person may see."""
 
 

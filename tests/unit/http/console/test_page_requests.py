@@ -12,8 +12,8 @@ import pytest
 from log_service.client import SchemaRegistryClient, real_env
 from log_service.common.secrets import SecretText
 from log_service.http.cluster_clients.pool import ClusterClients
+from log_service.http.console.page_requests import PageRequest, RegistryAccess
 from log_service.http.console.pages.records.reading import open_decoder
-from log_service.http.console.visits import RegistryAccess, Visit
 from log_service.http.record_formats import consuming
 from log_service.http.server import cluster_logins
 from tests.unit.http.console.stage import Stage, play
@@ -21,17 +21,17 @@ from tests.unit.http.console.stage import Stage, play
 HERE = RegistryAccess(url="http://127.0.0.1:1")
 
 
-def with_clients(scene: Callable[[Visit], Awaitable[None]]) -> None:
-    """Run a scene with a visit that has real clients of a cluster that is not there."""
+def with_clients(scene: Callable[[PageRequest], Awaitable[None]]) -> None:
+    """Run a scene with a page request that has real clients of a cluster that is not there."""
 
     async def staged(stage: Stage) -> None:
         await stage.get("/page")
         pool = ClusterClients("127.0.0.1:1", {}, real_env())
         await stage.nursery.start(pool.run)
         async with pool.lease(None) as clients:
-            visit = stage.visits[0]
-            context = replace(visit.context, registry=HERE)
-            await scene(replace(visit, clients=clients, context=context))
+            page_request = stage.page_requests[0]
+            context = replace(page_request.context, registry=HERE)
+            await scene(replace(page_request, clients=clients, context=context))
 
     play(staged)
 
@@ -39,10 +39,10 @@ def with_clients(scene: Callable[[Visit], Awaitable[None]]) -> None:
 def test_requests_of_a_login_share_a_client_of_the_registry() -> None:
     """Each one reads trust stores and shakes hands, which took the loop's time on every page."""
 
-    async def scene(visit: Visit) -> None:
-        first = await visit.registry()
+    async def scene(page_request: PageRequest) -> None:
+        first = await page_request.registry()
         assert isinstance(first, SchemaRegistryClient)
-        assert await visit.registry() is first
+        assert await page_request.registry() is first
 
     with_clients(scene)
 
@@ -75,15 +75,15 @@ def test_trust_stores_are_read_in_another_thread(monkeypatch: pytest.MonkeyPatch
     """A stranger's login reads them, too."""
     made = Noted()
 
-    async def scene(visit: Visit) -> None:
+    async def scene(page_request: PageRequest) -> None:
         monkeypatch.setattr(consuming, "Consumer", made)
         monkeypatch.setattr(cluster_logins, "Admin", made)
-        monkeypatch.setattr("log_service.http.console.visits.SchemaRegistryClient", made)
+        monkeypatch.setattr("log_service.http.console.page_requests.SchemaRegistryClient", made)
         async with (
-            consuming.open_consumer(visit.clients, is_committed_only=True),
-            open_decoder(visit),
+            consuming.open_consumer(page_request.clients, is_committed_only=True),
+            open_decoder(page_request),
         ):
-            await visit.registry()
+            await page_request.registry()
         settings = {"sasl_mechanism": "PLAIN"}
         check = cluster_logins.ClusterLogins("127.0.0.1:1", settings).check
         assert await check("ann", SecretText("secret")) == "User:ann"
