@@ -14,7 +14,7 @@ The rooms, from the bottom up:
   cluster, from the metrics pages of its nodes.
 - ``page_requests``: a person's request. ``previews``: changes before they happen. ``areas``: the
   parts of the console, also those of other packages.
-- ``gate``: session, origin, token and failures. ``login``: the pages to log in and out.
+- ``session_middleware``: session, origin, token, failures. ``login``: the pages to log in and out.
 - ``pages``: the pages, a folder for each area.
 - ``settings``: the settings of a console. ``service``: a console.
 

@@ -11,8 +11,8 @@ from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.console.audit import audited
 from log_service.http.console.browser_rules import safe_path
 from log_service.http.console.forms import form_of
-from log_service.http.console.gate import CSRF_FIELD, Gate
 from log_service.http.console.page_requests import Person, redirect, rendered
+from log_service.http.console.session_middleware import CSRF_FIELD, SessionMiddleware
 from log_service.http.server.passwords import Login, Passwords
 from log_service.http.server.routes import Route
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
@@ -24,8 +24,8 @@ REFUSED = "The cluster refuses this user or password."
 class LoginPages:
     """The pages of logins. ``passwords`` checks them at the cluster."""
 
-    def __init__(self, gate: Gate, passwords: Passwords) -> None:
-        self._gate = gate
+    def __init__(self, middleware: SessionMiddleware, passwords: Passwords) -> None:
+        self._middleware = middleware
         self._passwords = passwords
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class LoginPages:
     async def log_in(self, request: HttpRequest) -> HttpResponse:
         """Begin a session, if the cluster takes user and password."""
         form = form_of(request)
-        self._gate.check_change(request, form.get(CSRF_FIELD, ""))
+        self._middleware.check_change(request, form.get(CSRF_FIELD, ""))
         user, password = form.get("user", ""), SecretText(form.get("password", ""))
         path = safe_path(form.get("next", "/"))
         try:
@@ -67,10 +67,10 @@ class LoginPages:
         except ConfigError as error:
             text = f"This user cannot log in here: {escaped(str(error))}"
             return self._form(request, path, user=user, error=HttpError(401, text))
-        sessions = self._gate.sessions
-        sessions.close(self._gate.browser_id(request))
+        sessions = self._middleware.sessions
+        sessions.close(self._middleware.browser_id(request))
         session_id = sessions.open(user, Credentials(user=user, password=password))
-        return redirect(path, headers=(self._gate.new_cookie(session_id),))
+        return redirect(path, headers=(self._middleware.new_cookie(session_id),))
 
     async def _check(self, login: Login) -> None:
         if await self._passwords.principal_of(login) is None:
@@ -78,9 +78,9 @@ class LoginPages:
 
     async def log_out(self, request: HttpRequest) -> HttpResponse:
         """End the session."""
-        self._gate.check_change(request, form_of(request).get(CSRF_FIELD, ""))
-        self._gate.sessions.close(self._gate.browser_id(request))
-        return redirect("/login", headers=(self._gate.new_cookie(""),))
+        self._middleware.check_change(request, form_of(request).get(CSRF_FIELD, ""))
+        self._middleware.sessions.close(self._middleware.browser_id(request))
+        return redirect("/login", headers=(self._middleware.new_cookie(""),))
 
     def _form(
         self,
@@ -90,14 +90,14 @@ class LoginPages:
         user: str = "",
         error: HttpError | None = None,
     ) -> HttpResponse:
-        gate, browser_id = self._gate, self._gate.browser_id(request)
+        middleware, browser_id = self._middleware, self._middleware.browser_id(request)
         headers: tuple[tuple[str, str], ...] = ()
         if not browser_id:
-            browser_id = gate.sessions.new_id()
-            headers = (gate.new_cookie(browser_id),)
+            browser_id = middleware.sessions.new_id()
+            headers = (middleware.new_cookie(browser_id),)
         return rendered(
-            gate.context,
-            Person(csrf_token=gate.sessions.csrf_token(browser_id)),
+            middleware.context,
+            Person(csrf_token=middleware.sessions.csrf_token(browser_id)),
             "console/login.html",
             title="Log in",
             status=200 if error is None else error.status,

@@ -14,12 +14,12 @@ from log_service.http.cluster_clients.pool import ClusterClients
 from log_service.http.console.areas import Area, other_areas
 from log_service.http.console.assets import asset_routes
 from log_service.http.console.browser_rules import cookie_name
-from log_service.http.console.gate import Gate
 from log_service.http.console.history.sampler import Sampler
 from log_service.http.console.login import LoginPages
 from log_service.http.console.page_requests import ConsoleContext, RegistryAccess
 from log_service.http.console.pages.areas import own_areas
 from log_service.http.console.rendering import Pages
+from log_service.http.console.session_middleware import SessionMiddleware
 from log_service.http.console.sessions import Sessions
 from log_service.http.console.settings import ConsoleSettings
 from log_service.http.server.authentication import Authentication
@@ -111,7 +111,7 @@ class ConsoleService:
                 is_secure = address.scheme == "https"
                 cookie = cookie_name(address.port, is_secure=is_secure)
                 passwords = None if check is None else Passwords(check, env.clock, env.rng)
-                gate = Gate(
+                middleware = SessionMiddleware(
                     context,
                     clients,
                     sessions,
@@ -119,7 +119,7 @@ class ConsoleService:
                     is_secure=is_secure,
                     passwords=passwords,
                 )
-                return self._service(gate, areas, meter, check)
+                return self._service(middleware, areas, meter, check)
 
             await self._listeners.serve(nursery, service_at)
             self._say(f"console at {', '.join(map(str, settings.listeners))}")
@@ -133,26 +133,30 @@ class ConsoleService:
                 await trio.sleep_forever()
 
     def _service(
-        self, gate: Gate, areas: Sequence[Area], meter: HttpMeter, check: CheckPassword | None
+        self,
+        middleware: SessionMiddleware,
+        areas: Sequence[Area],
+        meter: HttpMeter,
+        check: CheckPassword | None,
     ) -> HttpService:
         env = self._env
         families = partial(HttpMeter.families, meter)
         routes: list[Route] = [
-            *gate.routes_of(areas),
+            *middleware.routes_of(areas),
             *asset_routes(),
             *health_routes(lambda: None),
             metrics_route(families, is_public=False),
         ]
         authenticate = None
-        if check is not None and gate.passwords is not None:
-            routes += LoginPages(gate, gate.passwords).routes()
+        if check is not None and middleware.passwords is not None:
+            routes += LoginPages(middleware, middleware.passwords).routes()
             authenticate = Authentication(
                 clock=env.clock, rng=env.rng, check_password=check, realm="console"
             )
         return HttpService(
             router=Router(routes),
             authenticate=authenticate,
-            error_response=gate.error_page,
+            error_response=middleware.error_page,
             note_response=meter.note,
         )
 

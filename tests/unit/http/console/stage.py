@@ -15,7 +15,6 @@ from log_service.common.secrets import SecretText
 from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.console.areas import Area, PageRoute
 from log_service.http.console.assets import asset_routes
-from log_service.http.console.gate import CSRF_FIELD, Gate
 from log_service.http.console.login import LoginPages
 from log_service.http.console.page_requests import (
     ConsoleContext,
@@ -24,6 +23,7 @@ from log_service.http.console.page_requests import (
     redirect,
 )
 from log_service.http.console.rendering import HERE, Pages
+from log_service.http.console.session_middleware import CSRF_FIELD, SessionMiddleware
 from log_service.http.console.sessions import Sessions
 from log_service.http.server.passwords import Passwords
 from log_service.http.server.routes import Router
@@ -79,7 +79,7 @@ class Stage:
             has_logins=self.has_logins,
         )
         passwords = Passwords(self.check, self.clock, Random(2))
-        self.gate = Gate(
+        self.middleware = SessionMiddleware(
             context,
             self.clients,  # type: ignore[arg-type]
             self.sessions,
@@ -88,9 +88,9 @@ class Stage:
             passwords=passwords if self.has_logins else None,
         )
         routes = [
-            *self.gate.routes_of([area]),
+            *self.middleware.routes_of([area]),
             *asset_routes(),
-            *LoginPages(self.gate, passwords).routes(),
+            *LoginPages(self.middleware, passwords).routes(),
         ]
         self.router = Router(routes)
 
@@ -139,7 +139,7 @@ class Stage:
                 )
             )
         except HttpError as error:
-            response = self.gate.error_page(error)
+            response = self.middleware.error_page(error)
         if (given := header(response, "set-cookie")) is not None:
             self.browser_id = given.partition("=")[2].partition(";")[0]
         return response

@@ -1,4 +1,4 @@
-"""The gate decides about pages and changes.
+"""The middleware decides about pages and changes.
 
 It checks sessions, tokens and origins, and gives refusals their look.
 """

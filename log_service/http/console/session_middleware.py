@@ -97,7 +97,7 @@ def refusal_of(error: Exception) -> HttpError:
     return HttpError(400, str(error))
 
 
-class Gate:
+class SessionMiddleware:
     """The checks before all pages. ``cookie`` is the name of the session's cookie.
 
     ``passwords`` checks those of sessions again, about once a minute. It is None without logins.
@@ -121,7 +121,7 @@ class Gate:
         self._clients = clients
 
     def __repr__(self) -> str:
-        return f"<Gate {self.sessions!r}>"
+        return f"<SessionMiddleware {self.sessions!r}>"
 
     def routes_of(self, areas: Iterable[Area]) -> list[Route]:
         """Return the routes of all pages behind these checks."""
