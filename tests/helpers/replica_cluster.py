@@ -26,6 +26,7 @@ from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.node import Node
+from log_service.broker.produced_counts import ProducedCounts
 from log_service.broker.registry import REGISTRY
 from log_service.broker.requests.call import Side
 from log_service.broker.requests.pipeline import Pipeline, new_meters
@@ -169,6 +170,7 @@ class ReplicaNode(Asking):
             "replicas": self.replicas,
             "controller": FakeController(),
             "produce_lines": ProduceLines(),
+            "produced": ProducedCounts(),
             "fetch_sessions": FetchSessionCache(self.config.fetch, Random(self.node_id)),
             "telemetry": ClientTelemetry(
                 clock=env.clock,

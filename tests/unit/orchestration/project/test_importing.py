@@ -73,7 +73,7 @@ def test_help_names_the_processes(
     monkeypatch.setattr(sys, "argv", ["python -m orchestration", given])
     started.main()
     assert (
-        "NAME is one of code_server, daemon, declare, instance, webserver"
+        "NAME is one of code_server, console, daemon, declare, instance, webserver"
         in capsys.readouterr().out
     )
 
@@ -82,6 +82,6 @@ def test_help_names_the_processes(
 def test_another_name_is_refused(monkeypatch: pytest.MonkeyPatch, given: list[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["python -m orchestration", *given])
     with pytest.raises(
-        SystemExit, match="one of code_server, daemon, declare, instance, webserver"
+        SystemExit, match="one of code_server, console, daemon, declare, instance, webserver"
     ):
         started.main()
