@@ -248,7 +248,8 @@ class ShareLeases:
         """
         if topic not in member.topics:
             member.topics.add(topic)
-            member.assigned = trio.Event()
+            if member.assigned.is_set():  # else others wait for it
+                member.assigned = trio.Event()
             member.membership.subscribe(member.topics)
         with trio.move_on_after(self._config.request_timeout_ms / 1_000):
             await member.assigned.wait()

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -103,6 +104,20 @@ def test_a_lease_of_one_proxy_is_settled_at_another(
     over = queue.post(proxies[0], "settle", accept=leases)
     assert over.status_code == 409
     assert {each["error_code"] for each in over.json()["refused"]} == {40905}
+
+
+def test_two_topics_of_a_new_group_wait_for_one_assignment(
+    queue: Queue, broker: str, tmp_path: Path
+) -> None:
+    """The second one made an event of its own, and the first one waited for the timeout."""
+    other = Queue(broker, f"{queue.topic}-b")
+    other.group = queue.group
+    queue.write(1)
+    other.write(2)
+    patient = {"client.request.timeout.ms": "100000"}
+    with RestProcess(tmp_path, broker, **patient) as proxy, ThreadPoolExecutor() as threads:
+        found = [threads.submit(each.acquire, proxy) for each in (queue, other)]
+        assert [each.result()[0]["value"] for each in found] == [1, 2]
 
 
 def test_every_record_is_settled_once_by_two_proxies_in_turn(
