@@ -17,6 +17,12 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.client import AdminConfig
 from log_service.security.outgoing import outgoing_security
 
+IDLE_MS = 10_000
+"""How long after a call the view of the cluster has its topics.
+
+After a list of all topics each further call would otherwise ask for all of them.
+"""
+
 
 class AdminConnection:
     """The settings of an admin, and its view of the cluster while it is open."""
@@ -33,7 +39,11 @@ class AdminConnection:
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self._cluster = ClusterMetadata(
-            self._env, self.config, self._nursery, security=self._security
+            self._env,
+            self.config,
+            self._nursery,
+            security=self._security,
+            is_idle=self._is_idle,
         )
         return self
 
@@ -59,6 +69,10 @@ class AdminConnection:
                 ErrorCode.INVALID_REQUEST, "the admin is closed: use it inside 'async with'"
             )
         return self._cluster
+
+    def _is_idle(self, _topic: str, since_ms: int) -> bool:
+        """Whether no call has named a topic lately. Each call names its topics itself."""
+        return self._env.clock.monotonic_ms() - since_ms >= IDLE_MS
 
     def _limit(self, timeout_ms: int | None) -> int:
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms

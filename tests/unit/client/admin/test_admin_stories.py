@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.client import Admin, ErrorCode, ItemsFailed, KafkaError, NewTopic
+from log_service.client import (
+    Admin,
+    ErrorCode,
+    ItemsFailed,
+    KafkaError,
+    NewTopic,
+)
+from log_service.client.admin.admin_connection import IDLE_MS
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from log_service.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
@@ -144,3 +151,22 @@ def test_one_deadline_for_creating_and_for_waiting_until_it_is_there() -> None:
         assert trio.current_time() - started == pytest.approx(5, abs=0.1)
 
     tell(story)
+
+
+def test_topics_that_no_call_names_are_asked_for_no_more() -> None:
+    async def story(broker: ScriptedBroker, admin: Admin) -> None:
+        for _ in range(2):
+            await admin.describe_topics(["t"])
+            await admin.cluster.refresh()
+            assert asked_topics(broker) == ["t"]
+            await trio.sleep(IDLE_MS / 1_000)
+            await admin.cluster.refresh()
+            assert asked_topics(broker) == []
+
+    tell(story)
+
+
+def asked_topics(broker: ScriptedBroker) -> list[str]:
+    """Return the topics of the last request for metadata."""
+    request = [each for key, each in broker.requests if key is ApiKey.METADATA][-1]
+    return [topic.name for topic in request.topics]
