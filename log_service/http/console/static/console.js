@@ -35,7 +35,7 @@ class LiveRecords extends HTMLElement {
   start() {
     this.source = new EventSource(this.getAttribute("src"));
     this.button.textContent = "Pause";
-    this.say("Waiting for records");
+    this.say("Connecting");
     this.source.addEventListener("records", (event) => this.add(event.data));
     this.source.addEventListener("state", (event) => this.say(event.data));
     this.source.addEventListener("end", (event) => this.stop(event.data));

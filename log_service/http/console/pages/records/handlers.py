@@ -66,12 +66,13 @@ def _browse_page(page_request: PageRequest, question: Question, scan: Scan) -> H
     """Return the page of a search. It may take a while, because records may be long."""
     records = [record_view(each.record, each.key, each.value) for each in scan.found]
     name = question.topic
+    partition = "" if question.partition is None else str(question.partition)  # also that of a key
     return page_request.page(
         "browse.html",
         title=f"Records of {name}",
         commands=(_line(question),),
         name=name,
-        asked=asked(page_request.query),
+        asked={**asked(page_request.query), "partition": partition},
         records=records,
         scan=scan,
         starts=STARTS,
