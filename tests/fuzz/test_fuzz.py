@@ -147,7 +147,7 @@ def test_a_planted_bug_in_what_asks_for_rights_is_found(monkeypatch: pytest.Monk
         return allowed(self, operation, resource, asked)
 
     monkeypatch.setattr(Access, "allowed", confused)
-    _, findings = virtual_node.fuzz(SEED, rounds=2, tries=5, is_guarded=True)
+    _, findings = virtual_node.fuzz(SEED, rounds=3, tries=12, is_guarded=True)
     assert findings
     assert "no such right" in findings[0].text
     assert virtual_node.replay(findings[0].case)
