@@ -1,5 +1,6 @@
-"""What each API needs, as Apache Kafka decides it: without a right, with it, and with an ACL that
-denies it.
+"""Each API needs the rights that Apache Kafka asks for.
+
+Each is tried without a right, with it, and with an ACL that denies it.
 
 The rows are those of the matrix of the unit tests, which holds tidelog to a note of these facts:
 here Apache Kafka says them itself.
@@ -83,8 +84,9 @@ def sides(clusters: Any) -> Iterator[dict[str, Side]]:
 
 
 def prepared(side: Side, number: str) -> Things:
-    """Make what a row's requests are about, with names that no other row has: a topic with a
-    record, and the coordinators' topics.
+    """Make the resources of a row, with names that no other row has.
+
+    They are a topic with a record, and the coordinators' topics.
     """
     things = Things(topic=f"t-{number}", group=f"g-{number}", transactional_id=f"x-{number}")
     topic = CreatableTopic(name=things.topic, num_partitions=1, replication_factor=1)
@@ -222,8 +224,9 @@ PARTIAL_PRODUCE_ACKS = (0, 1, -1)
 
 @pytest.mark.parametrize("acks", PARTIAL_PRODUCE_ACKS)
 def test_a_part_of_a_produce_is_denied(duel: Duel, sides: dict[str, Side], acks: int) -> None:
-    """What is allowed is appended, also where no response says so: with acks=0 the connection ends
-    after that.
+    """Records that are allowed are appended, also where no response says so.
+
+    With acks=0 the connection ends after that.
     """
 
     def tell(cluster: Cluster) -> Any:
@@ -405,7 +408,7 @@ FILTERED = [
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_filters_of_acls(duel: Duel, sides: dict[str, Side], name: str) -> None:
-    """What is described, and what is removed."""
+    """A filter chooses the ACLs that are described and removed."""
 
     def tell(cluster: Cluster) -> Any:
         side = sides[cluster.bootstrap]
@@ -474,8 +477,9 @@ BROKER_CHANGES: dict[str, tuple[str, str | None]] = {
 
 @pytest.mark.parametrize("name", BROKER_CHANGES)
 def test_a_change_of_a_broker_is_refused(duel: Duel, sides: dict[str, Side], name: str) -> None:
-    """Apache Kafka tells what is wrong with a change of a known key to clients that may not change
-    it; here they are refused.
+    """Apache Kafka tells the fault of a known key to clients that may not change it.
+
+    Here they are refused.
     """
 
     def tell(cluster: Cluster) -> Any:

@@ -1,5 +1,6 @@
-"""The metrics page of a running broker: the names that dashboards ask for, true numbers, and a
-server that nothing upsets.
+"""The metrics page of a broker has the names that dashboards ask for, and true numbers.
+
+Nothing upsets its server.
 """
 
 import re

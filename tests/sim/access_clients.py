@@ -86,8 +86,7 @@ Judge = Callable[[Attempt | LogIn], None]
 
 @dataclass(slots=True, kw_only=True)
 class Wire:
-    """A connection on which a user has logged in at a time, until another, and the fetch session
-    that lives on it.
+    """A connection has one user logged in at a time, and the fetch session that lives on it.
 
     ``logged_in_at`` is when the user was told: a node that was paused meanwhile has just begun to
     count its second.
@@ -442,8 +441,9 @@ class Administrator:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count the requests that change something inside: the client library sends one again where
-        it hears nothing.
+        """Count the requests that change something inside.
+
+        The client library repeats one that gets no response.
         """
         ask = RpcConnection.request
 
@@ -565,8 +565,9 @@ class Administrator:
 
     @contextmanager
     def _changing(self, bindings: Sequence[AclBinding]) -> Iterator[Callable[[bool], None]]:
-        """Change some ACLs inside, and call what is yielded with whether they are there, once that
-        was acknowledged.
+        """Change some ACLs inside, and call the yielded function once the change was acknowledged.
+
+        Its argument tells whether they are there.
         """
         told, before = None, self.asked_count
 

@@ -1,5 +1,6 @@
-"""Looks at the disks of a simulated cluster: what of a node's logs a death left, and whether all
-replicas hold the same in the end.
+"""Looks at the disks of a simulated cluster.
+
+It compares what a death left of a node's logs, and whether all replicas hold the same in the end.
 
 A replica's own tail may be cut by its leader, and may grow again before anyone looks. So what is
 compared at a start is what the dead node knew to be committed: below the high watermark nothing may
@@ -80,8 +81,9 @@ def _compare_below(
 
 
 class _Replica(NamedTuple):
-    """The log of a partition on one node's disk: where it begins and ends, as far as batches tell,
-    or else the name of its file.
+    """The log of a partition on one node's disk.
+
+    It begins and ends as far as batches tell, or else the name of its file does.
     """
 
     host: str
@@ -170,8 +172,9 @@ def _compare_replicas(
 
 
 def _compare_compacted(name: str, replicas: Sequence[_Replica], end: int) -> Iterator[Violation]:
-    """The last record of each key is the same; a tombstone may be gone already, and with it all
-    that has its key.
+    """The last record of each key is the same.
+
+    A tombstone may be gone already, and with it all that has its key.
     """
     found = [(replica.host, _last_of_each_key(replica.batches, end)) for replica in replicas]
     for key in sorted({key for _, last in found for key in last}):

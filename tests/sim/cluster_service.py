@@ -1,5 +1,6 @@
-"""Judges how long a simulated cluster goes without service, and how long its leaders keep a fetch
-that they could answer.
+"""Checks how long a simulated cluster goes without service.
+
+It also checks how long its leaders keep a fetch that they could answer.
 
 ``Service`` looks again and again whether each partition has a leader that runs, with as many
 replicas in sync as an append asks for. Time counts while nothing is done to the cluster: all nodes
@@ -198,7 +199,7 @@ def _id_of(partition: Partition) -> PartitionId:
 
 
 class LeaderWaiters(Waiters):
-    """Those who fetch from one node what it leads."""
+    """Clients fetch from one node the partitions that it leads."""
 
     async def run(self) -> None:
         """Wait in both ways: in a session and without one."""

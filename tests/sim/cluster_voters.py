@@ -1,5 +1,6 @@
-"""The operator of a simulated cluster who keeps its quorum whole: adds controllers that are no
-voters, and removes voters that are gone.
+"""The operator of a simulated cluster keeps its quorum whole.
+
+It adds controllers that are no voters, and removes voters that are gone.
 
 As a client it asks who votes, and compares that with which directories the controllers have. One
 who also changes voters takes some out while faults strike, and puts them back.
@@ -81,8 +82,9 @@ class Operator:
             await admin.remove_raft_voter(*key)
 
     def _may_take_out(self, voters: list[tuple[int, UUID]]) -> bool:
-        """Whether the others can decide without one voter: not where another has lost its disk, and
-        is dead for the quorum.
+        """Whether the others can decide without one voter.
+
+        They cannot if another has lost its disk, and is dead for the quorum.
         """
         return len(voters) > 1 and set(voters) <= {
             (host.node_id, formatted_id(host)) for host in self._hosts

@@ -1,5 +1,6 @@
-"""Watches what the nodes of a simulated cluster know of partitions and brokers, and compares it
-with what the controller promises.
+"""Compares the metadata of simulated nodes with what the controller promises.
+
+It watches what they know of partitions and brokers.
 
 Decides nothing for the nodes. The promises, each checked on every node whenever it has applied
 something new:
@@ -65,8 +66,9 @@ class MetadataWitness:
     def note_fenced_by_connection(
         self, who: tuple[str, int], term: DeathWatch, broker_id: int, broker_epoch: int
     ) -> None:
-        """Take note that a controller, in the term that has this watch, fences a broker because its
-        connection has ended.
+        """Note that a controller fences a broker because its connection has ended.
+
+        It does so in the term that has this watch.
         """
         key = (term, broker_id, broker_epoch)
         self._fenced[key] = self._fenced.get(key, 0) + 1
@@ -177,8 +179,9 @@ def _is_last_log_lost(
     was: PartitionRegistration,
     brokers: Mapping[NodeId, BrokerRegistration],
 ) -> bool:
-    """Whether the one that led last has a new log directory for the partition, and no more the one
-    where its log was.
+    """Whether the last leader has a new log directory for the partition.
+
+    The one where its log was is gone then.
     """
     if len(was.last_known_elr) != 1:
         return False

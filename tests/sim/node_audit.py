@@ -1,5 +1,6 @@
-"""Looks at the disk of a simulated node at each death and each start: what recovery left of the
-logs, and whether indexes are true.
+"""Looks at the disk of a simulated node at each death and each start.
+
+It checks what recovery left of the logs, and whether indexes are true.
 
 The auditor decides from bytes alone what a log holds. It asks the dying node only how far the node
 believed its logs to be durable. After a kill every whole batch is still there. After a loss of
@@ -60,7 +61,7 @@ class LogKey(NamedTuple):
 
 @dataclass(slots=True)
 class DeathRecord:
-    """What there was when the node died, and up to which offset each log has to survive."""
+    """The logs that the node had at its death, and up to which offset each one has to survive."""
 
     death: Death
     logs: dict[LogKey, list[StoredBatch]]
@@ -174,7 +175,10 @@ class Auditor:
 
 
 def _found_again(key: LogKey, now: dict[LogKey, list[StoredBatch]]) -> list[StoredBatch]:
-    """What there is of a log: where it was, or where the last step of a move brought it."""
+    """Return what the disk has of a log.
+
+    It is where it was, or where the last step of a move brought it.
+    """
     moved = next(
         (other for other in now if (other.name, other.identity) == (key.name, key.identity)), key
     )
@@ -215,9 +219,7 @@ def _compare_log(
 def _compare_compacted(
     name: str, before: list[StoredBatch], after: list[StoredBatch], record: DeathRecord, floor: int
 ) -> Iterator[Violation]:
-    """What is left of a compacted log holds nothing else at any offset than before, and ends where
-    it has to.
-    """
+    """A compacted log holds nothing else at any offset than before, and ends where it has to."""
     last_epoch = before[-1].leader_epoch if before else -1
     kept = [batch for batch in after if batch.leader_epoch <= last_epoch]
     known = _records_of(before)

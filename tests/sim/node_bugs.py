@@ -43,8 +43,9 @@ Replacement = tuple[Any, str, Callable[..., Any] | property]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """A planted bug: what is replaced, which seeds have what it is about, and within how many of
-    these it has to be noticed.
+    """A planted bug has its replacement, and seeds in which it matters.
+
+    Within some of these it has to be noticed.
 
     ``shown_by`` are seeds that are known to show it, the first of them also played without the bug;
     none where the first ones do.
@@ -74,8 +75,9 @@ class Bug:
 
 
 def warn_where_late(bug: Bug, seed: int) -> None:
-    """Warn where another seed than the first known one has shown a bug: it takes longer from now
-    on, and no test fails for that.
+    """Warn that another seed than the first known one has shown a bug.
+
+    It takes longer from now on, and no test fails for that.
     """
     if bug.shown_by and seed != bug.shown_by[0]:
         text = f"the planted bug {str(bug)!r} is shown by seed {seed}, and no more by {bug.shown_by[0]}: let shown_by begin with one that does"
@@ -140,7 +142,7 @@ def _keep_old_indexes(self: Segment, *arguments: Any) -> Any:
 
 
 def _lead_on(*_arguments: object, is_clean: bool) -> None:
-    """Who registers again goes on where the process before ended."""
+    """A process that registers again goes on where the process before ended."""
 
 
 def replay_without_commits(self: Any, *arguments: Any) -> None:
@@ -235,7 +237,7 @@ def _superseded_by_any(self: OffsetMap, keys: Any, offsets: Any) -> list[int]:
 
 
 def _revoke_in_part(self: Subscriptions, partitions: Any) -> None:
-    """What went to another member is read no more, and committed on."""
+    """A member reads a partition that went to another member no more, and still commits it."""
     for each in partitions:
         self._partitions[each].is_paused = True
 

@@ -1,5 +1,6 @@
-"""Judges that no request is forgotten: each one gets its response within its bound, and a response
-that is ready is sent.
+"""Checks that no request is forgotten.
+
+Each one gets its response within its bound, and a response that is ready is sent.
 
 ``Responses`` takes note of every response that a node's handlers promise for later, and looks
 whenever virtual time is about to pass. A promise is due after what its request allows, or what the

@@ -1,5 +1,6 @@
-"""Watches the metadata quorum of a simulated cluster from outside, and compares what its nodes
-believe and have on their disks.
+"""Watches the metadata quorum of a simulated cluster from outside.
+
+It compares what its nodes believe and have on their disks.
 
 Decides nothing for the nodes: it reads their roles, listens to what each of them hands out as
 committed, and parses the durable bytes of their disks. The promises, each checked whenever
@@ -55,7 +56,7 @@ class _Committed(NamedTuple):
 
 
 class _Vote(NamedTuple):
-    """Who votes for whom in which epoch."""
+    """A voter votes for a candidate in an epoch."""
 
     voter: ReplicaKey
     epoch: int
@@ -64,7 +65,7 @@ class _Vote(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """What was last seen of one process."""
+    """The state of one process when it was last looked at."""
 
     epoch: int = -1
     high_watermark: int = -1
@@ -180,8 +181,9 @@ class QuorumWitness:
             )
 
     def _check_vote(self, who: tuple[str, int], core: RaftCore) -> None:
-        """A process that begins knows whom its node has voted for in its epoch; who led or stood in
-        that epoch voted for itself.
+        """A process that begins knows its node's vote in its epoch.
+
+        One that led or stood in that epoch voted for itself.
         """
         voted, role = self.votes.get((core.own, core.epoch)), core.role
         if (
@@ -339,12 +341,13 @@ class _Reader:
             self._witness.note_batch(self._who, batch, self._driver)
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """What the rules say is looked at itself."""
+        """Do nothing, because the witness looks at the rules' own state."""
 
 
 def _end_with_own_vote(core: RaftCore) -> tuple[int, int]:
-    """Return epoch and offset at which the part of a log ends that the replica's vote stands for:
-    where a voter set leaves it out.
+    """Return epoch and offset at which the part of a log ends that the replica's vote stands for.
+
+    A voter set may leave it out there.
     """
     replica, latest = core.replica, core.replica.history.latest
     log: MetadataLog = replica.log  # type: ignore[assignment]

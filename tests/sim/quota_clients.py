@@ -56,7 +56,7 @@ left goes to all that want it.
 
 
 class Use(Enum):
-    """What a quota bounds."""
+    """The rates and shares that a quota bounds."""
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"

@@ -1,5 +1,6 @@
-"""Watches the replicas of every partition of a simulated cluster from outside, and compares them
-with each other.
+"""Watches the replicas of every partition of a simulated cluster.
+
+It compares them with each other from outside.
 
 Decides nothing for the nodes: it reads their partitions, and the bytes of their logs as they lie in
 the files. The promises, each checked whenever something of it has changed:
@@ -61,8 +62,9 @@ class Stored(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What of a replica is compared with the last look first: nothing else happens where it is the
-    same.
+    """The part of a replica that is compared with the last look first.
+
+    Nothing else happens if it is the same.
     """
 
     is_leader: bool
@@ -135,8 +137,9 @@ class ReplicaWitness:
         """How far each partition is committed, by name."""
 
     def look(self, hosts: Iterable[tuple[NodeHost, Incarnation]]) -> None:
-        """Look at the partitions of some nodes: first at all leaders, since followers believe what
-        leaders tell.
+        """Look at the partitions of some nodes.
+
+        All leaders come first, since followers believe what leaders tell.
         """
         changed: list[tuple[Replica, Mark | None]] = []
         for host, incarnation in hosts:
@@ -308,8 +311,9 @@ class ReplicaWitness:
         self.ends[name] = max(self.ends.get(name, 0), high_watermark)
 
     def _check_stable(self, replica: Replica) -> None:
-        """A leader lets readers of committed records read up to the first transaction that is open
-        in what is committed, and no further.
+        """A leader lets readers of committed records read up to the first open transaction.
+
+        It is open in what is committed, and they read no further.
 
         Excused is what a process cannot know, as with Apache Kafka: where it finds a marker at its
         start that is not committed yet, what it loads says that the transaction has ended, and not
@@ -333,8 +337,7 @@ class ReplicaWitness:
             self._report(RULE, f"{replica.who} has the last stable offset {text}")
 
     def _check_durable(self, leader: Replica, batch: Stored) -> None:
-        """Each member of the in-sync replicas has what has just been committed on its disk, also
-        one that is dead by now.
+        """Each in-sync replica has on its disk what has just been committed, also one that is dead by now.
 
         Excused is a dead one whose disk was replaced while its last fetch was on its way to the
         leader, and one that has learned before the leader that the partition is no longer its own,
@@ -366,8 +369,9 @@ class ReplicaWitness:
                 )
 
     def _check_has_committed(self, replica: Replica) -> None:
-        """A new leader has what epochs before its own committed; where a fault may have taken some,
-        what is left counts from now on.
+        """A new leader has what epochs before its own committed.
+
+        If a fault may have taken some, what is left counts from now on.
         """
         key, log, leader_epoch = (
             _key_of(replica.partition),
@@ -434,8 +438,9 @@ class ReplicaWitness:
             self._report(RULE, f"follower {replica.who} cut {name} {text}")
 
     def _check_members(self, replica: Replica) -> None:
-        """Each member of the in-sync replicas that runs, in the life that the leader knows, has
-        what it or a leader before committed.
+        """Each running in-sync replica has what it or a leader before committed.
+
+        It runs in the life that the leader knows.
 
         A leader that does not know of its successor yet knows old in-sync replicas: what a later
         leader committed is not theirs to have.
@@ -516,8 +521,9 @@ def _mark(state: PartitionState, log: Log) -> Mark:
 
 
 def _is_the_same(mark: Mark | None, state: PartitionState, log: Log) -> bool:
-    """Whether nothing has changed since a mark was made; asked of every partition at every look, so
-    it makes nothing new.
+    """Whether nothing has changed since a mark was made.
+
+    It is asked of every partition at every look, so it makes nothing new.
     """
     return (
         mark is not None
@@ -536,8 +542,9 @@ def _key_of(partition: Partition) -> Key:
 
 
 def _is_read_on(replica: Replica, disk: Disk, log: Log) -> bool:
-    """Whether the file that was read last is still part of the log, or was taken away from its
-    start: else the log began anew.
+    """Whether the last read file is still part of the log, or was taken away from its start.
+
+    Otherwise the log began anew.
     """
     segments = list(log.segments)
     known = next(
@@ -551,8 +558,9 @@ def _is_read_on(replica: Replica, disk: Disk, log: Log) -> bool:
 
 
 def _fresh_batches(replica: Replica, disk: Disk, log: Log) -> list[Stored]:
-    """Read a log on from where it was read to; a file that the cleaner or retention took away is
-    still at hand.
+    """Read a log on from where it was read to.
+
+    A file that the cleaner or retention took away is still at hand.
     """
     fresh: list[Stored] = []
     if replica.inode is not None:

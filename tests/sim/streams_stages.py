@@ -1,5 +1,6 @@
-"""The stages of a task's way from one instance to another, on the coordinator of their streams
-group, and who waits for one.
+"""A task goes from one instance to another in stages.
+
+They are those of the coordinator of its streams group, and some wait for one.
 
 Decides when a stage is reached: when a member comes into it after the watch began. Looks at the
 coordinator's memory, and changes nothing.

@@ -1,5 +1,6 @@
-"""Which node coordinates the streams group of a simulated cluster, in which leader epoch, and
-whether another one may do so by now.
+"""A node coordinates the streams group of a simulated cluster in a leader epoch.
+
+The module tells which one, and whether another may do so by now.
 
 Looks into the nodes, so that a response can be judged by what its coordinator could know: one that
 was succeeded, and has not heard of it, says what it knew, as with Apache Kafka.
@@ -29,8 +30,9 @@ class CoordinatorTerms:
         self._looked_at = -inf
 
     def before(self, name: str) -> int:
-        """Return the epoch in which a node that is about to be asked coordinates the group,
-        ``NOT_KNOWN`` where it does not.
+        """Return the epoch in which a node that is about to be asked coordinates the group.
+
+        It is ``NOT_KNOWN`` if the node does not.
         """
         self._look()
         return self._of(name)
@@ -46,8 +48,9 @@ class CoordinatorTerms:
         return NOT_KNOWN if led is None else led.coordinator_log.leader_epoch
 
     def after(self, name: str, before: int) -> int:
-        """Return ``before``, the epoch of a node when it was asked, if no other one was known to
-        any node when its response came.
+        """Return ``before``, the epoch of a node when it was asked.
+
+        No other one may be known to any node when its response came.
         """
         self._look()
         return (

@@ -1,5 +1,6 @@
-"""Notes which nodes coordinate groups in a leader epoch that is over, since they have not heard of
-a later one.
+"""Notes the nodes that coordinate groups in a leader epoch that is over.
+
+They have not heard of a later one.
 
 Decides nothing. Such a node is cut off, was paused, or is about to hear: it tells what its groups
 had committed when its successor began. ``node_checker`` judges by that what a client is told.
@@ -18,8 +19,9 @@ Term = tuple[int, int]
 
 @dataclass(slots=True)
 class SupersededCoordinators:
-    """The coordinators of groups on ``hosts``; ``history`` gets those that have a successor and do
-    not know it.
+    """The coordinators of groups on ``hosts``.
+
+    Those that have a successor and do not know it go into ``history``.
     """
 
     history: History

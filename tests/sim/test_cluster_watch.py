@@ -1,5 +1,6 @@
-"""What the witnesses of a cluster see: a node at work breaks nothing, and each thing that no node
-may do is named.
+"""Witnesses of a cluster find no fault with a node at work.
+
+They name each thing that no node may do.
 """
 
 from collections.abc import Awaitable, Callable
@@ -67,7 +68,7 @@ def with_group_partition(image: MetadataImage, partition: PartitionRegistration)
 def found_after(
     act: Callable[[NodeHost, ClusterWatch], Awaitable[None]], *, is_synced: bool = True
 ) -> list[str]:
-    """What a watch finds when a node serves, and something is done to it behind its back."""
+    """A watch finds what is done to a serving node behind its back."""
     texts: list[str] = []
 
     async def main(world: World) -> None:
@@ -177,9 +178,7 @@ def test_a_coordinator_of_groups_is_noted_while_it_does_not_know_of_a_later_epoc
         partition = image.topics.by_name[GROUP_METADATA_TOPIC].partitions[index]
 
         def found_in(later: int, *, heard: int = 0) -> list[Superseded]:
-            """What is noted where the node coordinates in a later epoch than its own, and where its
-            metadata speak of one.
-            """
+            """A node is noted that coordinates in a later epoch than its own, or whose metadata have one."""
             log = shards.led[index].coordinator_log
             log.leader_epoch = partition.leader_epoch + later  # type: ignore[misc]
             loader.image = with_group_partition(
@@ -281,8 +280,9 @@ def test_two_leaders_of_an_epoch_are_named() -> None:
 def test_a_leader_without_what_is_committed_is_named_but_for_what_later_epochs_committed(
     is_later: bool, is_beyond: bool
 ) -> None:
-    """One whose disk is slow may come to lead when the next epoch has committed already: it deposes
-    nobody, and commits nothing.
+    """A node with a slow disk may come to lead when the next epoch has committed already.
+
+    It deposes nobody, and commits nothing.
     """
 
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
@@ -302,8 +302,9 @@ def test_a_leader_without_what_is_committed_is_named_but_for_what_later_epochs_c
 
 
 def test_a_leader_counts_once_it_has_written_down_that_it_leads() -> None:
-    """Before that no other node learns of it: where the write fails, the node may be elected again
-    in the same epoch.
+    """Before that no other node learns of it.
+
+    If the write fails, the node may be elected again in the same epoch.
     """
 
     async def act(host: NodeHost, watch: ClusterWatch) -> None:

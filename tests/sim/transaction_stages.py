@@ -1,5 +1,6 @@
-"""The stages of a transaction on its coordinator, and who waits for one: what is aimed at is in the
-table of states of KIP-98.
+"""A transaction on its coordinator goes through stages, and some wait for one.
+
+The table of states of KIP-98 has those that are aimed at.
 
 Decides when a stage is reached: at the first change after the watch began. Looks at the
 coordinator's memory, and changes nothing.

@@ -1,5 +1,6 @@
-"""A secured node with registries in front of it: users with passwords, with certificates, and with
-tokens.
+"""A secured node stands behind registries.
+
+Its users have passwords, certificates or tokens.
 
 The node has two listeners. ``PLAINTEXT`` is the test's own, whose anonymous user may do everything.
 ``LOGIN`` wants TLS and SCRAM. The registries log in there as ``User:registry``, which has the

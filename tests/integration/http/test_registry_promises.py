@@ -619,7 +619,7 @@ def test_a_mode_of_all_may_override_those_of_subjects(api: httpx.Client, subject
 
 
 def test_modes_are_removed_with_those_below_them(api: httpx.Client, subject: str) -> None:
-    """Those of subjects that have schemas."""
+    """The modes of subjects that have schemas are removed, too."""
     context = f":.{subject}:"
     register(api, f"{context}x", record(A))
     api.put(f"/mode/{context}x", json={"mode": "READONLY"})

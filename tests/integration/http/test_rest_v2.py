@@ -445,8 +445,9 @@ def test_records_are_asked_for_in_the_format_of_the_consumer(
 
 
 def test_a_consumer_without_requests_ends(bootstrap: str, proxy: RestProcess, topic: str) -> None:
-    """Its group is free for others then, and what it read last is read again: nothing says that
-    the client has worked on it.
+    """The group is free for others then, and the last records are read again.
+
+    Nothing says that the client has worked on them.
     """
     directory = proxy.log.parent / topic
     directory.mkdir()
