@@ -1,4 +1,4 @@
-"""One registry that the tests of a worker share. Tests name their subjects apart."""
+"""A registry and REST proxies that tests share. Tests name their subjects and topics apart."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from tests.helpers.registry_process import RegistryProcess
+from tests.helpers.rest_process import RestProcess
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +29,17 @@ def api(registry: RegistryProcess) -> Iterator[httpx.Client]:
 def subject(request: pytest.FixtureRequest) -> str:
     """A subject of this test alone."""
     return f"{request.node.name.replace('[', '-').replace(']', '')}-value"
+
+
+@pytest.fixture(scope="module")
+def proxy(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestProcess]:
+    """A proxy in front of the cluster that all tests of this worker share."""
+    with RestProcess(tmp_path_factory.mktemp("rest"), bootstrap) as running:
+        yield running
+
+
+@pytest.fixture
+def client(proxy: RestProcess) -> Iterator[httpx.Client]:
+    """A client of the proxy."""
+    with httpx.Client(base_url=proxy.url, timeout=60) as client:
+        yield client

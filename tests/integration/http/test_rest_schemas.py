@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from log_service.client import BlockingAdmin, NewTopic
+from log_service.client import BlockingAdmin, ConfigResource, NewTopic
 from tests.helpers.registry_process import RegistryProcess
 from tests.helpers.rest_process import RestProcess
 from tests.integration.http.rest_calls import V2, Consumer, base64_of, produce, refusal, v2
@@ -43,13 +43,6 @@ def proxy(
     directory = tmp_path_factory.mktemp("rest")
     with RestProcess(directory, bootstrap, **{"schema.registry.url": registry.url}) as running:
         yield running
-
-
-@pytest.fixture
-def client(proxy: RestProcess) -> Iterator[httpx.Client]:
-    """A client of the proxy."""
-    with httpx.Client(base_url=proxy.url, timeout=60) as client:
-        yield client
 
 
 @pytest.fixture
@@ -201,3 +194,21 @@ def test_a_key_without_a_schema_is_base64(client: httpx.Client, topic: str) -> N
     reader = Consumer(client, f"g-{topic}", "avro")
     reader.post("subscription", {"topics": [topic]})
     assert [each["key"] for each in reader.read_all(2)] == list(map(base64_of, keys))
+
+
+def test_streams_and_queues_show_values_by_their_schema(
+    client: httpx.Client, topic: str, bootstrap: str
+) -> None:
+    with BlockingAdmin(bootstrap) as admin:
+        group = ConfigResource.group(topic)
+        admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    records = [{"value": VALUE}] * 2
+    post(client, topic, "avro", value_schema=SCHEMAS["avro"], records=records).raise_for_status()
+    first, *_ = client.get(f"/v1/topics/{topic}/records").text.splitlines()
+    assert json.loads(first)["value"] == VALUE
+    for _ in records:
+        response = client.post(
+            f"/v1/queues/{topic}/topics/{topic}/acquire", json={"wait_ms": 20_000}
+        )
+        (found,) = response.json()["records"]
+        assert (found["value"], found["value_type"]) == (VALUE, "avro")

@@ -6,7 +6,7 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,20 +20,6 @@ from tests.helpers.rest_process import RestProcess
 from tests.integration.http.event_reader import events_of
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def proxy(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestProcess]:
-    """A proxy in front of the cluster that all tests of this worker share."""
-    with RestProcess(tmp_path_factory.mktemp("rest"), bootstrap) as running:
-        yield running
-
-
-@pytest.fixture
-def client(proxy: RestProcess) -> Iterator[httpx.Client]:
-    """A client of the proxy."""
-    with httpx.Client(base_url=proxy.url, timeout=60) as client:
-        yield client
 
 
 @pytest.fixture

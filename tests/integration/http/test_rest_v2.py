@@ -1,7 +1,6 @@
 """Version 2 of the REST proxy over a real node: metadata, produce, and consumer instances."""
 
 import re
-from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -11,21 +10,6 @@ from tests.helpers.rest_process import RestProcess
 from tests.integration.http.rest_calls import V2, Consumer, base64_of, produce, refusal, v2
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def proxy(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestProcess]:
-    """A proxy in front of the cluster that all tests of this worker share."""
-    directory = tmp_path_factory.mktemp("rest")
-    with RestProcess(directory, bootstrap) as running:
-        yield running
-
-
-@pytest.fixture
-def client(proxy: RestProcess) -> Iterator[httpx.Client]:
-    """A client of the proxy."""
-    with httpx.Client(base_url=proxy.url, timeout=60) as client:
-        yield client
 
 
 @pytest.fixture

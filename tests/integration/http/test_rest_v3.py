@@ -17,13 +17,6 @@ from tests.integration.http.rest_calls import base64_of, refusal
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture(scope="module")
-def proxy(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestProcess]:
-    """A proxy in front of the cluster that all tests of this worker share."""
-    with RestProcess(tmp_path_factory.mktemp("rest"), bootstrap) as running:
-        yield running
-
-
 @pytest.fixture
 def client(proxy: RestProcess) -> Iterator[httpx.Client]:
     """A client whose paths begin at the cluster."""

@@ -5,7 +5,7 @@ its own stream alone, and memory is bounded by what one consumer fetches. Every 
 says why and where to go on.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -165,16 +165,34 @@ async def begun(admin: Admin, topic: str, query: StreamQuery) -> Reading:
 
 @asynccontextmanager
 async def open_decoder(call: Call) -> AsyncIterator[RecordDecoder]:
-    """Yield a decoder that asks the schema registry with the login of the request."""
-    settings = call.context.settings
-    if not settings.registry_url:
+    """Yield a decoder that asks the schema registry with the login of the request.
+
+    It has a client of its own, because a stream may outlive those that a login shares.
+    """
+    make = _registry_maker(call)
+    if make is None:
         yield RecordDecoder(None)
         return
-    client, login = settings.registry_client, call.credentials
-    given = dict(client) if login is None else login.registry_settings(client)
-    make = partial(SchemaRegistryClient, settings.registry_url, **given)
     async with await trio.to_thread.run_sync(make) as registry:  # it reads trust stores
         yield RecordDecoder(registry)
+
+
+async def shared_decoder(call: Call) -> RecordDecoder:
+    """Return a decoder for one request, by the registry client that a login shares."""
+    make = _registry_maker(call)
+    if make is None:
+        return RecordDecoder(None)
+    return RecordDecoder(await call.clients.shared_client("the registry client of decoders", make))
+
+
+def _registry_maker(call: Call) -> Callable[[], SchemaRegistryClient] | None:
+    """Return the maker of a registry client of the login, None without a registry."""
+    settings, login = call.context.settings, call.credentials
+    if not settings.registry_url:
+        return None
+    client = settings.registry_client
+    given = dict(client) if login is None else login.registry_settings(client)
+    return partial(SchemaRegistryClient, settings.registry_url, **given)
 
 
 class _Stream:
@@ -248,11 +266,10 @@ class _Stream:
                 await self._flush()
 
     async def _assign(self, numbers: Sequence[int]) -> None:
-        assigned: list[TopicPartition] = []
-        for number in numbers:
-            assigned.append(TopicPartition(self._reading.topic, number))
-            self._consumer.assign(assigned)  # no partition is assigned without its position
-            await self._consumer.seek(assigned[-1], self._reading.positions[number])
+        assigned = [TopicPartition(self._reading.topic, number) for number in numbers]
+        self._consumer.assign(assigned)
+        for where in assigned:
+            await self._consumer.seek(where, self._reading.positions[where.partition])
 
     async def _is_caught_up(self) -> bool:
         """Return whether all records were read that were there at the beginning."""
