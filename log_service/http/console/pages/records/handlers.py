@@ -197,21 +197,17 @@ async def download(page_request: PageRequest) -> HttpResponse:
 async def show_live(page_request: PageRequest) -> HttpResponse:
     """Show the page that follows a topic."""
     question = question_of(page_request.value("topic"), page_request.query)
-    name = question.topic
-    await (await page_request.admin()).describe_topics([name])
-    return page_request.page(
-        "live.html",
-        title=f"Live records of {name}",
-        commands=(command("consume", name, "--json"),),
-        name=name,
-        asked=asked(page_request.query),
-        formats=FORMATS,
-        source=path_to("topics", name, "tail", **{**question.as_query(), "from_": None}),
-    )
+    query = {**question.as_query(), "from_": None}
+    return await _live_page(page_request, path_to("topics", question.topic, "tail", **query))
 
 
 async def show_live_question(page_request: PageRequest) -> HttpResponse:
     """Show the form of a live view that was refused, as it was filled in."""
+    return await _live_page(page_request, "")
+
+
+async def _live_page(page_request: PageRequest, source: str) -> HttpResponse:
+    """Return the page of a live view, whose records come from the path ``source``."""
     name = page_request.value("topic")
     await (await page_request.admin()).describe_topics([name])
     return page_request.page(
@@ -221,7 +217,7 @@ async def show_live_question(page_request: PageRequest) -> HttpResponse:
         name=name,
         asked=asked(page_request.query),
         formats=FORMATS,
-        source="",
+        source=source,
     )
 
 
