@@ -5,13 +5,18 @@ import sys
 import warnings
 from collections.abc import Mapping
 from math import isfinite, isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from log_service.cli.output import json_option, print_json, print_rows
 from orchestration.cli.table_names import is_project_here
 from orchestration.project.importing import kept_imports
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from orchestration.settings import Settings
 
 TIMEOUT_MS = 10_000
 """The limit of each request to the log service, because a person waits for the answer."""
@@ -57,37 +62,15 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
     if not asked.strip():
         raise click.UsageError('there is no question: tidelog sql "SELECT ..."')
     from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command
-        explained,
         found_settings,
         project_folder,
     )
 
     settings = found_settings()
     project_folder()
-    with kept_imports():
-        from orchestration.calls.ask import IncompleteAnswerWarning, ask  # noqa: PLC0415
-        from orchestration.warehouse.store import (  # noqa: PLC0415
-            UnknownRelationError,
-            WarehouseError,
-        )
-
-    try:
-        with explained(), warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always", IncompleteAnswerWarning)
-            answer = ask(
-                asked,
-                topics=declared_topics(asked),
-                settings=settings,
-                is_archive_only=archived,
-                timeout_ms=TIMEOUT_MS,
-            )
-    except UnknownRelationError as error:
-        raise click.ClickException(f"{error}{declared_as(error.name)}") from error
-    except WarehouseError as error:
-        raise click.ClickException(str(error)) from error
-    for one in told:
-        if issubclass(one.category, IncompleteAnswerWarning):
-            click.echo(f"Warning: {one.message}", err=True)
+    answer, notes = answered(asked, settings, is_archive_only=archived)
+    for note in notes:
+        click.echo(f"Warning: {note}", err=True)
     if as_csv:
         write_csv(answer)
         return
@@ -101,6 +84,40 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
         as_json=False,
         empty="no rows",
     )
+
+
+def answered(question: str, settings: "Settings", **how: Any) -> "tuple[pa.Table, list[str]]":
+    """Return the answer to a question, and sentences on what it lacks.
+
+    ``how`` goes to ``ask``.
+
+    :raises ClickException: it cannot be answered.
+    """
+    from orchestration.cli.surroundings import explained  # noqa: PLC0415 - with the command
+
+    with kept_imports():
+        from orchestration.calls.ask import IncompleteAnswerWarning, ask  # noqa: PLC0415
+        from orchestration.warehouse.store import (  # noqa: PLC0415
+            UnknownRelationError,
+            WarehouseError,
+        )
+
+    try:
+        with explained(), warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", IncompleteAnswerWarning)
+            answer = ask(
+                question,
+                topics=declared_topics(question),
+                settings=settings,
+                timeout_ms=TIMEOUT_MS,
+                **how,
+            )
+    except UnknownRelationError as error:
+        raise click.ClickException(f"{error}{declared_as(error.name)}") from error
+    except WarehouseError as error:
+        raise click.ClickException(str(error)) from error
+    notes = [str(one.message) for one in told if issubclass(one.category, IncompleteAnswerWarning)]
+    return answer, notes
 
 
 def declared_topics(question: str) -> list[Any]:

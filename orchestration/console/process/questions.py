@@ -3,22 +3,16 @@
 A question reads the relations that the console has checked, and no file of the machine.
 """
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import click
 import pyarrow as pa
 
-from orchestration.calls.ask import IncompleteAnswerWarning, ask
-from orchestration.cli.sql import TIMEOUT_MS, declared_as, declared_topics, plain, shown
-from orchestration.cli.surroundings import explained
+from orchestration.cli.sql import answered, plain, shown
 from orchestration.console.process.project import Method, current_settings
 from orchestration.values.times import values_of
 from orchestration.warehouse.store import (
     Confinement,
-    UnknownRelationError,
-    WarehouseError,
 )
 
 MAX_ROWS = 500
@@ -36,28 +30,13 @@ def sql(*, question: str, relations: Sequence[str], row_count: int = MAX_ROWS) -
 
     :raises ClickException: it cannot be answered.
     """
-    settings = current_settings()
     confinement = Confinement(
         relations=relations,
         row_count=row_count,
         answer_bytes=MAX_ANSWER_BYTES,
         memory_bytes=MEMORY_BYTES,
     )
-    try:
-        with explained(), warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always", IncompleteAnswerWarning)
-            answer = ask(
-                question,
-                topics=declared_topics(question),
-                settings=settings,
-                timeout_ms=TIMEOUT_MS,
-                confinement=confinement,
-            )
-    except UnknownRelationError as error:
-        raise click.ClickException(f"{error}{declared_as(error.name)}") from error
-    except WarehouseError as error:
-        raise click.ClickException(str(error)) from error
-    notes = [str(one.message) for one in told if issubclass(one.category, IncompleteAnswerWarning)]
+    answer, notes = answered(question, current_settings(), confinement=confinement)
     return {**cut_to_size(answer, row_count), "notes": notes}
 
 
