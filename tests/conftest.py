@@ -18,7 +18,7 @@ from tests.helpers.cpu_account import CpuAccount
 from tests.helpers.java_archives import quicken_spark
 from tests.helpers.long_first import long_first
 from tests.helpers.one_case import one_case
-from tests.helpers.slow_tests import slow_of
+from tests.helpers.slow_tests import is_needed, slow_of
 from tests.helpers.whole import IS_WHOLE
 
 if "CI" not in os.environ:  # Hypothesis has a profile of its own for that
@@ -63,6 +63,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(CpuAccount())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module that has no test for ``-m slow`` or ``-m "not slow"``."""
+    if collection_path.suffix != ".py":
+        return None
+    module = str(collection_path.relative_to(config.rootpath))
+    return None if is_needed(module, config.getoption("markexpr")) else True
 
 
 class SlowMarks:

@@ -81,6 +81,15 @@ SLOW = (
         kept=r"misses_and_repeats|repeat_at_another|settled_at_another",
     ),
     Slow(
+        why="proxies and registries with logins in an installation, at Apache Kafka, and killed in turn",
+        modules=(
+            "integration/http/test_*_up_secure.py",
+            "integration/http/test_rest_on_kafka.py",
+            "integration/http/test_registries.py",
+        ),
+        kept=r"test_registries\.py::(?!test_kills)",
+    ),
+    Slow(
         why="more generated Protobuf files beside the elements of Wire's parser",
         modules=("integration/http/test_wire_printing.py",),
         kept=r"\[few\]|hand_made",
@@ -190,6 +199,20 @@ def slow_of(node_ids: Iterable[str]) -> set[str]:
         ]
         found |= set(mine) - (one_case(mine) if group.is_case_kept else set())
     return found
+
+
+def is_needed(module: str, expression: str) -> bool:
+    """Return whether a run with ``-m expression`` may choose a test of a module.
+
+    ``module`` is a path such as ``tests/unit/test_x.py``. Modules that a run does not need are not
+    imported, which takes most of the time before the first test.
+    """
+    groups = [group for group in SLOW if _is_in(group, module)]
+    if expression == "slow":
+        return bool(groups)
+    if expression == "not slow":
+        return all(group.kept or group.is_case_kept for group in groups)
+    return True
 
 
 def _is_in(group: Slow, node_id: str) -> bool:

@@ -24,7 +24,13 @@ pytestmark = pytest.mark.timeout(
 play_once = cache(play)
 
 
-@pytest.mark.parametrize("played", PLAYED, ids=str)
+@pytest.mark.parametrize(
+    "played",
+    [
+        pytest.param(played, id=str(played), marks=pytest.mark.repeats if played.is_long else ())
+        for played in PLAYED
+    ],
+)
 def test_every_promise_is_kept(played: Played) -> None:
     outcome = (
         play_once(played.seed, played.node_count)

@@ -137,7 +137,6 @@ def test_a_paused_writer_cannot_write_any_more(two: list[RegistryProcess]) -> No
     assert len(ids) == len(made) + (late.status_code == 200)
 
 
-@pytest.mark.slow
 def test_kills_lose_no_schema_and_give_no_id_twice(two: list[RegistryProcess]) -> None:
     """The instances are killed in turn while a client registers at whichever responds."""
     acknowledged: dict[str, int] = {}

@@ -21,7 +21,7 @@ from tests.integration.http.tls_clients import client
 from tests.integration.secure_nodes import SCRAM
 from tests.integration.secured_installations import installation, secrets_in, told_places
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
+pytestmark = pytest.mark.timeout(240)
 
 INT, LONGER = {"schema": '"int"'}, {"schema": '["int","null"]'}
 

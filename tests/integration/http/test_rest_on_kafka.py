@@ -15,7 +15,7 @@ from tests.integration.http.event_reader import events_of
 from tests.integration.http.rest_calls import committed, lines, post
 from tests.integration.kafka_node import KafkaNode, skip_unless_kafka_is_there
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = pytest.mark.timeout(300)
 
 LOCK_MS, EXTENSIONS = 6_000, 4
 PROPERTIES = {

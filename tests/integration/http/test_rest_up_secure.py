@@ -14,7 +14,7 @@ from tests.integration.http.tls_clients import client
 from tests.integration.secure_nodes import SCRAM
 from tests.integration.secured_installations import installation
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
+pytestmark = pytest.mark.timeout(240)
 
 PASSWORD = "not-told-anywhere"
 
