@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cache
 
 from tests.helpers.one_case import one_case
 
@@ -189,14 +190,13 @@ SLOW = (
 
 def slow_of(node_ids: Iterable[str]) -> set[str]:
     """Return the node ids of ``tests/...`` that are slow."""
-    ids = list(node_ids)
+    chosen: dict[Slow, list[str]] = {}
+    for one in node_ids:
+        for group in _groups_of(one.partition("::")[0]):
+            if not (group.kept and re.search(group.kept, one)):
+                chosen.setdefault(group, []).append(one)
     found: set[str] = set()
-    for group in SLOW:
-        mine = [
-            one
-            for one in ids
-            if _is_in(group, one) and not (group.kept and re.search(group.kept, one))
-        ]
+    for group, mine in chosen.items():
         found |= set(mine) - (one_case(mine) if group.is_case_kept else set())
     return found
 
@@ -207,7 +207,7 @@ def is_needed(module: str, expression: str) -> bool:
     ``module`` is a path such as ``tests/unit/test_x.py``. Modules that a run does not need are not
     imported, which takes most of the time before the first test.
     """
-    groups = [group for group in SLOW if _is_in(group, module)]
+    groups = _groups_of(module)
     if expression == "slow":
         return bool(groups)
     if expression == "not slow":
@@ -215,6 +215,9 @@ def is_needed(module: str, expression: str) -> bool:
     return True
 
 
-def _is_in(group: Slow, node_id: str) -> bool:
-    module = node_id.partition("::")[0].removeprefix("tests/")
-    return any(fnmatch(module, pattern) for pattern in group.modules)
+@cache
+def _groups_of(module: str) -> tuple[Slow, ...]:
+    path = module.removeprefix("tests/")
+    return tuple(
+        group for group in SLOW if any(fnmatch(path, pattern) for pattern in group.modules)
+    )
