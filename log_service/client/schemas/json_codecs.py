@@ -11,6 +11,7 @@ from typing import Any, Final
 from anyio import to_thread
 from google.protobuf.json_format import MessageToDict, ParseDict
 
+from log_service.client.schemas import avro, json_schema, protobuf
 from log_service.client.schemas.avro import decode_avro, encode_avro, parse_avro
 from log_service.client.schemas.avro_branches import tagged_decoder
 from log_service.client.schemas.avro_json import AvroReading, to_json
@@ -50,6 +51,22 @@ ENCODERS: Final[Mapping[str, Callable[[ResolvedSchema], Encode]]] = {
     JSON: _json_encoder,
     PROTOBUF: _protobuf_encoder,
 }
+
+
+RECORD_NAMES: Final[Mapping[str, Callable[[Schema], str | None]]] = {
+    AVRO: avro.record_name,
+    JSON: json_schema.record_name,
+    PROTOBUF: protobuf.first_message_name,
+}
+
+
+def record_name_of(schema: Schema) -> str | None:
+    """Return the name by which a subject of records is named, None for a schema without one.
+
+    Raises:
+        Exception: the schema is invalid.
+    """
+    return RECORD_NAMES[schema.schema_type](schema)
 
 
 async def resolved_schema(

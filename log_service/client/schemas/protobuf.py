@@ -5,6 +5,7 @@ subject of its own, but Google's well-known types. A message is read as the type
 application gives, or as the type that the schema of the registry describes.
 """
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -46,6 +47,12 @@ KNOWN_TYPES: Final = ("google/protobuf/", "google/type/", "confluent/")
 """Files that no registry has to know, as Confluent's serializers have it."""
 FORMAT: Final = "serialized"
 ROOT: Final = "schema_of_the_registry.proto"
+NO_CODE: Final = re.compile(
+    r"//[^\n]*|/\*(?:.*?\*/|.*)|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL
+)
+"""Comments and texts of a file. One that does not end is taken, too, so that the time is linear."""
+PACKAGE: Final = re.compile(r"\bpackage\s+([\w.]+)\s*;")
+MESSAGE: Final = re.compile(r"\bmessage\s+(\w+)\s*\{")
 
 
 def is_known(name: str) -> bool:
@@ -64,6 +71,22 @@ def indexes_of(message: Descriptor) -> Indexes:
     siblings = message.file.message_types_by_name.values() if outer is None else outer.nested_types
     index = [each.full_name for each in siblings].index(message.full_name)
     return (index,) if outer is None else (*indexes_of(outer), index)
+
+
+def first_message_name(schema: Schema) -> str | None:
+    """Return the full name of the first message in a file, which is text or its descriptor.
+
+    Raises:
+        SerializationError: it is neither.
+    """
+    if "{" in schema.text:  # base64 has none
+        text = NO_CODE.sub(" ", schema.text)
+        package, message = PACKAGE.search(text), MESSAGE.search(text)
+        names = [each[1] for each in (package, message) if each is not None]
+        return ".".join(names) if message is not None else None
+    file = _file(ROOT, schema.text)
+    names = [file.package, file.message_type[0].name] if file.message_type else []
+    return ".".join(filter(None, names)) or None
 
 
 def message_at(found: ResolvedSchema, indexes: Indexes) -> type[Message]:

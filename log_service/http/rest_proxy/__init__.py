@@ -6,6 +6,7 @@ Apache Kafka. The rooms, from the bottom up:
 - ``settings``: the settings of a proxy. ``errors``: refusals with their codes.
 - ``bodies``: JSON of requests and responses. ``streams``: how many streams are open, and their end.
 - ``context``: the clients and links of a request.
+- ``formats``: keys and values as JSON, in the formats without schemas. ``schemas``: those with.
 - ``cluster_reading``: questions that both versions ask. ``producing``: sends records.
 - ``json_stream``: cuts JSON objects. ``record_stream``: writes them, with a line for each.
 - ``v1``: streams of records, writes with an idempotency key, and queues; our own.

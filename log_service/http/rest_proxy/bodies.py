@@ -12,13 +12,12 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.errors import UNPROCESSABLE, RestError
 from log_service.http.server.json_bodies import LONG_BODY_BYTES, parse_json
 from log_service.http.server.values import HttpRequest, HttpResponse
 
 MAX_BODY_BYTES: Final = 4 << 20
 JSON: Final = "application/json"
-UNPROCESSABLE: Final = 422
 SHOWN_CHARACTERS: Final = 200
 PART_COUNT: Final = 200
 """Items of a list that are written at once."""

@@ -12,6 +12,7 @@ from log_service.client import ConfigError, ErrorCode, KafkaError, SchemaRegistr
 from log_service.http.server.values import HttpError
 
 Headers = tuple[tuple[str, str], ...]
+UNPROCESSABLE: Final = 422
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ KEY_SCHEMA_MISSING: Final = 42201
 VALUE_SCHEMA_MISSING: Final = 42202
 INVALID_CONSUMER: Final = 42204
 INVALID_SCHEMA: Final = 42205
+INVALID_PAYLOAD: Final = 42206
 KAFKA_ERROR: Final = 50002
 RETRIABLE_ERROR: Final = 50003
 UNAUTHENTICATED: Final = 40101
@@ -153,3 +155,10 @@ def no_registry(record_format: str) -> RestError:
     """The format needs schemas, and the proxy has no registry to take them from."""
     text = f"The format {record_format} needs a schema registry, and this proxy has none"
     return RestError(SCHEMA_FAILED, text)
+
+
+def no_registry_for(part: str) -> RestError:
+    """A key or a value names a schema or no type, and the proxy has no registry."""
+    text = "Payload error. Schema Registry must be configured when using schemas"
+    advice = f"give {part} the type BINARY, JSON or STRING, or the proxy a schema.registry.url"
+    return RestError(INVALID_PAYLOAD, f"{text}: {advice}.")

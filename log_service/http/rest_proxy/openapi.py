@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from log_service.http.rest_proxy.bodies import JSON, compact
+from log_service.http.rest_proxy.formats import FORMATS
 from log_service.http.rest_proxy.v1.query import MEDIA_TYPES, NDJSON, PARAMETERS
 from log_service.http.rest_proxy.v1.routes import RECORDS
-from log_service.http.rest_proxy.v2.media_types import FORMATS, PLAIN_TYPES
+from log_service.http.rest_proxy.v2.media_types import PLAIN_TYPES
 from log_service.http.server.routes import Route
 from log_service.http.server.values import HttpRequest, HttpResponse
 

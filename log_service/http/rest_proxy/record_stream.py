@@ -6,7 +6,7 @@ JSON any more does, because nothing says where the next record begins. The recor
 written, and the result does not depend on how the bytes are cut into pieces.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -24,21 +24,23 @@ from log_service.http.server.values import HttpError, HttpResponse
 
 MAX_RECORD_BYTES: Final = 3 << 19
 """The longest JSON of a record in a stream. A record of 1 MiB fits as base64."""
-Prepared = tuple[dict[str, Any], OutgoingRecord]
 Line = dict[str, Any]
+Prepared = tuple[Line, OutgoingRecord]
+"""A record, and what its line says beside its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordStream:
     """The records of one request.
 
-    ``record_of`` makes a record of an object's fields, and raises RestError. ``shown`` makes the
-    line of a settled record, ``refused`` that of a refused one, which has ``error_code``.
+    ``prepare`` makes a record of an object's fields and the size of its JSON, and raises RestError.
+    ``shown`` makes the line of a settled record, ``refused`` that of a refused one, which has
+    ``error_code``.
     """
 
     call: Call
     topic: TopicView
-    record_of: Callable[[Mapping[str, Any]], OutgoingRecord]
+    prepare: Callable[[Mapping[str, Any], int], Awaitable[Prepared]]
     shown: Callable[[Outcome, Prepared], Line]
     refused: Callable[[RestError], Line]
     content_type: str = JSON
@@ -114,14 +116,13 @@ class RecordStream:
         return await self.outcomes(prepared)
 
     async def prepared(self, content: bytes) -> Prepared:
-        """Return the fields and the record of an object.
+        """Return the record of an object.
 
         Raises:
             RestError, HttpError: it is no record.
         """
         found = await run_off_loop(partial(parse_json, content), len(content))
-        fields = as_object(found, "A record")
-        return fields, self.record_of(fields)
+        return await self.prepare(as_object(found, "A record"), len(content))
 
     async def outcomes(self, prepared: Sequence[Prepared | RestError]) -> list[Line]:
         """Write records, and return a line for each, in their order."""

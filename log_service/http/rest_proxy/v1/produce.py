@@ -57,8 +57,9 @@ async def produce(call: Call) -> HttpResponse:
     require_room(await call.producer())
     topic = await known_topic(call, call.value("topic"))
 
-    def made(fields: Mapping[str, Any]) -> OutgoingRecord:
-        return record_of(fields, topic.partition_count, encoding)
+    async def prepare(fields: Mapping[str, Any], size_bytes: int) -> Prepared:
+        work = partial(record_of, fields, topic.partition_count, encoding)
+        return {}, await run_off_loop(work, size_bytes)
 
     def shown(outcome: Outcome, _prepared: Prepared) -> dict[str, Any]:
         return shown_outcome(outcome)
@@ -66,7 +67,7 @@ async def produce(call: Call) -> HttpResponse:
     stream = RecordStream(
         call=call,
         topic=topic,
-        record_of=made,
+        prepare=prepare,
         shown=shown,
         refused=shown_refusal,
         content_type=NDJSON,

@@ -12,9 +12,9 @@ from log_service.client import KafkaError
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.bodies import as_object, number_of, refuse_unknown
 from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.formats import binary_to_bytes, json_to_bytes, string_to_bytes
 from log_service.http.rest_proxy.producing import MAX_PARTITION, Outcome, OutgoingRecord
-from log_service.http.rest_proxy.v2.formats import binary_to_bytes, json_to_bytes
-from log_service.http.rest_proxy.v3.records import string_to_bytes, timestamp_ms_of
+from log_service.http.rest_proxy.v3.records import timestamp_ms_of
 from log_service.records.record import RecordHeader
 
 RECORD_FIELDS: Final = ("partition", "key", "value", "headers", "timestamp")

@@ -3,8 +3,6 @@
 The rooms, from the bottom up:
 
 - ``media_types``: the formats in ``Content-Type`` and ``Accept``.
-- ``formats``: keys and values as JSON, in the formats without schemas.
-- ``schemas``: keys and values in the formats with schemas.
 - ``metadata``: topics, partitions, offsets and brokers.
 - ``produce``: records of a request become records of a topic.
 - ``instance``: one consumer with its positions. ``instances``: the consumers of this proxy.

@@ -21,11 +21,10 @@ from log_service.http.rest_proxy.bodies import (
 )
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
-from log_service.http.rest_proxy.v2.formats import bytes_to_binary, bytes_to_json
+from log_service.http.rest_proxy.formats import FORMATS, bytes_to_binary, bytes_to_json
 from log_service.http.rest_proxy.v2.instance import ConsumerInstance, InstanceSettings, size_of
 from log_service.http.rest_proxy.v2.instances import InstanceKey
 from log_service.http.rest_proxy.v2.media_types import (
-    FORMATS,
     content_type_of,
     require_json,
     type_of_records,
@@ -296,7 +295,7 @@ async def _part_reader(
     plain = PLAIN.get(record_format)
     if plain is not None:
         return lambda _record, data, _is_key: plain(data)
-    from log_service.http.rest_proxy.v2.schemas import codecs_of  # noqa: PLC0415 - an extra
+    from log_service.http.rest_proxy.schemas import codecs_of  # noqa: PLC0415 - an extra
 
     reader = await (await codecs_of(call, record_format)).find_decoders(records)
     return lambda record, data, is_key: reader.read(record, data, is_key=is_key)

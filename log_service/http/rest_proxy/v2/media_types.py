@@ -9,14 +9,10 @@ from typing import Final
 
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.formats import FORMATS
 from log_service.http.server.negotiation import best_media_type, parse_media_type
 from log_service.http.server.values import HttpRequest
 
-FORMATS: Final = ("binary", "json", "avro", "protobuf", "jsonschema")
-SCHEMA_TYPES: Final = MappingProxyType(
-    {"avro": "AVRO", "protobuf": "PROTOBUF", "jsonschema": "JSON"}
-)
-"""The registry's name of each format with schemas."""
 VERSIONS: Final = (".v2", ".v1", "")
 """Version 1 has the same bodies for records. Old clients send its names, or none."""
 PLAIN_TYPES: Final = (

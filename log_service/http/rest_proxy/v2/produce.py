@@ -26,17 +26,17 @@ from log_service.http.rest_proxy.bodies import (
 from log_service.http.rest_proxy.cluster_reading import known_topic, partition_of
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.formats import (
+    BAD_REQUEST,
+    binary_to_bytes,
+    json_to_bytes,
+)
 from log_service.http.rest_proxy.producing import (
     MAX_PARTITION,
     Outcome,
     OutgoingRecord,
     require_room,
     send_all,
-)
-from log_service.http.rest_proxy.v2.formats import (
-    BAD_REQUEST,
-    binary_to_bytes,
-    json_to_bytes,
 )
 from log_service.http.rest_proxy.v2.media_types import (
     content_type_of,
@@ -105,7 +105,10 @@ async def _encoders(
         if not has_schema and any(_has(each, part) for each in body["records"]):
             reason = f"the format {record_format} needs {part}_schema or {part}_schema_id"
             raise RestError(code, f"The records have a {part}, and {reason}.")
-    from log_service.http.rest_proxy.v2.schemas import codecs_of  # noqa: PLC0415 - an extra
+    from log_service.http.rest_proxy.schemas import (  # noqa: PLC0415 - an extra
+        SchemaChoice,
+        codecs_of,
+    )
 
     codecs = await codecs_of(call, record_format)
     found: list[Encode] = []
@@ -117,7 +120,10 @@ async def _encoders(
             continue
         text = None if number is not None else text_of(body, text_name)
         wanted = None if number is None else number_of(body, id_name, at_most=2**31 - 1)
-        encoder = await codecs.encoder(topic, part, record_format, text, wanted)
+        choice = SchemaChoice(
+            topic=topic, part=part, record_format=record_format, text=text, schema_id=wanted
+        )
+        encoder = await codecs.encoder(choice)
         ids[id_name] = encoder.schema_id
         found.append(encoder)
     return found[0], found[1], ids

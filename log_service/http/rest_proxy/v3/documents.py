@@ -6,7 +6,7 @@ unknown.
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from log_service.client import Admin
 from log_service.http.rest_proxy.bodies import compact, json_response, list_response
@@ -16,6 +16,8 @@ from log_service.http.server.values import HttpResponse
 
 Document = dict[str, Any]
 NO_CONTENT = HttpResponse(status=204)
+MULTI_STATUS: Final = 207
+"""The status of a batch, whose parts have outcomes of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import trio
+
 from log_service.client.connections.cluster_view import TopicView
 from log_service.http.rest_proxy.bodies import (
     as_object,
@@ -17,15 +19,19 @@ from log_service.http.rest_proxy.bodies import (
 from log_service.http.rest_proxy.cluster_reading import known_topic
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
-from log_service.http.rest_proxy.producing import Outcome, OutgoingRecord, require_room
+from log_service.http.rest_proxy.producing import Outcome, require_room
 from log_service.http.rest_proxy.record_stream import Prepared, RecordStream
-from log_service.http.rest_proxy.v3.documents import ClusterCall, cluster_call
-from log_service.http.rest_proxy.v3.records import record_of, shown_outcome, shown_refusal
+from log_service.http.rest_proxy.v3.documents import MULTI_STATUS, ClusterCall, cluster_call
+from log_service.http.rest_proxy.v3.parts import KnownEncoders, RecordEncoders, find_encoders
+from log_service.http.rest_proxy.v3.records import (
+    prepared_record,
+    shown_outcome,
+    shown_refusal,
+)
 from log_service.http.server.values import HttpResponse
 
 MAX_ENTRIES: Final = 1_000
 MAX_ID_CHARACTERS: Final = 80
-MULTI_STATUS: Final = 207
 
 
 async def produce(call: Call) -> HttpResponse:
@@ -39,14 +45,15 @@ async def produce(call: Call) -> HttpResponse:
 
 
 def _stream(at: ClusterCall, topic: TopicView) -> RecordStream:
-    def made(fields: Mapping[str, Any]) -> OutgoingRecord:
-        return record_of(fields, topic)
+    async def prepare(fields: Mapping[str, Any], size_bytes: int) -> Prepared:
+        encoders = await find_encoders(at.call, topic.name, fields, {})
+        return await run_off_loop(partial(prepared_record, fields, topic, encoders), size_bytes)
 
     def shown(outcome: Outcome, prepared: Prepared) -> dict[str, Any]:
         return shown_outcome(outcome, *prepared, at.cluster_id)
 
     return RecordStream(
-        call=at.call, topic=topic, record_of=made, shown=shown, refused=shown_refusal
+        call=at.call, topic=topic, prepare=prepare, shown=shown, refused=shown_refusal
     )
 
 
@@ -64,8 +71,7 @@ async def produce_batch(at: ClusterCall) -> HttpResponse:
         raise RestError(422, "id has to be a short text that no other entry has.")
     require_room(await at.call.producer())
     topic = await known_topic(at.call, at.value("topic"))
-    work = partial(_prepared, entries, topic)
-    prepared = await run_off_loop(work, len(at.call.request.body))
+    prepared = await _prepared(at, topic, entries)
     lines = await _stream(at, topic).outcomes(prepared)
     shown: dict[str, list[dict[str, Any]]] = {"successes": [], "failures": []}
     for entry_id, line in zip(ids, lines, strict=True):
@@ -74,12 +80,32 @@ async def produce_batch(at: ClusterCall) -> HttpResponse:
     return json_response(shown, status=MULTI_STATUS)
 
 
-def _prepared(entries: Sequence[dict[str, Any]], topic: TopicView) -> list[Prepared | RestError]:
-    found: list[Prepared | RestError] = []
-    for each in entries:
-        fields = {name: value for name, value in each.items() if name != "id"}
+async def _prepared(
+    at: ClusterCall, topic: TopicView, entries: Sequence[dict[str, Any]]
+) -> list[Prepared | RestError]:
+    known: KnownEncoders = {}
+    found: list[RecordEncoders | RestError] = []
+    given = [{name: part for name, part in each.items() if name != "id"} for each in entries]
+    for fields in given:
         try:
-            found.append((fields, record_of(fields, topic)))
+            found.append(await find_encoders(at.call, topic.name, fields, known))
         except RestError as error:
             found.append(error)
-    return found
+        await trio.lowlevel.checkpoint()
+
+    def work() -> list[Prepared | RestError]:
+        return [
+            encoders if isinstance(encoders, RestError) else _made(fields, topic, encoders)
+            for fields, encoders in zip(given, found, strict=True)
+        ]
+
+    return await run_off_loop(work, len(at.call.request.body))
+
+
+def _made(
+    fields: Mapping[str, Any], topic: TopicView, encoders: RecordEncoders
+) -> Prepared | RestError:
+    try:
+        return prepared_record(fields, topic, encoders)
+    except RestError as error:
+        return error

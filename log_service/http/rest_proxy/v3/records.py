@@ -1,12 +1,12 @@
 """One record of version 3: its JSON becomes a record of a topic, and its outcome becomes JSON.
 
-Keys and values name their type: ``BINARY`` (base64), ``JSON``, or ``STRING``.
+Keys and values name their type: ``BINARY`` (base64), ``JSON``, ``STRING``, or a language of
+schemas, for which there is an encoder. ``parts`` has validated them.
 """
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from log_service.client import KafkaError, RecordMetadata
 from log_service.client.connections.cluster_view import TopicView
@@ -19,9 +19,14 @@ from log_service.http.rest_proxy.bodies import (
     text_of,
 )
 from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.formats import BAD_REQUEST, binary_to_bytes
 from log_service.http.rest_proxy.producing import MAX_PARTITION, Outcome, OutgoingRecord
-from log_service.http.rest_proxy.v2.formats import binary_to_bytes, json_to_bytes
+from log_service.http.rest_proxy.record_stream import Prepared
+from log_service.http.rest_proxy.v3.parts import PARTS, PLAIN, TYPE_OF, RecordEncoders
 from log_service.records.record import RecordHeader
+
+if TYPE_CHECKING:
+    from log_service.http.rest_proxy.schemas import PartEncoder
 
 RECORD_FIELDS: Final = ("partition_id", "headers", "key", "value", "timestamp")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,26 +34,10 @@ MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 """The end of the year 9999, after which ISO 8601 has no times of four digits."""
 
 
-def string_to_bytes(value: Any) -> bytes | None:
-    """Return a text in UTF-8, None for null.
-
-    Raises:
-        RestError: 400, the value is no text.
-    """
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise RestError(400, "A key or value of the type STRING has to be text.")
-    return value.encode()
-
-
-ENCODERS: Final = MappingProxyType(
-    {"BINARY": binary_to_bytes, "JSON": json_to_bytes, "STRING": string_to_bytes}
-)
-
-
-def record_of(fields: Mapping[str, Any], topic: TopicView) -> OutgoingRecord:
-    """Return the record in a JSON object.
+def prepared_record(
+    fields: Mapping[str, Any], topic: TopicView, encoders: RecordEncoders
+) -> Prepared:
+    """Return the record in a JSON object, and what its line says about its key and its value.
 
     Raises:
         RestError: a field is unknown or not valid.
@@ -59,25 +48,39 @@ def record_of(fields: Mapping[str, Any], topic: TopicView) -> OutgoingRecord:
         partition = number_of(fields, "partition_id", at_most=MAX_PARTITION)
         if partition >= topic.partition_count:
             raise errors.partition_not_found(partition)
-    return OutgoingRecord(
-        key=_part(fields, "key"),
-        value=_part(fields, "value"),
+    parts = {name: _part(fields, name, encoders.get(name)) for name in PARTS}
+    record = OutgoingRecord(
+        **{name: data for name, (data, _) in parts.items()},
         headers=_headers(fields),
         partition=partition,
         timestamp_ms=timestamp_ms_of(fields),
     )
+    return {name: shown for name, (data, shown) in parts.items() if data is not None}, record
 
 
-def _part(fields: Mapping[str, Any], name: str) -> bytes | None:
-    if fields.get(name) is None:
-        return None
-    part = as_object(fields[name], name)
-    refuse_unknown(part, ("type", "data"), name)
-    kind = text_of(part, "type").upper()
-    encode = ENCODERS.get(kind)
-    if encode is None:
-        raise RestError(422, f"type of {name} is {kind[:30]}; it may be {', '.join(ENCODERS)}.")
-    return encode(part.get("data"))
+def _part(
+    fields: Mapping[str, Any], name: str, encoder: "PartEncoder | None"
+) -> tuple[bytes | None, dict[str, Any]]:
+    """Return the bytes of a key or a value, and what a line says about it."""
+    part = fields.get(name)
+    if part is None:
+        return None, {}
+    if encoder is not None:
+        try:
+            data = encoder(part["data"])
+        except RestError as error:
+            raise RestError(BAD_REQUEST, error.text) from error
+        shown: dict[str, Any] = {
+            "type": TYPE_OF[encoder.schema_type],
+            "subject": encoder.subject,
+            "schema_id": encoder.schema_id,
+            "schema_version": encoder.version,
+        }
+    else:
+        kind = str(part.get("type")).upper()
+        data = None if part.get("data") is None else PLAIN[kind](part["data"])
+        shown = {"type": kind}
+    return data, shown if data is None else {**shown, "size": len(data)}
 
 
 def _headers(fields: Mapping[str, Any]) -> tuple[RecordHeader, ...]:
@@ -115,16 +118,12 @@ def timestamp_ms_of(fields: Mapping[str, Any]) -> int | None:
 
 
 def shown_outcome(
-    outcome: Outcome, fields: Mapping[str, Any], record: OutgoingRecord, cluster_id: str
+    outcome: Outcome, parts: Mapping[str, Any], _record: OutgoingRecord, cluster_id: str
 ) -> dict[str, Any]:
     """Return what became of a record, as the API shows it."""
     if isinstance(outcome, KafkaError):
         return shown_refusal(errors.of_cluster(outcome))
-    shown = _shown_place(outcome, cluster_id)
-    for name, data in (("key", record.key), ("value", record.value)):
-        if data is not None:
-            shown[name] = {"type": fields[name]["type"].upper(), "size": len(data)}
-    return shown
+    return {**_shown_place(outcome, cluster_id), **parts}
 
 
 def _shown_place(outcome: RecordMetadata, cluster_id: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from log_service.client import RecordMetadata
 from log_service.client.connections.cluster_view import TopicView
 from log_service.http.rest_proxy.errors import RestError
 from log_service.http.rest_proxy.producing import OutgoingRecord
-from log_service.http.rest_proxy.v3.records import MAX_TIMESTAMP_MS, record_of, shown_outcome
+from log_service.http.rest_proxy.v3.records import MAX_TIMESTAMP_MS, prepared_record, shown_outcome
 
 TOPIC = cast("TopicView", None)
 """Nothing reads the topic of a record that names no partition."""
@@ -16,9 +16,10 @@ TOPIC = cast("TopicView", None)
 
 def test_a_time_after_the_year_9999_is_refused() -> None:
     """A record was written first, and its client then got a 500 and wrote it again."""
-    assert record_of({"timestamp": MAX_TIMESTAMP_MS}, TOPIC).timestamp_ms == MAX_TIMESTAMP_MS
+    _, record = prepared_record({"timestamp": MAX_TIMESTAMP_MS}, TOPIC, {})
+    assert record.timestamp_ms == MAX_TIMESTAMP_MS
     with pytest.raises(RestError, match="timestamp"):
-        record_of({"timestamp": MAX_TIMESTAMP_MS + 1}, TOPIC)
+        prepared_record({"timestamp": MAX_TIMESTAMP_MS + 1}, TOPIC, {})
 
 
 def test_a_written_record_is_shown_whatever_its_time_is() -> None:

@@ -1,15 +1,27 @@
-"""Keys and values as JSON, in the formats without schemas: ``binary`` (base64) and ``json``."""
+"""Keys and values as JSON, in the formats without schemas: ``binary`` (base64), ``json``, text."""
 
 import base64
 import binascii
 import json
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
+from log_service.client.schemas import subject_names
 from log_service.http.rest_proxy.errors import RestError
 from log_service.http.server.json_bodies import parse_json
 from log_service.http.server.values import HttpError
 
 BAD_REQUEST = 400
+FORMATS: Final = ("binary", "json", "avro", "protobuf", "jsonschema")
+SCHEMA_TYPES: Final = MappingProxyType(
+    {"avro": "AVRO", "protobuf": "PROTOBUF", "jsonschema": "JSON"}
+)
+"""The registry's name of each format with schemas."""
+STRATEGIES: Final = MappingProxyType(
+    {f"{name.replace('-', '_').upper()}_NAME": of for name, of in subject_names.STRATEGIES.items()}
+)
+"""How a subject is named that a request does not name."""
+TOPIC_NAME: Final = "TOPIC_NAME"
 
 
 def binary_to_bytes(value: Any) -> bytes | None:
@@ -41,6 +53,19 @@ def json_to_bytes(value: Any) -> bytes | None:
     except ValueError as error:
         raise RestError(BAD_REQUEST, f"A key or value is no JSON: {error}") from error
     return text.encode()
+
+
+def string_to_bytes(value: Any) -> bytes | None:
+    """Return a text in UTF-8, None for null.
+
+    Raises:
+        RestError: 400, the value is no text.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise RestError(BAD_REQUEST, "A key or value of the type STRING has to be text.")
+    return value.encode()
 
 
 def bytes_to_binary(data: bytes | None) -> str | None:

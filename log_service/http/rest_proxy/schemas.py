@@ -1,13 +1,15 @@
 """Keys and values in the formats with schemas, through the schema registry.
 
-The registry is asked with the login of the request, so that its own rules decide who may register.
-Parsing a schema takes a while, and other threads do it.
+A request names a schema by its id, a version, its text, or its subject alone. The registry is
+asked with the login of the request, so that its own rules decide who may register. Other threads
+parse schemas, because that takes a while.
 
 Invariant: what is remembered is bounded, and belongs to one login.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from types import TracebackType
@@ -27,6 +29,7 @@ from log_service.client.schemas.json_codecs import (
     Decode,
     Encode,
     named_schema,
+    record_name_of,
     resolved_schema,
     schema_encoder,
 )
@@ -36,7 +39,12 @@ from log_service.client.schemas.wire_format import SchemaIdentity, read_identity
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
-from log_service.http.rest_proxy.v2.media_types import SCHEMA_TYPES
+from log_service.http.rest_proxy.formats import (
+    BAD_REQUEST,
+    SCHEMA_TYPES,
+    STRATEGIES,
+    TOPIC_NAME,
+)
 from log_service.records.record import RecordHeader
 
 KNOWN_SCHEMAS: Final = 200
@@ -44,16 +52,78 @@ NOT_FOUND: Final = 404
 MAX_SCHEMA_CHARACTERS: Final = 256 << 10
 """The longest text of a schema in a request. Longer ones are named by their ids."""
 REMEMBERED_S: Final = 300.0
-PATIENCE: Final[Mapping[str, Any]] = {"timeout": 10.0, "max_retries": 1}
+REGISTRY_LIMITS: Final[Mapping[str, Any]] = {
+    "timeout": 10.0,
+    "max_retries": 1,
+    "cache_latest_ttl_sec": 10.0,
+}
+"""A new version of a subject counts for producers after at most ten seconds."""
 Place = tuple[str, bool, SchemaIdentity]
 """A topic, whether keys are meant, and a schema."""
 
 
-class PartEncoder:
-    """Encodes the keys or the values of a request. ``schema_id`` is that of their schema."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaChoice:
+    """The schema that a request names for the keys or the values of a topic.
 
-    def __init__(self, schema_id: int, encode: Encode) -> None:
-        self.schema_id = schema_id
+    ``part`` is ``key`` or ``value``. At most one of ``schema_id``, ``version`` and ``text`` is
+    given. Without any it is the latest version of the subject. ``record_format`` is the format of a
+    text. Without a ``subject``, the strategy names it.
+    """
+
+    topic: str
+    part: str
+    record_format: str | None = None
+    subject: str | None = None
+    strategy: str = TOPIC_NAME
+    schema_id: int | None = None
+    version: int | None = None
+    text: str | None = None
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether it is whichever version the subject has as its last."""
+        return self.schema_id is None and self.version is None and self.text is None
+
+    @property
+    def place(self) -> object:
+        """The key of its encoder in a cache. A long text is not kept."""
+        if self.text is None:
+            return self
+        digest = sha256(self.text.encode("utf-8", "surrogatepass")).digest()
+        return replace(self, text=None), digest
+
+    def subject_of(self, schema: Schema | None) -> str:
+        """Return the subject of a schema, or that of the schema which is to be found.
+
+        Raises:
+            RestError: 400, the strategy needs a schema, or a name that the schema has not. 42205,
+                the schema is not valid.
+        """
+        if self.subject is not None:
+            return self.subject
+        name = None
+        if self.strategy != TOPIC_NAME:
+            if schema is None:
+                reason = f"subject_name_strategy={self.strategy} without schema_id or schema"
+                raise RestError(BAD_REQUEST, f"Cannot use {reason}: name the subject.")
+            try:
+                name = record_name_of(schema)
+            except Exception as error:
+                text = f"Invalid schema: {error!r}"[:500]
+                raise RestError(errors.INVALID_SCHEMA, text) from error
+            if name is None:
+                reason = f"subject_name_strategy={self.strategy} needs a schema with a record name"
+                raise RestError(BAD_REQUEST, f"{reason}: name the subject.")
+        return STRATEGIES[self.strategy](self.topic, self.part, name)
+
+
+class PartEncoder:
+    """Encodes the keys or the values of a request by a schema of the registry."""
+
+    def __init__(self, found: RegisteredSchema, encode: Encode) -> None:
+        self.schema_id, self.subject, self.version = found.id, found.subject, found.version
+        self.schema_type = found.schema.schema_type
         self._encode = encode
 
     def __call__(self, value: Any) -> bytes | None:
@@ -75,7 +145,7 @@ class SchemaCodecs:
     """The schemas that one login uses. ``async with`` opens and closes its registry client."""
 
     def __init__(self, url: str, settings: Mapping[str, Any]) -> None:
-        self._registry = SchemaRegistryClient(url, **PATIENCE, **settings)
+        self._registry = SchemaRegistryClient(url, **REGISTRY_LIMITS, **settings)
         self._stack = AsyncExitStack()
         self._encoders: BoundedCache[object, PartEncoder] = BoundedCache(
             KNOWN_SCHEMAS, trio.current_time, REMEMBERED_S
@@ -94,61 +164,70 @@ class SchemaCodecs:
     ) -> None:
         await self._stack.aclose()
 
-    async def encoder(
-        self, topic: str, part: str, record_format: str, text: str | None, schema_id: int | None
-    ) -> PartEncoder:
-        """Return the encoder for keys or values of a topic. ``part`` is ``key`` or ``value``.
+    async def encoder(self, choice: SchemaChoice) -> PartEncoder:
+        """Return the encoder for keys or values of a topic.
 
-        The schema of a text is registered under the topic's subject.
+        The schema of a text is registered under its subject.
 
         Raises:
-            RestError: 42205, the schema is none of the format, is too long, or cannot be used.
-            SchemaRegistryError: the registry refuses it, or has no schema of this id.
+            RestError: 42205, the schema is none of the format, is too long, or cannot be used. 400,
+                the subject is not clear.
+            SchemaRegistryError: the registry refuses it, or has no such schema.
         """
-        if text is not None and len(text) > MAX_SCHEMA_CHARACTERS:
+        if choice.text is not None and len(choice.text) > MAX_SCHEMA_CHARACTERS:
             reason = f"its text has more than {MAX_SCHEMA_CHARACTERS} characters"
-            advice = f"register it, and name it by {part}_schema_id"
-            raise RestError(errors.INVALID_SCHEMA, f"Invalid schema: {reason}; {advice}.")
-        digest = None if text is None else sha256(text.encode("utf-8", "surrogatepass")).digest()
-        place = (topic, part, record_format, digest, schema_id)
+            raise RestError(
+                errors.INVALID_SCHEMA,
+                f"Invalid schema: {reason}; register it, and name it by its id.",
+            )
+        found = None
+        place = choice.place
+        if choice.is_latest:
+            found = await self._registry.get_latest_version(choice.subject_of(None))
+            place = (choice, found.id)
         known = self._encoders.get(place)
         if known is None:
-            known = await self._made_encoder(topic, part, record_format, text, schema_id)
+            known = await self._made_encoder(found or await self._found(choice))
             self._encoders.put(place, known)
         return known
 
-    async def _made_encoder(
-        self, topic: str, part: str, record_format: str, text: str | None, schema_id: int | None
-    ) -> PartEncoder:
-        subject = topic_name(topic, part, None)
-        if text is not None:
-            schema = Schema(text=text, schema_type=SCHEMA_TYPES[record_format])
-            schema_id = (await self._registry.register_schema(subject, schema)).id
-        identity = SchemaIdentity(id=schema_id)
+    async def _found(self, choice: SchemaChoice) -> RegisteredSchema:
+        """Return the schema of an id, a version or a text, with its subject and version."""
+        if choice.version is not None:
+            return await self._registry.get_version(choice.subject_of(None), choice.version)
+        if choice.text is not None:
+            schema = Schema(
+                text=choice.text, schema_type=SCHEMA_TYPES[choice.record_format or "avro"]
+            )
+            subject = choice.subject_of(schema)
+            found = await self._registry.register_schema(subject, schema)
+            if found.version is None:  # an old registry tells the id alone
+                found = await self._registry.lookup_schema(subject, schema)
+            return found
+        hint = choice.subject or topic_name(choice.topic, choice.part, None)
+        schema = await named_schema(self._registry, SchemaIdentity(id=choice.schema_id), hint)
+        subject = choice.subject_of(schema)
+        try:
+            return await self._registry.lookup_schema(subject, schema)
+        except SchemaRegistryError as error:
+            if error.status != NOT_FOUND:
+                raise
+            # The compatibility rules of the subject would not hold for such records. Confluent's
+            # proxy refuses them, too.
+            about = f"format = {schema.schema_type}, schema_id = {choice.schema_id}"
+            reason = f"subject {subject} has no version with this schema; register it there"
+            text = f"Invalid schema. {about}: {reason}, or send its text."
+            raise RestError(errors.INVALID_SCHEMA, text) from error
+
+    async def _made_encoder(self, found: RegisteredSchema) -> PartEncoder:
+        identity, subject = SchemaIdentity(id=found.id), found.subject or ""
         schema = await named_schema(self._registry, identity, subject)
-        if text is None:
-            await self._require_version(subject, schema, schema_id)
-        found = RegisteredSchema(schema=schema, id=identity.id or 0)
+        found = replace(found, schema=schema)
         try:
             encode = await schema_encoder(self._registry, subject, found, str(identity))
         except SerializationError as error:
             raise RestError(errors.INVALID_SCHEMA, f"Invalid schema: {error}") from error
-        return PartEncoder(found.id, encode)
-
-    async def _require_version(self, subject: str, schema: Schema, schema_id: int | None) -> None:
-        """Refuse the id of a schema that is no version of the subject, as Confluent's proxy does.
-
-        The compatibility rules of the subject would not hold for such records.
-        """
-        try:
-            await self._registry.lookup_schema(subject, schema)
-        except SchemaRegistryError as error:
-            if error.status != NOT_FOUND:
-                raise
-            about = f"format = {schema.schema_type}, schema_id = {schema_id}"
-            reason = f"subject {subject} has no version with this schema; register it there"
-            text = f"Invalid schema. {about}: {reason}, or send its text."
-            raise RestError(errors.INVALID_SCHEMA, text) from error
+        return PartEncoder(found, encode)
 
     async def find_decoders(self, records: Iterable[ConsumerRecord]) -> "RecordReader":
         """Return a reader of records, once all schemas that they name are known."""

@@ -1,0 +1,77 @@
+"""The texts of schemas in requests are bounded, and are not what an encoder is kept by."""
+
+import pytest
+import trio
+from google.protobuf.struct_pb2 import Struct
+
+from log_service.client.schemas.json_codecs import record_name_of
+from log_service.client.schemas.protobuf import file_text
+from log_service.client.schemas.values import PROTOBUF, Schema
+from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.schemas import MAX_SCHEMA_CHARACTERS, SchemaChoice, SchemaCodecs
+from tests.unit.client.schemas.registry_double import RegistryDouble
+
+
+def of_text(text: str) -> SchemaChoice:
+    """Return the choice of a schema by its text."""
+    return SchemaChoice(topic="t", part="value", record_format="avro", text=text)
+
+
+def test_an_encoder_is_kept_by_its_schema() -> None:
+    """The same text is registered once, another one again."""
+    double = RegistryDouble()
+
+    async def scene() -> None:
+        async with SchemaCodecs("http://r", {"transport": double.transport()}) as codecs:
+            first = await codecs.encoder(of_text('"int"'))
+            assert await codecs.encoder(of_text('"int"')) is first
+            assert await codecs.encoder(of_text('"long"')) is not first
+
+    trio.run(scene)
+    assert double.asked("POST") == ["/subjects/t-value/versions"] * 2
+
+
+def test_a_long_text_is_refused_before_the_registry_is_asked() -> None:
+    double = RegistryDouble()
+
+    async def scene() -> None:
+        async with SchemaCodecs("http://r", {"transport": double.transport()}) as codecs:
+            text = '"int"'.ljust(MAX_SCHEMA_CHARACTERS + 1)
+            with pytest.raises(RestError, match="name it by its id"):
+                await codecs.encoder(of_text(text))
+
+    trio.run(scene)
+    assert double.requests == []
+
+
+def test_an_encoder_of_the_latest_version_ends_with_the_version() -> None:
+    """The subject is asked for again after a while. Its encoder is then that of the new version."""
+    double = RegistryDouble()
+
+    async def scene() -> None:
+        async with SchemaCodecs("http://r", {"transport": double.transport()}) as codecs:
+            await codecs.encoder(of_text('"int"'))
+            latest = SchemaChoice(topic="t", part="value")
+            first = await codecs.encoder(latest)
+            assert (first.version, first.subject) == (1, "t-value")
+            assert await codecs.encoder(latest) is first
+            await codecs.encoder(of_text('"long"'))
+            assert (await codecs.encoder(latest)).version == 2
+
+    trio.run(scene)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('syntax = "proto3"; // message A {\n message B {message C {}}', "B"),
+        ('option x = "message A {"; package p.q; message B { }', "p.q.B"),
+        ("package p; enum E { A = 0; }", None),
+        ("/*" * 100_000 + "{", None),
+        ('"\\' * 100_000 + "{", None),
+        (file_text(Struct.DESCRIPTOR.file), "google.protobuf.Struct"),
+    ],
+)
+def test_the_first_message_names_a_protobuf_schema(text: str, name: str | None) -> None:
+    """Comments and texts count for nothing, and a hostile text takes no longer than another."""
+    assert record_name_of(Schema(text=text, schema_type=PROTOBUF)) == name
