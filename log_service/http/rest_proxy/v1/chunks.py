@@ -1,0 +1,120 @@
+"""Chunks of a topic's records as lines, and the window of the newest ones.
+
+A chunk stands between two positions and holds each wanted record there. So a stream may take it
+whose own positions are at or past the chunk's beginning, and gets each record once.
+
+Invariants: the chunks of a window join each other without a gap. The newest one is always kept, and
+older ones within a bound of bytes.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from log_service.http.rest_proxy.v1.lines import Lines
+
+RECORD_BYTES: Final = 200
+"""About what a record takes in memory beside its line."""
+MAX_AHEAD: Final = 1_000
+"""A stream joins a window that ends at most so many offsets before its positions."""
+
+LineAt = tuple[int, int, bytes]
+"""The partition and the offset of a record, and its line."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Chunk:
+    """The wanted records from the positions ``before`` up to ``after``, which are not changed."""
+
+    before: Mapping[int, int]
+    after: Mapping[int, int]
+    records: Sequence[LineAt]
+    _texts: dict[type[Lines], bytes] = field(default_factory=dict)
+
+    @property
+    def size_bytes(self) -> int:
+        """About the bytes in memory."""
+        lines = sum(len(line) for _, _, line in self.records)
+        texts = sum(map(len, self._texts.values()))
+        return lines + texts + RECORD_BYTES * (1 + len(self.records))
+
+    def text(self, lines: Lines) -> bytes:
+        """Return all records as one text. It is made once for all streams of its kind."""
+        found = self._texts.get(type(lines))
+        if found is None:
+            positions, pieces = dict(self.before), list[bytes]()
+            for partition, offset, line in self.records:
+                positions[partition] = offset + 1
+                pieces.append(lines.record(line, positions))
+            found = self._texts[type(lines)] = b"".join(pieces)
+        return found
+
+    def records_from(self, positions: Mapping[int, int]) -> Iterator[LineAt]:
+        """Yield the records that positions have not passed. Missing partitions begin at 0."""
+        for record in self.records:
+            if record[1] >= positions.get(record[0], 0):
+                yield record
+
+    def moved(self, positions: Mapping[int, int]) -> dict[int, int]:
+        """Return the positions behind the chunk."""
+        ends = {each: max(end, positions.get(each, 0)) for each, end in self.after.items()}
+        return {**positions, **ends}
+
+
+class Window:
+    """The newest chunks of a topic. Each has a number, which grows by one."""
+
+    def __init__(self, positions: Mapping[int, int]) -> None:
+        self._chunks = deque[Chunk]()
+        self.first_number = 0
+        self.end: Mapping[int, int] = dict(positions)
+
+    def __repr__(self) -> str:
+        return f"<Window chunks={len(self._chunks)} first={self.first_number}>"
+
+    @property
+    def next_number(self) -> int:
+        """The number of the chunk that comes next."""
+        return self.first_number + len(self._chunks)
+
+    def append(self, chunk: Chunk) -> None:
+        """Add a chunk, which begins at the window's end or takes up new partitions at 0."""
+        self._chunks.append(chunk)
+        self.end = chunk.after
+
+    def trim(self, max_bytes: int) -> None:
+        """Drop the oldest chunks until the others have at most these bytes, or one is left."""
+        size_bytes = sum(each.size_bytes for each in self._chunks)
+        while len(self._chunks) > 1 and size_bytes > max_bytes:
+            size_bytes -= self._chunks.popleft().size_bytes
+            self.first_number += 1
+
+    def clear(self) -> None:
+        """Drop all chunks."""
+        self.first_number = self.next_number
+        self._chunks.clear()
+
+    def get(self, number: int) -> Chunk | None:
+        """Return a chunk, None if it was dropped or is still to come."""
+        index = number - self.first_number
+        return self._chunks[index] if 0 <= index < len(self._chunks) else None
+
+    def join(self, positions: Mapping[int, int]) -> int | None:
+        """Return the number of the chunk at which a stream goes on, None if it cannot.
+
+        It cannot if records between its positions and the window are missing, or if the window is
+        far behind it.
+        """
+        start = self._chunks[0].before if self._chunks else self.end
+        if not positions.keys() <= self.end.keys():
+            return None
+        if any(positions.get(each, 0) < offset for each, offset in start.items()):
+            return None
+        ahead = (offset - self.end[each] for each, offset in positions.items())
+        if sum(max(each, 0) for each in ahead) > MAX_AHEAD:
+            return None
+        for number, chunk in enumerate(self._chunks, self.first_number):
+            if any(positions.get(each, 0) < end for each, end in chunk.after.items()):
+                return number
+        return self.next_number
