@@ -2,7 +2,6 @@
 
 from log_service.client import (
     Admin,
-    ErrorCode,
     KafkaError,
     OffsetSpec,
     TopicDescription,
@@ -11,8 +10,6 @@ from log_service.client import (
 from log_service.client.connections.cluster_view import PartitionView, TopicView
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.context import Call
-
-UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
 
 async def topic_of(admin: Admin, name: str) -> TopicDescription:
@@ -24,7 +21,7 @@ async def topic_of(admin: Admin, name: str) -> TopicDescription:
     try:
         return (await admin.describe_topics([name]))[name]
     except KafkaError as error:
-        if error.code in UNKNOWN:
+        if error.code in errors.NO_TOPIC:
             raise errors.topic_not_found(name) from error
         raise
 

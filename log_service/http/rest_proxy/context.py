@@ -5,7 +5,7 @@ turns errors of the cluster and of the schema registry into refusals.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ from log_service.http.rest_proxy.bodies import JSON, json_response
 from log_service.http.rest_proxy.errors import RestError
 from log_service.http.rest_proxy.settings import RestSettings
 from log_service.http.rest_proxy.streams import Streams
-from log_service.http.rest_proxy.v1.line_cache import LineCache
+from log_service.http.rest_proxy.v1.shared_readers import SharedReaders
 from log_service.http.server.values import Handler, HttpError, HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class RestContext:
     env: Env
     instances: "ConsumerInstances"
     streams: Streams
-    lines: LineCache = field(default_factory=LineCache)
+    readers: SharedReaders
     scheme: str = "http"
 
 

@@ -51,6 +51,10 @@ FORBIDDEN: Final = 40301
 TOO_MANY: Final = 42901
 RETRY: Final[Headers] = (("retry-after", "1"),)
 
+NO_TOPIC: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}
+)
+"""The errors of a topic that is not there, or cannot be by its name."""
 MEANINGS: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.SASL_AUTHENTICATION_FAILED: UNAUTHENTICATED,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: FORBIDDEN,

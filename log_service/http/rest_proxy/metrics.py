@@ -3,19 +3,21 @@
 from collections.abc import Iterator
 
 from log_service.http.cluster_clients.pool import ClusterClients
+from log_service.http.rest_proxy.v1.shared_readers import SharedReaders
 from log_service.http.rest_proxy.v2.instances import ConsumerInstances
 from log_service.http.server.metrics import HttpMeter
 from log_service.metrics.exposition import Family
 
 
 def families(
-    meter: HttpMeter, clients: ClusterClients, instances: ConsumerInstances
+    meter: HttpMeter, clients: ClusterClients, instances: ConsumerInstances, readers: SharedReaders
 ) -> Iterator[Family]:
     """Yield the requests, and the clients that stand between them and the cluster."""
     yield from meter.families()
     counts = {
         "logins": ("Logins that have clients open.", clients.login_count),
         "consumer_instances": ("Consumer instances of version 2.", len(instances)),
+        "stream_readers": ("Consumers that read topics for streams.", len(readers)),
     }
     for name, (text, count) in counts.items():
         samples = [("", "", count)]

@@ -24,7 +24,7 @@ def rest_routes(context: RestContext) -> list[Route]:
 
 def rest_service(context: RestContext, authenticate: Authenticate, meter: HttpMeter) -> HttpService:
     """Return the proxy as a service, with its health and its metrics."""
-    figures = partial(families, meter, context.clients, context.instances)
+    figures = partial(families, meter, context.clients, context.instances, context.readers)
     routes = rest_routes(context)
     extra = [
         *doubled_routes(context),

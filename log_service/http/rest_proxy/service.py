@@ -13,6 +13,7 @@ from log_service.http.rest_proxy.context import RestContext
 from log_service.http.rest_proxy.routes import rest_service
 from log_service.http.rest_proxy.settings import RestSettings
 from log_service.http.rest_proxy.streams import Streams
+from log_service.http.rest_proxy.v1.shared_readers import SharedReaders
 from log_service.http.rest_proxy.v2.instances import ConsumerInstances
 from log_service.http.server.metrics import HttpMeter
 from log_service.http.server.service import HttpService
@@ -76,6 +77,7 @@ class RestService:
             env=self._env,
             instances=self._instances,
             streams=self._streams,
+            readers=SharedReaders(clients, settings, self._streams),
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(clients.run)

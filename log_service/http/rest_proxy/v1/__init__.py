@@ -5,7 +5,8 @@ write and the leases of a queue are the client's, so any proxy behind a load bal
 
 - ``positions``: offsets by partition, where a stream begins and goes on.
 - ``query``: the parameters of a stream. ``lines``: records and the end of a stream as text.
-- ``line_cache``: lines of recent records, for several streams. ``reading``: a stream.
+- ``chunks``: lines of the newest records. ``shared_readers``: consumers that read for streams.
+- ``reading``: a stream. ``endings``: the reasons for its end. ``decoders``: read by schema.
 - ``records``: a record in the body of a request. ``idempotency``: writes a body once.
 - ``produce``: writes records, each with a line of the response.
 - ``queues``: leases of share groups.

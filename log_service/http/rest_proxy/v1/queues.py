@@ -38,9 +38,9 @@ from log_service.http.rest_proxy.bodies import (
 from log_service.http.rest_proxy.cluster_reading import topic_of
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.v1.decoders import shared_decoder
 from log_service.http.rest_proxy.v1.lines import shown_record
 from log_service.http.rest_proxy.v1.produce import require_json
-from log_service.http.rest_proxy.v1.reading import shared_decoder
 from log_service.http.server.values import HttpResponse
 
 LEASE: Final = re.compile(r"([\w-]{1,36})\.(\d{1,10})\.(\d{1,10})\.(\d{1,19})", re.ASCII)
@@ -91,7 +91,7 @@ async def acquire(call: Call) -> HttpResponse:
     if lease is None:
         return json_response({"records": [], "lock_ms": None})
     streams.start(partial(_keep_clients, call, lease))
-    decoder = await shared_decoder(call)
+    decoder = await shared_decoder(call.context.settings, call.clients)
     shown = [await _shown(decoder, record, token, encoding) for record, token in lease.records]
     return list_response(shown, before=b'{"lock_ms":%d,"records":[' % lease.lock_ms, after=b"]}")
 

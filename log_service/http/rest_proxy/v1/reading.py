@@ -1,42 +1,29 @@
 """One stream of records: where it begins, what it sends, and why it ends.
 
-The next records are asked for once the client has taken those before. So a slow client holds back
-its own stream alone, and memory is bounded by what one consumer fetches. Every stream that ends
-says why and where to go on.
+A stream takes chunks of lines from a reader that it shares with others, and asks for the next one
+once the client has taken those before. So a slow client holds back its own stream alone. Every
+stream that ends says why and where to go on.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import trio
 
-from log_service.client import (
-    Admin,
-    Consumer,
-    ConsumerRecord,
-    ErrorCode,
-    KafkaError,
-    OffsetSpec,
-    SchemaRegistryClient,
-    TopicPartition,
-)
-from log_service.http.record_formats.consuming import open_consumer
-from log_service.http.record_formats.decoding import RecordDecoder
-from log_service.http.record_formats.records import decoded, is_wanted
+from log_service.client import Admin, KafkaError, OffsetSpec, TopicPartition
+from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.rest_proxy import errors
-from log_service.http.rest_proxy.cluster_reading import UNKNOWN
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
+from log_service.http.rest_proxy.v1.chunks import Chunk, LineAt
+from log_service.http.rest_proxy.v1.endings import CAUGHT_UP, LIMIT, LOGIN, STOPPING, Ending
 from log_service.http.rest_proxy.v1.lines import (
     EventLines,
     Lines,
     NdjsonLines,
     end_note,
     gap_note,
-    record_line,
 )
 from log_service.http.rest_proxy.v1.positions import Gap, first_positions
 from log_service.http.rest_proxy.v1.query import (
@@ -46,31 +33,14 @@ from log_service.http.rest_proxy.v1.query import (
     StreamQuery,
     query_of,
 )
+from log_service.http.rest_proxy.v1.shared_readers import CHECK_S, Followed, Seat
 from log_service.http.server.streams import Send
 from log_service.http.server.values import HttpResponse
 
-CHECK_S: Final = 5.0
-"""How often a stream asks whether its topic is there, and whether its login is still right."""
 HEARTBEAT_S: Final = 15.0
-POLL_RECORDS: Final = 500
 PIECE_BYTES: Final = 32 << 10
-TURN_RECORDS: Final = 20
-"""After so many records other tasks run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """Why a stream ends. ``reason`` is a word for programs, ``message`` a sentence for people."""
-
-    reason: str
-    message: str
-
-
-LIMIT: Final = Ending(reason="limit", message="As many records were sent as limit allows.")
-CAUGHT_UP: Final = Ending(reason="caught_up", message="All records of the log were sent.")
-STOPPING: Final = Ending(reason="stopping", message="The proxy stops. Ask another one.")
-LOGIN: Final = Ending(reason="login", message="The login is not right any more. Log in anew.")
-DELETED: Final = Ending(reason="topic_deleted", message="The topic was deleted.")
+TURN_RECORDS: Final = 100
+"""After so many records that are sent one by one other tasks run."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +62,48 @@ class Reading:
         """How the stream is written."""
         return EventLines() if self.query.has_events else NdjsonLines()
 
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all records were read that were there at the beginning."""
+        ends = self.ends
+        return ends is not None and all(self.positions[each] >= ends[each] for each in ends)
+
+    def followed_by(self, credentials: Credentials | None) -> Followed:
+        """Return the records that a reader has to follow for the stream."""
+        query = self.query
+        is_growing = self.ends is None and not query.partitions
+        return Followed(
+            credentials=credentials,
+            topic=self.topic,
+            topic_id=self.topic_id,
+            partitions=() if is_growing else tuple(sorted(self.positions)),
+            comparisons=query.comparisons,
+            encoding=query.encoding,
+            is_committed_only=query.is_committed_only,
+        )
+
+    def wants_all(self, chunk: Chunk) -> bool:
+        """Return whether the stream stands at a chunk's beginning, and ends behind it or later."""
+        ends, limit = self.ends, self.query.limit
+        return (
+            self.positions == chunk.before
+            and (limit is None or self.sent_count + len(chunk.records) < limit)
+            and (ends is None or all(end <= ends[each] for each, end in chunk.after.items()))
+        )
+
+    def wanted(self, chunk: Chunk) -> Iterator[LineAt]:
+        """Yield the records of a chunk that the stream has not sent and that are before its end."""
+        for record in chunk.records_from(self.positions):
+            if self.ends is None or record[1] < self.ends[record[0]]:
+                yield record
+
+    def move_behind(self, chunk: Chunk) -> None:
+        """Move the positions behind a chunk, but not behind the end."""
+        moved = chunk.moved(self.positions)
+        if self.ends is not None:
+            moved = {each: min(moved[each], end) for each, end in self.ends.items()}
+        self.positions = moved
+
 
 async def read(call: Call) -> HttpResponse:
     """Send the records of a topic as a stream.
@@ -106,16 +118,8 @@ async def read(call: Call) -> HttpResponse:
     reading = await begun(await call.admin(), call.value("topic"), query)
 
     async def make(send: Send) -> None:
-        async with (
-            streams.places.one_of(user),
-            call.context.clients.lease(call.credentials) as clients,
-            open_decoder(call) as decoder,
-            open_consumer(
-                clients, is_committed_only=query.is_committed_only, reset="none"
-            ) as consumer,
-        ):
-            stream = _Stream(call, reading, consumer, decoder, send)
-            await stream.run(await clients.admin())
+        async with streams.places.one_of(user):
+            await _Stream(call, reading, send).run()
 
     return streams.response(make, EVENTS if query.has_events else NDJSON)
 
@@ -130,7 +134,7 @@ async def begun(admin: Admin, topic: str, query: StreamQuery) -> Reading:
     try:
         found = await admin.describe_offsets([topic])
     except KafkaError as error:
-        raise (errors.topic_not_found(topic) if error.code in UNKNOWN else error) from error
+        raise (errors.topic_not_found(topic) if error.code in errors.NO_TOPIC else error) from error
     ends = {
         where.partition: (
             each.log_start_offset,
@@ -163,190 +167,88 @@ async def begun(admin: Admin, topic: str, query: StreamQuery) -> Reading:
     )
 
 
-@asynccontextmanager
-async def open_decoder(call: Call) -> AsyncIterator[RecordDecoder]:
-    """Yield a decoder that asks the schema registry with the login of the request.
-
-    It has a client of its own, because a stream may outlive those that a login shares.
-    """
-    make = _registry_maker(call)
-    if make is None:
-        yield RecordDecoder(None)
-        return
-    async with await trio.to_thread.run_sync(make) as registry:  # it reads trust stores
-        yield RecordDecoder(registry)
-
-
-async def shared_decoder(call: Call) -> RecordDecoder:
-    """Return a decoder for one request, by the registry client that a login shares."""
-    make = _registry_maker(call)
-    if make is None:
-        return RecordDecoder(None)
-    return RecordDecoder(await call.clients.shared_client("the registry client of decoders", make))
-
-
-def _registry_maker(call: Call) -> Callable[[], SchemaRegistryClient] | None:
-    """Return the maker of a registry client of the login, None without a registry."""
-    settings, login = call.context.settings, call.credentials
-    if not settings.registry_url:
-        return None
-    client = settings.registry_client
-    given = dict(client) if login is None else login.registry_settings(client)
-    return partial(SchemaRegistryClient, settings.registry_url, **given)
-
-
 class _Stream:
     """One stream while it is sent."""
 
-    def __init__(
-        self,
-        call: Call,
-        reading: Reading,
-        consumer: Consumer,
-        decoder: RecordDecoder,
-        send: Send,
-    ) -> None:
+    def __init__(self, call: Call, reading: Reading, send: Send) -> None:
         self._call = call
         self._streams = call.context.streams
         self._reading = reading
-        self._consumer = consumer
-        self._decoder = decoder
         self._send_piece = send
         self._lines = reading.lines
         self._waiting = bytearray()
 
-    async def run(self, admin: Admin) -> None:
+    async def run(self) -> None:
         """Send records until the stream ends, and then why."""
         reading = self._reading
         self._waiting += self._lines.start
         for gap in reading.gaps:
             self._waiting += gap_note(self._lines, gap)
         await self._flush()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._wake_on_stop)
-            try:
-                ending = await self._read(admin)
-            except KafkaError as error:
-                ending = ending_of(error)
-            nursery.cancel_scope.cancel()
-        text = end_note(self._lines, ending.reason, ending.message, reading.positions)
-        self._waiting += text
+        ending = CAUGHT_UP if reading.is_caught_up else None
+        followed = reading.followed_by(self._call.credentials)
+        while ending is None:
+            with self._call.context.readers.seat(followed, reading.positions) as seat:
+                ending = await self._follow(seat)
+        self._waiting += end_note(self._lines, ending.reason, ending.message, reading.positions)
         await self._flush()
 
-    async def _wake_on_stop(self) -> None:
-        await self._streams.stopping.wait()
-        self._consumer.wakeup()
-
-    async def _read(self, admin: Admin) -> Ending:
-        reading, consumer = self._reading, self._consumer
-        await self._assign(sorted(reading.positions))
-        while True:
+    async def _follow(self, seat: Seat) -> Ending | None:
+        """Send the chunks of a reader. Return None if the stream goes on at another one."""
+        ending: Ending | None = None
+        while ending is None:
             if self._streams.stopping.is_set():
                 return STOPPING
-            if await self._is_caught_up():
-                return CAUGHT_UP
-            records = await consumer.poll(POLL_RECORDS, timeout_ms=int(CHECK_S * 1_000))
-            for count, record in enumerate(records, 1):
-                await self._take(record)
+            chunk = seat.next_chunk()
+            if chunk is not None:
+                ending = await self._take(chunk)
+            elif seat.is_over:
+                return seat.ending
+            else:
+                with trio.move_on_after(CHECK_S):
+                    await seat.wait()
+            ending = ending or await self._look()
+        return ending
+
+    async def _take(self, chunk: Chunk) -> Ending | None:
+        """Send the records of a chunk, as one piece if the stream wants them all."""
+        reading = self._reading
+        if reading.wants_all(chunk):
+            await self._send(chunk.text(self._lines))
+            reading.sent_count += len(chunk.records)
+            reading.positions = dict(chunk.after)
+        else:
+            for count, (partition, offset, line) in enumerate(reading.wanted(chunk), 1):
+                reading.positions[partition] = offset + 1
+                self._waiting += self._lines.record(line, reading.positions)
+                reading.sent_count += 1
                 if reading.sent_count == reading.query.limit:
                     return LIMIT
                 if not count % TURN_RECORDS:
                     await trio.lowlevel.checkpoint()
                 if len(self._waiting) >= PIECE_BYTES:
                     await self._flush()
+            reading.move_behind(chunk)
             await self._flush()
-            now_s = trio.current_time()
-            if now_s - reading.checked_s >= CHECK_S:
-                reading.checked_s = now_s
-                ending = await self._check(admin)
-                if ending is not None:
-                    return ending
-            if now_s - reading.spoken_s >= HEARTBEAT_S:
-                self._waiting += self._lines.heartbeat(reading.positions)
-                await self._flush()
+        return CAUGHT_UP if reading.is_caught_up else None
 
-    async def _assign(self, numbers: Sequence[int]) -> None:
-        assigned = [TopicPartition(self._reading.topic, number) for number in numbers]
-        self._consumer.assign(assigned)
-        for where in assigned:
-            await self._consumer.seek(where, self._reading.positions[where.partition])
-
-    async def _is_caught_up(self) -> bool:
-        """Return whether all records were read that were there at the beginning."""
-        ends = self._reading.ends
-        if ends is None:
-            return False
-        over = []
-        for number, end in ends.items():
-            where = TopicPartition(self._reading.topic, number)
-            if await self._consumer.position(where) >= end:
-                over.append(where)
-        self._consumer.pause(over)
-        return len(over) == len(ends)
-
-    async def _take(self, record: ConsumerRecord) -> None:
-        reading = self._reading
-        if reading.ends is not None and record.offset >= reading.ends[record.partition]:
-            return
-        line = await self._line(record)
-        reading.positions[record.partition] = record.offset + 1
-        if line is not None:
-            self._waiting += self._lines.record(line, reading.positions)
-            reading.sent_count += 1
-
-    async def _line(self, record: ConsumerRecord) -> bytes | None:
-        """Return the line of a record, None for one that the filter does not want."""
-        query, lines = self._reading.query, self._call.context.lines
-        place = record.partition, record.offset, record.leader_epoch
-        key = self._call.credentials, self._reading.topic_id, place, query.encoding
-        line = None if query.comparisons else lines.get(key)
-        if line is not None:
-            return line
-        found = await decoded(self._decoder, record, query.encoding)
-        if not await is_wanted(query.comparisons, found):
-            return None
-        line = await record_line(found)
-        if self._reading.ends is None and not (found.key.error or found.value.error):
-            lines.put(key, line)
-        return line
-
-    async def _flush(self) -> None:
-        if self._waiting:
-            piece = bytes(self._waiting)
-            self._waiting.clear()
-            await self._send_piece(piece)
-            self._reading.spoken_s = trio.current_time()
-
-    async def _check(self, admin: Admin) -> Ending | None:
-        """Return why the stream has to end, and take up new partitions if it has not."""
-        reading = self._reading
-        if not await self._streams.is_login_right(self._call.request):
-            return LOGIN
-        try:
-            topic = (await admin.describe_topics([reading.topic]))[reading.topic]
-        except KafkaError as error:
-            if error.code in UNKNOWN:
-                return DELETED
-            return None if error.is_retriable else ending_of(error)
-        if topic.topic_id != reading.topic_id:
-            return DELETED
-        count = topic.partition_count
-        is_growing = reading.ends is None and not reading.query.partitions
-        if is_growing and len(reading.positions) < count <= MAX_PARTITIONS:
-            reading.positions |= dict.fromkeys(range(len(reading.positions), count), 0)
-            await self._assign(sorted(reading.positions))
+    async def _look(self) -> Ending | None:
+        """Return the end of a stream whose login is not right, and let a quiet one speak."""
+        reading, now_s = self._reading, trio.current_time()
+        if now_s - reading.checked_s >= CHECK_S:
+            reading.checked_s = now_s
+            if not await self._streams.is_login_right(self._call.request):
+                return LOGIN
+        if now_s - reading.spoken_s >= HEARTBEAT_S:
+            await self._send(self._lines.heartbeat(reading.positions))
         return None
 
+    async def _flush(self) -> None:
+        piece = bytes(self._waiting)
+        self._waiting.clear()
+        await self._send(piece)
 
-def ending_of(error: KafkaError) -> Ending:
-    """Return the end of a stream that the cluster does not serve any more."""
-    if error.code in UNKNOWN:
-        return DELETED
-    if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
-        return LOGIN
-    reason = "error"
-    if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-        reason = "offset_out_of_range"
-    elif errors.of_cluster(error).code == errors.FORBIDDEN:
-        reason = "forbidden"
-    return Ending(reason=reason, message=str(error))
+    async def _send(self, piece: bytes) -> None:
+        if piece:
+            await self._send_piece(piece)
+            self._reading.spoken_s = trio.current_time()

@@ -15,6 +15,7 @@ from log_service.http.rest_proxy.openapi import description, openapi_route
 from log_service.http.rest_proxy.routes import rest_routes
 from log_service.http.rest_proxy.settings import read_rest_settings
 from log_service.http.rest_proxy.streams import Streams
+from log_service.http.rest_proxy.v1.shared_readers import SharedReaders
 from log_service.http.rest_proxy.v2.instances import ConsumerInstances
 from log_service.http.server.routes import Route, Router
 from log_service.http.server.values import HttpRequest
@@ -38,12 +39,15 @@ OPERATION = {
 def routes() -> list[Route]:
     """All routes of a proxy."""
     env = real_env()
+    clients, settings = ClusterClients("server:1", {}, env), read_rest_settings("", "a file")
+    streams = Streams(1)
     context = RestContext(
-        clients=ClusterClients("server:1", {}, env),
-        settings=read_rest_settings("", "a file"),
+        clients=clients,
+        settings=settings,
         env=env,
         instances=ConsumerInstances(env, max_count=1, idle_ms=1),
-        streams=Streams(1),
+        streams=streams,
+        readers=SharedReaders(clients, settings, streams),
     )
     return rest_routes(context)
 

@@ -1,0 +1,302 @@
+"""Readers that follow a topic for all streams of a login that ask for the same records.
+
+A reader has one consumer, decodes each record once, and keeps the newest chunks of lines. A stream
+takes them at its own pace, by its own positions. One that falls behind the kept chunks goes on with
+another reader at its positions, and readers that meet become one.
+
+Invariants: a reader is there while streams use it. It goes on when any of its streams has taken all
+chunks, so the fastest stream sets the pace and no slow stream holds back another. All windows of a
+proxy have at most ``TOTAL_BYTES``, beside the newest chunk of each.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from log_service.client import Admin, Consumer, ConsumerRecord, KafkaError, TopicPartition
+from log_service.common.errors import TidelogError
+from log_service.common.types import NO_TOPIC_ID
+from log_service.http.cluster_clients.credentials import Credentials
+from log_service.http.cluster_clients.pool import ClusterClients
+from log_service.http.record_formats.consuming import open_consumer
+from log_service.http.record_formats.decoding import RecordDecoder
+from log_service.http.record_formats.filters import Comparison
+from log_service.http.record_formats.records import decoded, is_wanted
+from log_service.http.rest_proxy import errors
+from log_service.http.rest_proxy.settings import RestSettings
+from log_service.http.rest_proxy.streams import Streams
+from log_service.http.rest_proxy.v1.chunks import Chunk, LineAt, Window
+from log_service.http.rest_proxy.v1.decoders import open_decoder
+from log_service.http.rest_proxy.v1.endings import DELETED, FAILED, STOPPING, Ending, ending_of
+from log_service.http.rest_proxy.v1.lines import record_line
+from log_service.http.rest_proxy.v1.query import MAX_PARTITIONS
+from log_service.http.server.values import HttpError
+
+WINDOW_BYTES: Final = 8 << 20
+TOTAL_BYTES: Final = 64 << 20
+CHUNK_BYTES: Final = 128 << 10
+POLL_RECORDS: Final = 500
+TURN_RECORDS: Final = 20
+"""After so many records other tasks run."""
+SENDS_PER_S: Final = 2_000
+"""A reader whose streams keep up makes so few chunks that they send so often, all together."""
+CHECK_S: Final = 5.0
+"""How often a reader asks whether its topic is there, and a stream whether its login is right."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """The records that a reader follows. ``partitions`` empty is all, also new ones."""
+
+    credentials: Credentials | None
+    topic: str
+    topic_id: object
+    partitions: tuple[int, ...]
+    comparisons: tuple[Comparison, ...]
+    encoding: str
+    is_committed_only: bool
+
+
+class Seat:
+    """The place of one stream at a reader."""
+
+    def __init__(self, reader: "SharedReader", number: int) -> None:
+        self._reader = reader
+        self._number = number
+
+    def next_chunk(self) -> Chunk | None:
+        """Return the next chunk, None if there is none now."""
+        chunk = self._reader.window.get(self._number)
+        if chunk is not None:
+            self._number += 1
+        return chunk
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no chunk follows here, because the reader has ended or has gone on without it."""
+        return self._reader.is_over or self._number < self._reader.window.first_number
+
+    @property
+    def ending(self) -> Ending | None:
+        """The end of the stream, None if it goes on at another reader."""
+        return self._reader.ending
+
+    async def wait(self) -> None:
+        """Wait until the next chunk is there, or the reader ends."""
+        self._reader.wanted.set()
+        await self._reader.changed.wait()
+
+
+class SharedReaders:
+    """The readers of one proxy."""
+
+    def __init__(self, clients: ClusterClients, settings: RestSettings, streams: Streams) -> None:
+        self.clients = clients
+        self.settings = settings
+        self.streams = streams
+        self._readers: dict[Followed, list[SharedReader]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._readers.values()))
+
+    def __repr__(self) -> str:
+        return f"<SharedReaders {len(self)}>"
+
+    @property
+    def window_bytes(self) -> int:
+        """The bytes that the window of one reader may have now."""
+        return min(WINDOW_BYTES, TOTAL_BYTES // max(len(self), 1))
+
+    @contextmanager
+    def seat(self, followed: Followed, positions: Mapping[int, int]) -> Iterator[Seat]:
+        """Seat a stream for a block, at a reader that it can join or at a new one."""
+        reader = self.joinable(followed, positions)
+        if reader is None:
+            reader = SharedReader(self, followed, positions)
+            self._readers.setdefault(followed, []).append(reader)
+            for several in self._readers.values():
+                for each in several:
+                    each.window.trim(self.window_bytes)
+            self.streams.start(reader.run)
+        number = reader.window.join(positions)
+        assert number is not None, "a reader that begins at these positions can be joined"
+        reader.seat_count += 1
+        try:
+            yield Seat(reader, number)
+        finally:
+            reader.seat_count -= 1
+            if not reader.seat_count:
+                reader.end(None)
+
+    def joinable(
+        self,
+        followed: Followed,
+        positions: Mapping[int, int],
+        other_than: "SharedReader | None" = None,
+    ) -> "SharedReader | None":
+        """Return a reader that a stream at these positions can join."""
+        for each in self._readers.get(followed, ()):
+            if each is not other_than and each.window.join(positions) is not None:
+                return each
+        return None
+
+    def remove(self, reader: "SharedReader") -> None:
+        """Let no further stream join a reader. Idempotent."""
+        several = self._readers.get(reader.followed, [])
+        if reader in several:
+            several.remove(reader)
+        if not several:
+            self._readers.pop(reader.followed, None)
+
+
+class SharedReader:
+    """One reader. ``run`` reads until it has ended."""
+
+    def __init__(
+        self, readers: SharedReaders, followed: Followed, positions: Mapping[int, int]
+    ) -> None:
+        self.followed = followed
+        self.window = Window(positions)
+        self.seat_count = 0
+        self.is_over = False
+        self.ending: Ending | None = None
+        self.wanted = trio.Event()
+        """Set when a stream has taken all chunks."""
+        self.changed = trio.Event()
+        """Set and replaced when a chunk is added, and set at the end."""
+        self._readers = readers
+        self._scope = trio.CancelScope()
+        self._checked_s = trio.current_time()
+
+    def __repr__(self) -> str:
+        return f"<SharedReader {self.followed.topic} seats={self.seat_count} {self.window}>"
+
+    def end(self, ending: Ending | None) -> None:
+        """End the reader, and its streams too if an ending is given. Idempotent."""
+        if self.is_over:
+            return
+        self.is_over, self.ending = True, ending
+        if ending is None:
+            self.window.clear()  # slow streams keep no chunks of a reader that is gone
+        self._readers.remove(self)
+        self.changed.set()
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        """Read until no stream uses the reader, or it cannot go on."""
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_on_stop)
+                try:
+                    ending = await self._read()
+                except KafkaError as error:
+                    ending = ending_of(error)
+                except (TidelogError, HttpError) as error:
+                    ending = Ending(reason="error", message=str(error))
+                except Exception as error:  # a bug of ours costs the streams of one reader
+                    logger.error("A shared reader failed: %r", error, exc_info=error)
+                    ending = FAILED
+                self.end(ending)
+
+    async def _end_on_stop(self) -> None:
+        await self._readers.streams.stopping.wait()
+        self.end(STOPPING)
+
+    async def _read(self) -> Ending | None:
+        """Return why the streams end, None if they go on at another reader."""
+        readers, followed = self._readers, self.followed
+        async with (
+            readers.clients.lease(followed.credentials) as clients,
+            open_decoder(readers.settings, followed.credentials) as decoder,
+            open_consumer(
+                clients, is_committed_only=followed.is_committed_only, reset="none"
+            ) as consumer,
+        ):
+            admin = await clients.admin()
+            await self._assign(consumer)
+            while True:
+                records = await consumer.poll(POLL_RECORDS, timeout_ms=int(CHECK_S * 1_000))
+                current = consumer.cluster.view.topic_id_of(followed.topic)
+                if current not in {followed.topic_id, NO_TOPIC_ID}:
+                    return DELETED  # and created anew: these are no records of it
+                await self._append_all(consumer, decoder, records)
+                ending = await self._check(consumer, admin)
+                if ending is not None:
+                    return ending
+                if readers.joinable(followed, self.window.end, other_than=self):
+                    return None
+                if len(records) < POLL_RECORDS:
+                    await trio.sleep(self.seat_count / SENDS_PER_S)
+
+    async def _assign(self, consumer: Consumer) -> None:
+        assigned = [TopicPartition(self.followed.topic, number) for number in self.window.end]
+        consumer.assign(assigned)
+        for where in assigned:
+            await consumer.seek(where, self.window.end[where.partition])
+
+    async def _append_all(
+        self, consumer: Consumer, decoder: RecordDecoder, records: Sequence[ConsumerRecord]
+    ) -> None:
+        """Append polled records to the window, the last ones up to the consumer's positions.
+
+        These are behind offsets without a record, such as the markers of transactions.
+        """
+        after, lines, size_bytes = dict(self.window.end), list[LineAt](), 0
+        for count, record in enumerate(records, 1):
+            line = await self._line(decoder, record)
+            after[record.partition] = record.offset + 1
+            if line is not None:
+                lines.append((record.partition, record.offset, line))
+                size_bytes += len(line)
+            if size_bytes >= CHUNK_BYTES:
+                await self._append(after, lines)
+                lines, size_bytes = [], 0
+            if not count % TURN_RECORDS:
+                await trio.lowlevel.checkpoint()
+        for number in after:
+            after[number] = await consumer.position(TopicPartition(self.followed.topic, number))
+        if after != self.window.end:
+            await self._append(after, lines)
+
+    async def _append(self, after: Mapping[int, int], lines: Sequence[LineAt]) -> None:
+        """Append a chunk once a stream has taken all those before."""
+        await self.wanted.wait()
+        self.wanted = trio.Event()
+        window = self.window
+        window.append(Chunk(before=window.end, after=dict(after), records=lines))
+        window.trim(self._readers.window_bytes)
+        self.changed.set()
+        self.changed = trio.Event()
+
+    async def _line(self, decoder: RecordDecoder, record: ConsumerRecord) -> bytes | None:
+        """Return the line of a record, None for one that the filter does not want."""
+        found = await decoded(decoder, record, self.followed.encoding)
+        if not await is_wanted(self.followed.comparisons, found):
+            return None
+        return await record_line(found)
+
+    async def _check(self, consumer: Consumer, admin: Admin) -> Ending | None:
+        """Return why the streams have to end, and take up new partitions if they have not."""
+        followed = self.followed
+        if trio.current_time() - self._checked_s < CHECK_S:
+            return None
+        self._checked_s = trio.current_time()
+        try:
+            topic = (await admin.describe_topics([followed.topic]))[followed.topic]
+        except KafkaError as error:
+            if error.code in errors.NO_TOPIC:
+                return DELETED
+            return None if error.is_retriable else ending_of(error)
+        if topic.topic_id != followed.topic_id:
+            return DELETED
+        count, end = topic.partition_count, self.window.end
+        if not followed.partitions and len(end) < count <= MAX_PARTITIONS:
+            await self._append({**end, **dict.fromkeys(range(len(end), count), 0)}, ())
+            await self._assign(consumer)
+        return None
