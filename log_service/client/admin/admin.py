@@ -75,6 +75,17 @@ class Admin(GroupAdmin, AccessAdmin):
             self.cluster, wanted, self._limit(timeout_ms), is_validated_only=is_validated_only
         )
 
+    async def describe_new_topic(
+        self, topic: NewTopic, *, timeout_ms: int | None = None
+    ) -> dict[str, ConfigEntry]:
+        """Return the configuration that a topic would have, and create nothing.
+
+        The error is TOPIC_ALREADY_EXISTS if the topic exists. Synonyms are not told.
+        """
+        return await topics_and_configs.describe_new_topic(
+            self.cluster, topic, self._limit(timeout_ms)
+        )
+
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> None:
         """Delete topics with all their records.
 

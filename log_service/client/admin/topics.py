@@ -60,6 +60,7 @@ from log_service.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from log_service.rpc.connection import raise_for
 from log_service.rpc.versions import MAINTENANCE_FEATURE
 
 FIRST_DELETE_VERSION_WITH_STATES = 6
@@ -96,6 +97,35 @@ async def create_topics(
             partial(_await_leaders, cluster, list(created)), left_ms(), is_refreshing=False
         )
     return created
+
+
+async def describe_new_topic(
+    cluster: ClusterMetadata, topic: NewTopic, timeout_ms: int
+) -> dict[str, ConfigEntry]:
+    """Return the configuration of a topic to be; see ``Admin.describe_new_topic``."""
+
+    async def attempt() -> dict[str, ConfigEntry]:
+        request = CreateTopicsRequest(timeout_ms=timeout_ms, validate_only=True)
+        request.topics = [_creatable(topic)]
+        response = await (await cluster.controller()).request(request, CreateTopicsResponse)
+        (result,) = response.topics
+        about = f"topic {topic.name!r}"
+        raise_for(result.error_code, result.error_message, about)
+        raise_for(result.topic_config_error_code, "its configs may not be seen", about)
+        return {
+            each.name: ConfigEntry(
+                name=each.name,
+                value=each.value,
+                source=CONFIG_SOURCES.get(each.config_source, "UNKNOWN"),
+                is_read_only=each.read_only,
+                is_sensitive=each.is_sensitive,
+                documentation=None,
+                synonyms=(),
+            )
+            for each in result.configs or ()
+        }
+
+    return await cluster.retry(attempt, timeout_ms)
 
 
 async def _await_leaders(cluster: ClusterMetadata, topics: list[str]) -> None:

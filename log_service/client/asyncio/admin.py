@@ -20,6 +20,7 @@ class AsyncioAdmin(OnAsyncio[Admin]):
         super().__init__(Admin(bootstrap_servers, **settings))
 
     create_topics = awaited(Admin.create_topics)
+    describe_new_topic = awaited(Admin.describe_new_topic)
     delete_topics = awaited(Admin.delete_topics)
     create_partitions = awaited(Admin.create_partitions)
     list_topics = awaited(Admin.list_topics)

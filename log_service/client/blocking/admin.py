@@ -25,6 +25,7 @@ class BlockingAdmin(Blocking[Admin]):
         super().__init__(Admin(bootstrap_servers, **settings))
 
     create_topics = blocking(Admin.create_topics)
+    describe_new_topic = blocking(Admin.describe_new_topic)
     delete_topics = blocking(Admin.delete_topics)
     create_partitions = blocking(Admin.create_partitions)
     list_topics = blocking(Admin.list_topics)

@@ -14,6 +14,7 @@ from log_service.http.rest_proxy.formats import FORMATS
 from log_service.http.rest_proxy.v1.query import MEDIA_TYPES, NDJSON, PARAMETERS
 from log_service.http.rest_proxy.v1.routes import RECORDS
 from log_service.http.rest_proxy.v2.media_types import PLAIN_TYPES
+from log_service.http.rest_proxy.v3.topics import WITH_OPERATIONS
 from log_service.http.server.routes import Route
 from log_service.http.server.values import HttpRequest, HttpResponse
 
@@ -32,6 +33,7 @@ QUERIES: Final = {
     RECORDS: PARAMETERS,
     f"POST {RECORDS}": ("encoding",),
     "/consumers/{group}/instances/{instance}/records": ("timeout", "max_bytes"),
+    "GET /v3/clusters/{cluster}/topics/{topic}": (WITH_OPERATIONS,),
     "/v3/clusters/{cluster}/acls": (
         "resource_type",
         "resource_name",

@@ -352,3 +352,66 @@ def test_a_cluster_without_an_authorizer_has_no_acls(client: httpx.Client) -> No
     assert refusal(client.delete("/acls")) == (400, 400)
     assert refusal(client.get("/acls?resource_type=PLANET")) == (400, 400)
     assert refusal(client.post("/acls", json={"resource_type": "TOPIC"})) == (422, 422)
+
+
+def test_the_configs_of_a_topic_to_be(client: httpx.Client, topic: str) -> None:
+    """They are those that it has once it is created. Nothing is created by asking."""
+    path = "/topics/to-be/default-configs"
+    expected = {each["name"]: each["value"] for each in listed(client.get(path))}
+    assert refusal(client.get("/topics/to-be")) == (404, 40401)
+    configs = listed(client.get(f"/topics/{topic}/configs"))
+    assert expected == {each["name"]: each["value"] for each in configs}
+    assert client.get(path).json()["metadata"]["self"].endswith(path)
+    assert refusal(client.get(f"/topics/{topic}/default-configs")) == (400, 40002)
+    assert refusal(client.get("/topics/a b/default-configs")) == (400, 40002)
+
+
+def test_a_topic_says_what_the_caller_may_do(client: httpx.Client, topic: str) -> None:
+    """It says so where it is asked, as in Confluent's proxy. The cluster has no authorizer."""
+    path = f"/topics/{topic}"
+    assert client.get(path).json()["authorized_operations"] == []
+    asked = client.get(f"{path}?include_authorized_operations=true").json()
+    assert {"READ", "WRITE", "DELETE", "DESCRIBE_CONFIGS"} <= set(asked["authorized_operations"])
+    assert refusal(client.get(f"{path}?include_authorized_operations=1")) == (400, 400)
+
+
+def test_configs_of_several_topics_are_changed(client: httpx.Client, topic: str) -> None:
+    """A topic that fails does not keep the others from being changed."""
+    path = "/topics/-/configs:alter"
+    good = {"topic_name": topic, "configs": [{"name": "retention.ms", "value": 1_000}]}
+    assert client.post(path, json={"data": [good], "validate_only": True}).status_code == 204
+    key = f"/topics/{topic}/configs/retention.ms"
+    assert client.get(key).json()["is_default"]
+    lost = {**good, "topic_name": "unknown"}
+    response = client.post(path, json={"data": [good, lost]})
+    assert response.status_code == 207, response.text
+    (failure,) = response.json()["failures"]
+    assert (failure["topic_name"], failure["error_code"]) == ("unknown", 40401)
+    assert client.get(key).json()["value"] == "1000"
+    reset = {"topic_name": topic, "configs": [{"name": "retention.ms", "operation": "DELETE"}]}
+    assert client.post(path, json={"data": [reset]}).status_code == 204
+    assert client.get(key).json()["is_default"]
+    assert client.post(path, json={"data": []}).status_code == 204
+    for wrong in ({}, {"data": [reset, reset]}, {"data": [{"topic_name": topic}]}, {"data": [1]}):
+        assert refusal(client.post(path, json=wrong)) == (422, 422)
+
+
+def test_a_share_group_has_its_members(
+    client: httpx.Client, proxy: RestProcess, topic: str
+) -> None:
+    group = f"g-{topic}"
+    queue = f"{proxy.url}/v1/queues/{group}/topics/{topic}/acquire"
+    assert httpx.post(queue, json={"wait_ms": 3_000}, timeout=60).status_code == 200
+    assert group in [each["share_group_id"] for each in listed(client.get("/share-groups"))]
+    document = client.get(f"/share-groups/{group}").json()
+    assert (document["consumer_count"], document["partition_count"]) == (1, 2)
+    (member,) = listed(client.get(document["consumers"]["related"]))
+    assert client.get(member["metadata"]["self"]).json() == member
+    parts = listed(client.get(member["assignments"]["related"]))
+    assert [(each["topic_name"], each["partition_id"]) for each in parts] == [
+        (topic, 0),
+        (topic, 1),
+    ]
+    assert client.get(parts[0]["partition"]["related"]).json()["topic_name"] == topic
+    for unknown in ("unknown", f"{group}/consumers/unknown"):
+        assert refusal(client.get(f"/share-groups/{unknown}")) == (404, 404)

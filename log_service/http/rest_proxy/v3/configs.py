@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from log_service.client import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource
+from log_service.client import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ItemsFailed,
+    NewTopic,
+)
+from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.bodies import (
     as_object,
     json_response,
@@ -16,7 +24,7 @@ from log_service.http.rest_proxy.bodies import (
 from log_service.http.rest_proxy.cluster_reading import topic_of
 from log_service.http.rest_proxy.errors import RestError
 from log_service.http.rest_proxy.v3.clusters import broker_of
-from log_service.http.rest_proxy.v3.documents import NO_CONTENT, ClusterCall, Document
+from log_service.http.rest_proxy.v3.documents import MULTI_STATUS, NO_CONTENT, ClusterCall, Document
 from log_service.http.rest_proxy.v3.topics import flag_of
 from log_service.http.server.values import HttpResponse
 
@@ -103,6 +111,15 @@ async def list_configs(at: ClusterCall) -> HttpResponse:
     return at.listed(f"{owner.kind}List", owner.path, documents)
 
 
+async def list_new_topic_configs(at: ClusterCall) -> HttpResponse:
+    """Return the configs that a topic would have if it were created without any."""
+    name = at.value("topic")
+    entries = await at.admin.describe_new_topic(NewTopic(name=name))
+    owner = _topic_owner(name)
+    documents = (owner.document(at, entries[each]) for each in sorted(entries))
+    return at.listed(f"{owner.kind}List", ("topics", name, "default-configs"), documents)
+
+
 async def list_all_topic_configs(at: ClusterCall) -> HttpResponse:
     """Return the configs of all topics."""
     topics = await at.admin.list_topics(is_internal_included=True)
@@ -153,19 +170,50 @@ async def alter_configs(at: ClusterCall) -> HttpResponse:
     """Set and reset several configs, all or none."""
     body = await read_object(at.call.request)
     refuse_unknown(body, ("data", "validate_only"), "The body")
-    changes: dict[str, Change] = {}
-    for each in list_of(body, "data", max_count=1_000):
-        fields = as_object(each, "An item of data")
-        refuse_unknown(fields, ("name", "operation", "value"), "An item of data")
-        operation = OPERATIONS.get(text_of(fields, "operation", default="SET").upper())
-        if operation is None:
-            raise RestError(422, f"operation may be {', '.join(OPERATIONS)}.")
-        value = fields.get("value")
-        is_set = operation is ConfigOperation.SET and value is not None
-        changes[text_of(fields, "name")] = _shown(value) if is_set else None
+    changes = _changes_of(body, "data")
     owner = await owner_of(at)
     await _alter(at, owner, changes, is_validated_only=flag_of(body, "validate_only"))
     return NO_CONTENT
+
+
+async def alter_topics_configs(at: ClusterCall) -> HttpResponse:
+    """Set and reset configs of several topics. All changes of one topic count, or none."""
+    body = await read_object(at.call.request)
+    refuse_unknown(body, ("data", "validate_only"), "The body")
+    is_validated_only = flag_of(body, "validate_only")
+    changes: dict[ConfigResource, Mapping[str, Change]] = {}
+    for each in list_of(body, "data", max_count=1_000):
+        fields = as_object(each, "An item of data")
+        refuse_unknown(fields, ("topic_name", "configs"), "An item of data")
+        resource = ConfigResource.topic(text_of(fields, "topic_name"))
+        if resource in changes:
+            raise RestError(422, f"Topic {resource.name[:300]} stands in data twice.")
+        changes[resource] = _changes_of(fields, "configs")
+    try:
+        await at.admin.alter_configs(changes, is_validated_only=is_validated_only)
+    except ItemsFailed as error:
+        refusals = {each.name: errors.of_cluster(why) for each, why in error.errors.items()}
+        failures = [
+            {"topic_name": name, "error_code": why.code, "message": why.text}
+            for name, why in refusals.items()
+        ]
+        return json_response({"failures": failures}, status=MULTI_STATUS)
+    return NO_CONTENT
+
+
+def _changes_of(fields: Mapping[str, Any], name: str) -> dict[str, Change]:
+    """Return the changes in a list of a body."""
+    changes: dict[str, Change] = {}
+    for each in list_of(fields, name, max_count=1_000):
+        item = as_object(each, f"An item of {name}")
+        refuse_unknown(item, ("name", "operation", "value"), f"An item of {name}")
+        operation = OPERATIONS.get(text_of(item, "operation", default="SET").upper())
+        if operation is None:
+            raise RestError(422, f"operation may be {', '.join(OPERATIONS)}.")
+        value = item.get("value")
+        is_set = operation is ConfigOperation.SET and value is not None
+        changes[text_of(item, "name")] = _shown(value) if is_set else None
+    return changes
 
 
 async def _alter(

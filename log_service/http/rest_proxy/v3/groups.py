@@ -1,8 +1,9 @@
 """Consumer groups, their members, and their lag behind the ends of partitions."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from log_service.client import (
     GroupDescription,
@@ -66,13 +67,13 @@ async def list_consumers(at: ClusterCall) -> HttpResponse:
 async def get_consumer(at: ClusterCall) -> HttpResponse:
     """Return one member of a group."""
     group = await _named(at)
-    return json_response(_consumer(at, group.group_id, _member(at, group)))
+    return json_response(_consumer(at, group.group_id, member_of(at, group.members)))
 
 
 async def list_assignments(at: ClusterCall) -> HttpResponse:
     """Return the partitions of a member."""
     group = await _named(at)
-    member = _member(at, group)
+    member = member_of(at, group.members)
     documents = (_assignment(at, group.group_id, member, each) for each in member.assignment)
     path = ("consumer-groups", group.group_id, "consumers", member.member_id, "assignments")
     return at.listed("KafkaConsumerAssignmentList", path, documents)
@@ -81,7 +82,7 @@ async def list_assignments(at: ClusterCall) -> HttpResponse:
 async def get_assignment(at: ClusterCall) -> HttpResponse:
     """Return one partition of a member."""
     group = await _named(at)
-    member, where = _member(at, group), _named_partition(at)
+    member, where = member_of(at, group.members), _named_partition(at)
     if where not in member.assignment:
         raise RestError(404, f"Partition {where} is not assigned to this consumer.")
     return json_response(_assignment(at, group.group_id, member, where))
@@ -168,12 +169,33 @@ async def _named(at: ClusterCall) -> GroupDescription:
     return found
 
 
-def _member(at: ClusterCall, group: GroupDescription) -> MemberDescription:
+class HasMemberId(Protocol):
+    """A member of a group of any type."""
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator or the member chose."""
+
+
+M = TypeVar("M", bound=HasMemberId)
+
+
+def member_of(at: ClusterCall, members: Iterable[M]) -> M:
+    """Return the member that the path names.
+
+    Raises:
+        RestError: 404, there is none.
+    """
     wanted = at.value("consumer")
-    for each in group.members:
+    for each in members:
         if each.member_id == wanted:
             return each
     raise RestError(404, f"Consumer {wanted[:100]} cannot be found.")
+
+
+def shown_state(state: str) -> str:
+    """Return the state of a group as the API shows it, such as ``PREPARING_REBALANCE``."""
+    return WORD_START.sub("_", state).upper()
 
 
 def _named_partition(at: ClusterCall) -> TopicPartition:
@@ -196,7 +218,7 @@ def _group(at: ClusterCall, group: GroupDescription) -> Document:
         consumer_group_id=group.group_id,
         is_simple=not group.protocol_type,
         partition_assignor=group.assignor,
-        state=WORD_START.sub("_", group.state).upper(),
+        state=shown_state(group.state),
         coordinator=at.related("brokers", group.coordinator.node_id),
         consumers=at.related(*path, "consumers"),
         lag_summary=at.related(*path, "lag-summary"),

@@ -4,7 +4,7 @@ from typing import Final
 
 from log_service.http.rest_proxy.bodies import MAX_BODY_BYTES
 from log_service.http.rest_proxy.context import CallHandler, RestContext, handled
-from log_service.http.rest_proxy.v3 import acls, clusters, configs, groups, topics
+from log_service.http.rest_proxy.v3 import acls, clusters, configs, groups, share_groups, topics
 from log_service.http.rest_proxy.v3.documents import ClusterHandler, in_cluster
 from log_service.http.rest_proxy.v3.produce import produce, produce_batch
 from log_service.http.server.routes import Route
@@ -15,6 +15,8 @@ PARTITION: Final = f"{TOPIC}/partitions/{{partition}}"
 BROKER: Final = "/brokers/{broker}"
 GROUP: Final = "/consumer-groups/{group}"
 CONSUMER: Final = f"{GROUP}/consumers/{{consumer}}"
+SHARE_GROUP: Final = "/share-groups/{group}"
+SHARE_CONSUMER: Final = f"{SHARE_GROUP}/consumers/{{consumer}}"
 Row = tuple[str, str, ClusterHandler]
 
 ROWS: Final[tuple[Row, ...]] = (
@@ -35,6 +37,8 @@ ROWS: Final[tuple[Row, ...]] = (
     ("GET", f"{TOPIC}/partitions/-/reassignment", topics.list_reassignments),
     ("GET", "/topics/-/partitions/-/reassignment", topics.list_reassignments),
     ("GET", "/topics/-/configs", configs.list_all_topic_configs),
+    ("POST", "/topics/-/configs:alter", configs.alter_topics_configs),
+    ("GET", f"{TOPIC}/default-configs", configs.list_new_topic_configs),
     ("GET", "/brokers/-/configs", configs.list_all_broker_configs),
     ("POST", f"{TOPIC}/records:batch", produce_batch),
     ("GET", "/acls", acls.list_acls),
@@ -54,6 +58,11 @@ ROWS: Final[tuple[Row, ...]] = (
     ("GET", f"{GROUP}/lags", groups.list_lags),
     ("GET", f"{GROUP}/lags/{{topic}}/partitions/{{partition}}", groups.get_lag),
     ("GET", f"{GROUP}/lag-summary", groups.get_lag_summary),
+    ("GET", "/share-groups", share_groups.list_groups),
+    ("GET", SHARE_GROUP, share_groups.get_group),
+    ("GET", f"{SHARE_GROUP}/consumers", share_groups.list_consumers),
+    ("GET", SHARE_CONSUMER, share_groups.get_consumer),
+    ("GET", f"{SHARE_CONSUMER}/assignments", share_groups.list_assignments),
     *(
         row
         for path in (f"{TOPIC}/configs", f"{BROKER}/configs", "/broker-configs")

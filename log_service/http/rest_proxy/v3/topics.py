@@ -27,6 +27,7 @@ from log_service.http.rest_proxy.v3.documents import (
 from log_service.http.server.values import HttpResponse
 
 MAX_COUNT: Final = 1_000_000
+WITH_OPERATIONS: Final = "include_authorized_operations"
 NEW_TOPIC_FIELDS: Final = (
     "topic_name",
     "partitions_count",
@@ -51,7 +52,25 @@ async def _all_topics(at: ClusterCall) -> list[TopicDescription]:
 
 async def get_topic(at: ClusterCall) -> HttpResponse:
     """Return one topic."""
-    return json_response(_topic(at, await _named_topic(at)))
+    topic = await _named_topic(at)
+    document = _topic(at, topic)
+    if is_wanted(at, WITH_OPERATIONS):
+        found = (await at.admin.describe_topic_operations([topic.name])).get(topic.name)
+        if found is not None:
+            document["authorized_operations"] = sorted(each.name for each in found.operations)
+    return json_response(document)
+
+
+def is_wanted(at: ClusterCall, name: str) -> bool:
+    """Return a parameter of the query that is true or false. It is false where it is missing.
+
+    Raises:
+        RestError: 400, it is neither.
+    """
+    text = (at.query(name) or "false").lower()
+    if text not in {"true", "false"}:
+        raise RestError(400, f"{name} has to be true or false.")
+    return text == "true"
 
 
 async def create_topic(at: ClusterCall) -> HttpResponse:
