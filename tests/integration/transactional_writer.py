@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -34,21 +35,7 @@ class TransactionalWriter:
         self._wire = wire
         self._sequence = 0
         self._announced: set[str] = set()
-        _until_good(
-            lambda: (
-                wire.ask(
-                    FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), 3
-                ).error_code
-            )
-        )
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=LONGEST_TRANSACTION_MS
-        )
-        answer = wire.ask(request, 4)
-        while answer.error_code:
-            time.sleep(0.05)
-            answer = wire.ask(request, 4)
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.producer_id, self.epoch = _producer(wire, transactional_id, LONGEST_TRANSACTION_MS)
 
     def write(self, topic: str, records: Iterable[Pair], timestamp_ms: int) -> None:
         """Append one batch of the open transaction."""
@@ -56,7 +43,7 @@ class TransactionalWriter:
         if not self.is_version_2 and topic not in self._announced:
             self._announced.add(topic)
             _until_good(lambda: self._add_partition(topic))
-        header = {
+        header: dict[str, Any] = {
             "producer_id": self.producer_id,
             "producer_epoch": self.epoch,
             "base_sequence": self._sequence,
@@ -104,20 +91,31 @@ def leave_hanging(bootstrap: str, topic: str, name: str) -> int:
     """
     with Wire(bootstrap) as wire:
         for _ in range(2):  # so that there was an epoch before
-            answer = wire.ask(
-                InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), 4
-            )
+            producer_id, producer_epoch = _producer(wire, name, 60_000)
         content = build_batch(
             [(int(time.time() * 1_000), None, b"hangs")],
-            producer_id=answer.producer_id,
-            producer_epoch=answer.producer_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
             base_sequence=0,
             is_transactional=True,
         )
         request = replace(produce_request(topic, content), transactional_id=name)
         result = wire.ask(request, 11).responses[0].partition_responses[0]
         assert result.error_code == 0, ErrorCode(result.error_code)
-        return int(answer.producer_id)
+        return producer_id
+
+
+def _producer(wire: Wire, name: str, timeout_ms: int) -> tuple[int, int]:
+    """Return the next id and epoch of a transactional id, once its coordinator has loaded."""
+    _until_good(
+        lambda: wire.ask(FindCoordinatorRequest(key=name, key_type=TRANSACTION), 3).error_code
+    )
+    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+    answer = wire.ask(request, 4)
+    while answer.error_code:
+        time.sleep(0.05)
+        answer = wire.ask(request, 4)
+    return answer.producer_id, answer.producer_epoch
 
 
 def _until_good(ask: Callable[[], int]) -> None:
