@@ -19,7 +19,7 @@ from log_service.cli.consume_queue import print_queue
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
 from log_service.cli.numbers import Number, WholeNumber
 from log_service.cli.output import counted, refuse_both, write_records
-from log_service.cli.record_lines import renderer
+from log_service.cli.record_lines import renderer, with_markers
 from log_service.cli.registry_connection import (
     RegistryAccess,
     RenderAll,
@@ -138,6 +138,11 @@ class Places:
     "--read-committed", is_flag=True, help="Leave out the records of open and aborted transactions."
 )
 @click.option(
+    "--control",
+    is_flag=True,
+    help="Print control records, too: where transactions were committed or aborted.",
+)
+@click.option(
     "--skip-corrupt",
     is_flag=True,
     help="Go on behind batches that cannot be read, and say which offsets are skipped.",
@@ -164,6 +169,7 @@ async def consume(
     template: str | None,
     key_separator: str | None,
     read_committed: bool,
+    control: bool,
     skip_corrupt: bool,
     verbose: bool,
     registry: RegistryAccess | None,
@@ -182,33 +188,31 @@ async def consume(
     tidelog consume orders -B --registry http://127.0.0.1:8081
     tidelog consume orders --queue packers -f '{value} ({delivery_count})\\n'
     """
-    refuse_conflicts(
-        {
-            "--from-beginning": from_beginning,
-            "--offset": offset is not None,
-            "--from-time": from_time is not None,
-            "--json": as_json,
-            "--format": template is not None,
-            "--key-separator": key_separator is not None,
-            "--group": group_id is not None,
-            "--group-protocol": group_protocol is not None,
-            "--partition": bool(partitions),
-            "--exit-at-end": exit_at_end,
-            "--read-committed": read_committed,
-            "--skip-corrupt": skip_corrupt,
-        },
-        is_queue=queue_id is not None,
-    )
+    given = {
+        "--from-beginning": from_beginning,
+        "--offset": offset is not None,
+        "--from-time": from_time is not None,
+        "--json": as_json,
+        "--format": template is not None,
+        "--key-separator": key_separator is not None,
+        "--group": group_id is not None,
+        "--group-protocol": group_protocol is not None,
+        "--partition": bool(partitions),
+        "--exit-at-end": exit_at_end,
+        "--read-committed": read_committed,
+        "--control": control,
+        "--skip-corrupt": skip_corrupt,
+    }
+    refuse_conflicts(given, is_queue=queue_id is not None)
     is_queue = queue_id is not None
     render = renderer(
         as_json=as_json, template=template, key_separator=key_separator, is_queue=is_queue
     )
+    render = with_markers(render) if control else render
     limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=None)
     places = Places(partitions=partitions, offset=offset, from_time=from_time, is_ended=exit_at_end)
     settings = {"group_id": group_id, "group_protocol": group_protocol or "classic"}
-    settings |= reading_settings(
-        from_beginning=from_beginning, read_committed=read_committed, skip_corrupt=skip_corrupt
-    )
+    settings |= reading_settings(given)
     async with open_renderer(registry, render, is_verbose=verbose) as render_all:
         if queue_id is not None:
             await consume_queue(bootstrap_servers, names, queue_id, render_all, limits)
@@ -242,15 +246,14 @@ async def consume_topics(  # noqa: PLR0917 - the parts of one command
     print_end(count, interrupts)
 
 
-def reading_settings(
-    *, from_beginning: bool, read_committed: bool, skip_corrupt: bool
-) -> dict[str, Any]:
+def reading_settings(given: Mapping[str, bool]) -> dict[str, Any]:
     """Return the settings of a consumer that say what is read. It creates no topic."""
     return {
-        "auto_offset_reset": "earliest" if from_beginning else "latest",
-        "isolation_level": "read_committed" if read_committed else "read_uncommitted",
+        "auto_offset_reset": "earliest" if given["--from-beginning"] else "latest",
+        "isolation_level": "read_committed" if given["--read-committed"] else "read_uncommitted",
         "allow_auto_create_topics": False,
-        "skip_corrupt_batches": skip_corrupt,
+        "include_control_records": given["--control"],
+        "skip_corrupt_batches": given["--skip-corrupt"],
     }
 
 
@@ -268,10 +271,9 @@ def refuse_conflicts(given: Mapping[str, bool], *, is_queue: bool) -> None:
     )
     if given["--group-protocol"] and not given["--group"]:
         raise click.UsageError("--group-protocol needs --group.")
-    beside = ("--group", "--partition", "--exit-at-end", *starts)
-    refuse_beside(
-        "--queue", chosen(*beside, "--read-committed", "--skip-corrupt"), is_given=is_queue
-    )
+    places = ("--group", "--partition", "--exit-at-end", *starts)
+    kinds = ("--read-committed", "--control", "--skip-corrupt")
+    refuse_beside("--queue", chosen(*places, *kinds), is_given=is_queue)
 
 
 def refuse_beside(option: str, others: Mapping[str, bool], *, is_given: bool = True) -> None:

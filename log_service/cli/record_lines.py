@@ -16,7 +16,7 @@ from typing import Any, Self
 import click
 
 from log_service.cli.times import as_time
-from log_service.client.consumer.records import ConsumerRecord
+from log_service.client.consumer.records import ConsumerRecord, LogRecord
 from log_service.client.producer.intake import MAX_TIMESTAMP_MS
 from log_service.client.share.records import ShareRecord
 
@@ -82,6 +82,19 @@ def renderer(
     return lambda record: shown(record.value) + b"\n"
 
 
+def with_markers(render: Render) -> Render:
+    """Return a function that also renders control records: their value is a text for a person."""
+
+    def rendered(record: ConsumerRecord | ShareRecord) -> bytes:
+        marker = record.marker if isinstance(record, LogRecord) else None
+        if marker is None or render is as_json_line:
+            return render(record)
+        text = " ".join(f"{name}={value}" for name, value in marker._asdict().items())
+        return render(ConsumerRecord(*record[:5], None, text.encode(), *record[7:]))
+
+    return rendered
+
+
 def shown(value: bytes | None) -> bytes:
     """Return the printed form of a key or value."""
     return b"null" if value is None else value
@@ -95,10 +108,17 @@ def as_json_line(record: ConsumerRecord | ShareRecord) -> bytes:
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
         "timestamp_type": record.timestamp_type,
+    }
+    marker = record.marker if isinstance(record, LogRecord) else None
+    if marker is not None:  # without a value, so that no line of ``produce`` is made of it
+        return json.dumps({**fields, "control": marker._asdict()}).encode() + b"\n"
+    fields |= {
         "key": as_json_value(record.key),
         "value": as_json_value(record.value),
         "headers": [[name, as_json_value(value)] for name, value in record.headers],
     }
+    if isinstance(record, LogRecord) and record.is_transactional:
+        fields |= {"producer_id": record.producer_id, "producer_epoch": record.producer_epoch}
     fields |= {
         f"{name}_schema": part.schema
         for name, part in (("key", record.key), ("value", record.value))

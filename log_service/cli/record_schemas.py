@@ -163,7 +163,9 @@ class RecordDecoder:
     async def __call__(self, records: Iterable[R]) -> list[R]:
         """Return the records with keys and values as ``JsonBytes`` where they could be decoded."""
         return [
-            record._replace(
+            record
+            if getattr(record, "is_control", False)  # of LogRecord
+            else record._replace(
                 key=await self._part(record, record.key, is_key=True),
                 value=await self._part(record, record.value, is_key=False),
             )

@@ -74,7 +74,9 @@ from .consumer.range_reader import RawBatches as RawBatches, read_range as read_
 from .consumer.rebalance import RebalanceCallback as RebalanceCallback
 from .consumer.records import (
     ConsumerRecord as ConsumerRecord,
+    ControlMarker as ControlMarker,
     Deserializer as Deserializer,
+    LogRecord as LogRecord,
     LogTruncation as LogTruncation,
     RecordDeserializationError as RecordDeserializationError,
 )

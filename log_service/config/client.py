@@ -388,6 +388,9 @@ class ConsumerConfig(ClientConfig):
     skip_corrupt_batches: bool = _plain(
         False, "True: go on behind a batch that cannot be read, and log the offsets skipped"
     )
+    include_control_records: bool = _plain(
+        False, "True: return LogRecord with its producer, also for the ends of transactions"
+    )
     allow_auto_create_topics: bool = _plain(True, "Kafka's default; the broker decides")
     exclude_internal_topics: bool = _plain(True, "a pattern does not mean __consumer_offsets")
     client_rack: str = _plain("", "lets the broker name a nearer replica (KIP-392)")

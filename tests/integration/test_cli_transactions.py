@@ -1,5 +1,6 @@
 """``tidelog transactions`` against a real coordinator: what is open, what is done, and what hangs."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,31 @@ def bootstrap(
 
 def told(bootstrap: str, *arguments: str) -> Finished:
     return run(["transactions", *arguments], bootstrap=bootstrap)
+
+
+def test_control_records_are_printed_where_they_are_asked_for(bootstrap: str) -> None:
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topics([NewTopic(name="ended", partition_count=1, replication_factor=1)])
+    with BlockingProducer(bootstrap, transactional_id="ender") as producer:
+        producer.init_transactions()
+        for value, is_committed in ((b"1", True), (b"2", False)):
+            producer.begin_transaction()
+            producer.send("ended", value).wait()
+            (producer.commit_transaction if is_committed else producer.abort_transaction)()
+
+    def consumed(*options: str) -> Finished:
+        return run(["consume", "ended", "-B", "-e", *options], bootstrap=bootstrap)
+
+    assert consumed().output == "1\n2\n"
+    lines = [json.loads(line) for line in consumed("--control", "--json").output.splitlines()]
+    ends = [line["control"]["kind"] for line in lines if "value" not in line]
+    assert (ends, [line["offset"] for line in lines]) == (["COMMIT", "ABORT"], [0, 1, 2, 3])
+    producers = {line.get("control", line)["producer_id"] for line in lines}
+    assert len(producers) == 1
+    text = consumed("--control", "--read-committed", "-f", "{offset} {value}\n").output
+    assert [line.split(" producer_id=")[0] for line in text.splitlines()] == [
+        "0 1", "1 kind=COMMIT", "3 kind=ABORT",
+    ]  # fmt: skip
 
 
 def test_an_open_transaction_is_listed_and_described(bootstrap: str) -> None:

@@ -417,6 +417,7 @@ class Fetcher:
                 aborted=self._aborted_filter(state, response),
                 check_crcs=self._config.check_crcs,
                 skip_corrupt=self._config.skip_corrupt_batches,
+                with_control=self._config.include_control_records,
                 deserializers=self._deserializers,
             )
         except KafkaError as error:

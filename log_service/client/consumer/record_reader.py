@@ -2,8 +2,9 @@
 
 Batches are checked, decompressed and opened on demand. This module decides which records of a
 response are visible, and how many batches are opened at once. Records before the position, markers
-and records of aborted transactions are not visible. ``record_rows`` makes the records. This module
-does not know where the bytes came from.
+and records of aborted transactions are not visible. ``with_control`` shows the markers, and the
+producers of all records. ``record_rows`` makes the records. This module does not know where the
+bytes came from.
 
 Invariants: after any number of records, ``position`` is the next offset to read, and
 ``end_position`` is the offset behind the whole response. A damaged batch raises before any of its
@@ -15,7 +16,7 @@ does not match, the header cannot be trusted. The batch then ends where the next
 import logging
 from collections import deque
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import Any
 
 from log_service.client.consumer.aborted import AbortedFilter
@@ -23,6 +24,7 @@ from log_service.client.consumer.record_rows import rows_of
 from log_service.client.consumer.records import (
     ConsumerRecord,
     Deserializer,
+    LogRecord,
     RecordDeserializationError,
 )
 from log_service.common.errors import KafkaError
@@ -56,6 +58,7 @@ class RecordReader:
         aborted: AbortedFilter | None,
         check_crcs: bool,
         skip_corrupt: bool = False,
+        with_control: bool = False,
         deserializers: tuple[Deserializer | None, Deserializer | None],
     ) -> None:
         self._topic_partition = topic_partition
@@ -63,6 +66,7 @@ class RecordReader:
         self._aborted = aborted
         self._check_crcs = check_crcs
         self._skip_corrupt = skip_corrupt
+        self._with_control = with_control
         self._opened: list[OpenBatch] = []
         self._deserialize_key, self._deserialize_value = deserializers
         self._started = position
@@ -135,7 +139,7 @@ class RecordReader:
         size_bytes = 0
         while self._next_batch < len(self._headers) and size_bytes < RUN_BYTES:
             at, header = self._headers[self._next_batch]
-            if opened and not _are_alike(opened[0].header, header):
+            if opened and (self._with_control or not _are_alike(opened[0].header, header)):
                 break
             try:
                 batch = self._open(at, header)
@@ -153,6 +157,8 @@ class RecordReader:
             return False
         self._opened = opened
         self._rows = rows_of(opened, self._topic_partition)
+        if self._with_control:
+            self._rows = map(LogRecord.of, self._rows, repeat(opened[0].header))
         if opened[0].header.base_offset < self.position:
             start = self.position
             self._rows = (record for record in self._rows if record.offset >= start)
@@ -257,18 +263,22 @@ class RecordReader:
         self.position, self.leader_epoch = header.next_offset, header.partition_leader_epoch
 
     def _is_visible(self, header: BatchHeader, last_offset: int) -> bool:
+        is_shown = header.is_control and self._with_control
         if self._aborted is None:
-            return not header.is_control
-        return self._aborted.is_visible(
+            return is_shown or not header.is_control
+        is_committed = self._aborted.is_visible(
             last_offset,
             header.producer_id,
             is_transactional=header.is_transactional,
             is_control=header.is_control,
         )
+        return is_shown or is_committed
 
     def _deserialized(
         self, record: ConsumerRecord, rows: Iterator[ConsumerRecord]
     ) -> ConsumerRecord:
+        if isinstance(record, LogRecord) and record.is_control:
+            return record
         key, value, origin = record.key, record.value, "key"
         try:
             if key is not None and self._deserialize_key is not None:

@@ -4,10 +4,12 @@
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
+from log_service.records.batch import BatchHeader
+from log_service.records.control import ControlType, parse_control_key, parse_coordinator_epoch
 from log_service.records.record import RecordHeader
 
 Deserializer = Callable[[bytes], Any]
@@ -34,6 +36,78 @@ class ConsumerRecord(NamedTuple):
     def topic_partition(self) -> TopicPartition:
         """The partition of the record."""
         return TopicPartition(self.topic, self.partition)
+
+
+class ControlMarker(NamedTuple):
+    """The meaning of a control record: COMMIT and ABORT end the transaction of a producer.
+
+    ``kind`` is UNKNOWN for a type of a later version. Only COMMIT and ABORT have a coordinator's
+    epoch.
+    """
+
+    kind: str
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int | None
+
+
+class LogRecord(ConsumerRecord):
+    """A record with its producer, as ``include_control_records`` lets a consumer return it.
+
+    A control record has a ``marker``. Its key and value are bytes, also with deserializers.
+    """
+
+    header: BatchHeader
+
+    @classmethod
+    def of(cls, record: ConsumerRecord, header: BatchHeader) -> Self:
+        """Return a record with the header of its batch."""
+        made = cls._make(record)
+        made.header = header
+        return made
+
+    def _replace(self, **parts: Any) -> Self:
+        return self.of(super()._replace(**parts), self.header)
+
+    @property
+    def producer_id(self) -> int:
+        """The id of an idempotent producer, -1 without one."""
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        """The epoch of that id, -1 without one."""
+        return self.header.producer_epoch
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return self.header.is_transactional
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a control record, and no application wrote it."""
+        return self.header.is_control
+
+    @property
+    def marker(self) -> ControlMarker | None:
+        """The meaning of a control record, None for other records."""
+        if not self.is_control:
+            return None
+        kind, coordinator_epoch = "UNKNOWN", None
+        try:
+            found = parse_control_key(self.key)
+            if found in {ControlType.ABORT, ControlType.COMMIT}:
+                coordinator_epoch = parse_coordinator_epoch(self.value or b"")
+            kind = kind if found is None else found.name
+        except KafkaError:
+            pass  # bytes of a later version
+        return ControlMarker(
+            kind=kind,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+        )
 
 
 class RecordDeserializationError(KafkaError):

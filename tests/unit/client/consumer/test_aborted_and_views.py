@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from log_service.client.consumer.aborted import AbortedFilter
 from log_service.client.consumer.record_reader import RecordReader
-from log_service.client.consumer.records import ConsumerRecord
+from log_service.client.consumer.records import ConsumerRecord, ControlMarker, LogRecord
 from log_service.client.consumer.subscriptions import Start, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.fetch import AbortedTransaction
 from log_service.records.builder import build_batch
+from log_service.records.control import ControlType, build_end_transaction_marker
 
 PARTITION = TopicPartition("t", 3)
 
@@ -95,6 +96,40 @@ def test_records_of_aborted_transactions_are_left_out_until_their_marker() -> No
     aborted = AbortedFilter()
     aborted.add([AbortedTransaction(producer_id=7, first_offset=0)])
     assert read(reader(records, aborted=aborted)) == [2, 3, 7, 8]
+
+
+@pytest.mark.parametrize("is_committed_only", [False, True])
+def test_markers_stand_in_their_place_where_they_are_asked_for(*, is_committed_only: bool) -> None:
+    """No deserializer sees them, and records know their producer."""
+    producer = {"producer_id": 9, "producer_epoch": 2}
+    marker = build_end_transaction_marker(
+        ControlType.ABORT,
+        coordinator_epoch=7,
+        timestamp_ms=5,
+        base_offset=2,
+        leader_epoch=4,
+        **producer,
+    )
+    unknown = log((3, 1, {"is_control": True, "is_transactional": True, **producer}))
+    content = (
+        log((0, 2, {"is_transactional": True, **producer})) + marker + unknown + log((4, 1, {}))
+    )
+    aborted = AbortedFilter() if is_committed_only else None
+    if aborted is not None:
+        aborted.add([AbortedTransaction(producer_id=9, first_offset=0)])
+    source = reader(content, aborted=aborted, with_control=True, deserializers=(None, int))
+    taken: list[ConsumerRecord] = []
+    assert source.read_into(taken, 1_000)
+    records = [each for each in taken if isinstance(each, LogRecord)]
+    assert len(records) == len(taken)
+    shown = [(each.offset, each.marker or each.value, each.producer_id) for each in records]
+    assert shown == [
+        *([] if is_committed_only else [(0, 0, 9), (1, 1, 9)]),
+        (2, ControlMarker("ABORT", 9, 2, 7), 9),
+        (3, ControlMarker("UNKNOWN", 9, 2, None), 9),
+        (4, 4, -1),
+    ]
+    assert source.position == 5
 
 
 def test_a_transaction_that_begins_later_is_not_left_out_before() -> None:
