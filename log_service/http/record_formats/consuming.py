@@ -19,13 +19,21 @@ PARTITION_FETCH_BYTES: Final = 512 << 10
 
 @asynccontextmanager
 async def open_consumer(
-    clients: LoginClients, *, is_committed_only: bool, reset: str = "earliest"
+    clients: LoginClients,
+    *,
+    is_committed_only: bool,
+    with_control: bool = False,
+    reset: str = "earliest",
 ) -> AsyncIterator[Consumer]:
-    """Yield a consumer. ``reset`` is its ``auto_offset_reset``."""
+    """Yield a consumer. ``reset`` is its ``auto_offset_reset``.
+
+    ``with_control`` lets it return control records, too.
+    """
     settings = {
         **clients.settings(),
         "isolation_level": "read_committed" if is_committed_only else "read_uncommitted",
         "allow_auto_create_topics": False,
+        "include_control_records": with_control,
         "fetch_max_bytes": FETCH_BYTES,
         "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
         "skip_corrupt_batches": True,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import trio
 
-from log_service.client import ConsumerRecord
-from log_service.http.record_formats.decoding import LONG_BYTES, Decoded, RecordDecoder
+from log_service.client import ConsumerRecord, LogRecord
+from log_service.http.record_formats.decoding import LONG_BYTES, NULL, Decoded, RecordDecoder
 from log_service.http.record_formats.filters import Comparison, Filterable, matches
 
 
@@ -31,7 +31,9 @@ class DecodedRecord:
 
 
 async def decoded(decoder: RecordDecoder, record: ConsumerRecord, wanted: str) -> DecodedRecord:
-    """Return a record with its key and its value decoded."""
+    """Return a record with its key and its value decoded. A control record has none to decode."""
+    if isinstance(record, LogRecord) and record.is_control:
+        return DecodedRecord(record=record, key=NULL, value=NULL)
     key = await decoder.decode(record.key, topic=record.topic, is_key=True, wanted=wanted)
     value = await decoder.decode(record.value, topic=record.topic, is_key=False, wanted=wanted)
     return DecodedRecord(record=record, key=key, value=value)

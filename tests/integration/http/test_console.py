@@ -1,6 +1,7 @@
 """The pages of a console over a real cluster, and the changes that people make with them."""
 
 import html
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -277,7 +278,23 @@ def test_a_transaction_leads_to_the_records_of_its_producer(
         assert "<b>" not in page
         assert f"{topic} -0 0 0 " in readable(page)
         assert f"/topics/{topic}/records?partition=0&amp;from=offset&amp;offset=0" in page
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(topic, "2")
         producer.commit_transaction()
+    query: dict[str, Any] = {"from": "offset", "offset": 0, "limit": 1, "markers": 1}
+    page = person.open(f"/topics/{topic}/records", **query)
+    assert "1 aborted" in readable(page), "the marker behind the last record is read, too"
+    page = person.open(f"/topics/{topic}/records", **{**query, "limit": 10})
+    check_command(command_lines(page)[0])
+    shown = readable(page)
+    assert re.search(r"1 aborted .* abort of producer \d+, epoch .* 2 .* commit of", shown)
+    assert "commit of" not in readable(person.open(f"/topics/{topic}/records", limit=10))
+    path = f"/topics/{topic}/records.ndjson"
+    download = person.client.get(path, params={"from": "earliest", "markers": 1}).text
+    assert [each.get("control", {}).get("kind") for each in map(json.loads, download.splitlines())] == [
+        None, "ABORT", None, "COMMIT",
+    ]  # fmt: skip
 
 
 def test_a_schema_is_checked_registered_and_compared(person: Person, name: str) -> None:

@@ -1,7 +1,8 @@
 """The area of records: browse a topic, follow it live, download records, and produce one.
 
-- ``view``: the pages as values. ``reading``: reads records within bounds. ``tail``: follows a
-  topic. ``producing``: the bytes of a new record. ``handlers``: the requests.
+- ``view``: the pages as values. ``fates``: how transactions ended. ``reading``: reads records
+  within bounds. ``tail``: follows a topic. ``producing``: the bytes of a new record. ``handlers``:
+  the requests.
 """
 
 from pathlib import Path

@@ -64,7 +64,10 @@ async def _with_key(admin: Admin, question: Question) -> Question:
 
 def _browse_page(page_request: PageRequest, question: Question, scan: Scan) -> HttpResponse:
     """Return the page of a search. It may take a while, because records may be long."""
-    records = [record_view(each.record, each.key, each.value) for each in scan.found]
+    records = [
+        record_view(each.record, each.key, each.value, scan.fates.of(each.record))
+        for each in scan.found
+    ]
     name = question.topic
     partition = "" if question.partition is None else str(question.partition)  # also that of a key
     return page_request.page(
@@ -126,6 +129,7 @@ def _line(question: Question) -> str:
     }
     options += starts[question.start]
     options += ["--read-committed"] if question.is_committed_only else []
+    options += ["--control"] if question.with_markers else []
     if question.start != "latest":
         options += ["--max-records", question.limit]
     return command("consume", question.topic, *options, "--exit-at-end", "--json")
@@ -153,7 +157,9 @@ async def download(page_request: PageRequest) -> HttpResponse:
             places.one_of(user),
             open_decoder(page_request) as decoder,
             open_consumer(
-                page_request.clients, is_committed_only=question.is_committed_only
+                page_request.clients,
+                is_committed_only=question.is_committed_only,
+                with_control=question.with_markers,
             ) as consumer,
         ):
 
@@ -210,10 +216,11 @@ async def _live_page(page_request: PageRequest, source: str) -> HttpResponse:
     """Return the page of a live view, whose records come from the path ``source``."""
     name = page_request.value("topic")
     await (await page_request.admin()).describe_topics([name])
+    control = ["--control"] if page_request.query.get("markers") == "1" else []
     return page_request.page(
         "live.html",
         title=f"Live records of {name}",
-        commands=(command("consume", name, "--json"),),
+        commands=(command("consume", name, *control, "--json"),),
         name=name,
         asked=asked(page_request.query),
         formats=FORMATS,

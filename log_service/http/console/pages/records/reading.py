@@ -20,6 +20,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.cluster_clients.pool import LoginClients
 from log_service.http.console.page_requests import PageRequest
+from log_service.http.console.pages.records.fates import Fates
 from log_service.http.console.pages.records.view import Bounds, Question, bounds_of
 from log_service.http.record_formats.consuming import open_consumer
 from log_service.http.record_formats.decoding import RecordDecoder
@@ -30,6 +31,8 @@ ENOUGH = "enough"
 """Why reading ended, if ``take`` wants no further record."""
 MAX_SCANNED = 50_000
 MAX_KEPT_BYTES = 2 << 20
+LOOK_AHEAD = 1_000
+"""So many further records are read to learn how the transactions of the shown ones ended."""
 POLL_RECORDS = 100
 POLL_MS = 500
 
@@ -49,6 +52,7 @@ class Scan:
     scanned_count: int = 0
     found_bytes: int = 0
     stopped: str = ""
+    fates: Fates = field(default_factory=Fates)
 
     def place_of(self, found: DecodedRecord) -> tuple[int, int, int]:
         """Return the place of a record in the order. Producers choose timestamps, also old ones."""
@@ -152,23 +156,34 @@ async def search(
     """Return the records that a question asks for, the latest ones or the first ones."""
     bounds = await read_bounds(admin, question)
     scan, is_latest = Scan(is_by_offset=len(bounds.ends) == 1), question.start == "latest"
+    most = 0
 
     async def take(record: ConsumerRecord) -> bool:
+        nonlocal most
         scan.scanned_count += 1
+        scan.fates.note(record)
+        if len(scan.found) >= question.limit and not is_latest:  # only for how transactions end
+            return scan.scanned_count < most and scan.fates.has_open
         found = await decoded(decoder, record, question.wanted)
         if await is_wanted(question.comparisons, found):
             scan.found.append(found)
+            scan.fates.ask(record)
             scan.found_bytes += found.size
             if is_latest and len(scan.found) >= 4 * question.limit:
                 keep_latest(scan, question.limit)
         if scan.found_bytes > MAX_KEPT_BYTES:
             scan.stopped = "the records are too large to show more at once"
             return False
-        return is_latest or len(scan.found) < question.limit
+        if is_latest or len(scan.found) < question.limit:
+            return True
+        most = scan.scanned_count + LOOK_AHEAD
+        return scan.fates.has_open
 
-    async with open_consumer(clients, is_committed_only=question.is_committed_only) as consumer:
+    async with open_consumer(
+        clients, is_committed_only=question.is_committed_only, with_control=question.with_markers
+    ) as consumer:
         reason = await read_through(consumer, bounds, take)
-    if reason != ENOUGH:
+    if reason != ENOUGH and (is_latest or len(scan.found) < question.limit):
         scan.stopped = reason
     if is_latest:
         keep_latest(scan, question.limit)

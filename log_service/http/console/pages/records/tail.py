@@ -62,7 +62,9 @@ async def follow(page_request: PageRequest, question: Question, send: Send) -> N
     async with (
         open_decoder(page_request) as decoder,
         open_consumer(
-            page_request.clients, is_committed_only=question.is_committed_only
+            page_request.clients,
+            is_committed_only=question.is_committed_only,
+            with_control=question.with_markers,
         ) as consumer,
     ):
         partitions = await _partitions(consumer, question)

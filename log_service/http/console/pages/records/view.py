@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from log_service.client.consumer.records import ConsumerRecord
+from log_service.client.consumer.records import ConsumerRecord, ControlMarker, LogRecord
 from log_service.client.producer.partitioning import partition_of_key
 from log_service.common.types import TopicPartition
 from log_service.http.console.forms import choice_of, number_of, time_of
@@ -41,6 +41,7 @@ class Question:
     limit: int = DEFAULT_LIMIT
     wanted: str = "auto"
     is_committed_only: bool = False
+    with_markers: bool = False
     key: str = ""
     filter_text: str = ""
     comparisons: tuple[Comparison, ...] = field(default=())
@@ -55,6 +56,7 @@ class Question:
             "limit": self.limit if self.limit != DEFAULT_LIMIT else None,
             "format": self.wanted if self.wanted != "auto" else None,
             "committed": "1" if self.is_committed_only else None,
+            "markers": "1" if self.with_markers else None,
             "key": self.key,
             "filter": self.filter_text,
         }
@@ -80,6 +82,7 @@ def question_of(topic: str, query: Mapping[str, str], *, most: int = MAX_LIMIT) 
         limit=number_of(query, "limit", min(DEFAULT_LIMIT, most), least=1, most=most),
         wanted=choice_of(query, "format", FORMATS),
         is_committed_only=query.get("committed") == "1",
+        with_markers=query.get("markers") == "1",
         key=query.get("key", "")[:MAX_KEY_CHARACTERS],
         filter_text=text,
         comparisons=parse_filter(text),
@@ -115,6 +118,7 @@ def asked(query: Mapping[str, str]) -> dict[str, str]:
         "key": "",
         "filter": "",
         "committed": "",
+        "markers": "",
     }
     start = "offset" if query.get("offset", "").strip() else STARTS[0]
     return {**fields, "from": start, "limit": str(DEFAULT_LIMIT), **query}
@@ -140,7 +144,11 @@ class PartView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordView:
-    """One record as a page shows it."""
+    """One record as a page shows it.
+
+    A control record has a ``marker``. ``fate`` tells how the transaction of a record ended, as far
+    as that was read: committed, aborted or open, and nothing for a record without a transaction.
+    """
 
     topic: str
     partition: int
@@ -150,11 +158,14 @@ class RecordView:
     key: PartView
     value: PartView
     headers: tuple[tuple[str, str], ...]
+    marker: ControlMarker | None = None
+    producer: tuple[int, int] | None = None
+    fate: str = ""
 
     @property
     def is_tombstone(self) -> bool:
         """Whether it deletes its key in a compacted topic."""
-        return self.value.is_null and not self.key.is_null
+        return self.value.is_null and not self.key.is_null and self.marker is None
 
 
 def part_view(decoded: Decoded, size_bytes: int) -> PartView:
@@ -178,8 +189,14 @@ def part_view(decoded: Decoded, size_bytes: int) -> PartView:
     )
 
 
-def record_view(record: ConsumerRecord, key: Decoded, value: Decoded) -> RecordView:
+def record_view(record: ConsumerRecord, key: Decoded, value: Decoded, fate: str = "") -> RecordView:
     """Return a record as it is shown."""
+    log_record = record if isinstance(record, LogRecord) else None
+    producer = (
+        None
+        if log_record is None or log_record.producer_id < 0
+        else (log_record.producer_id, log_record.producer_epoch)
+    )
     return RecordView(
         topic=record.topic,
         partition=record.partition,
@@ -189,6 +206,9 @@ def record_view(record: ConsumerRecord, key: Decoded, value: Decoded) -> RecordV
         key=part_view(key, len(record.key or b"")),
         value=part_view(value, len(record.value or b"")),
         headers=tuple((name, header_text(content)) for name, content in record.headers),
+        marker=None if log_record is None else log_record.marker,
+        producer=producer,
+        fate=fate,
     )
 
 
@@ -200,10 +220,15 @@ def exported(record: ConsumerRecord, key: Decoded, value: Decoded) -> bytes:
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
         "timestamp_type": record.timestamp_type,
-        "key": key.value,
-        "value": value.value,
-        "headers": [[name, header_text(content)] for name, content in record.headers],
     }
+    marker = record.marker if isinstance(record, LogRecord) else None
+    if marker is not None:
+        content["control"] = marker._asdict()
+    else:
+        content["key"], content["value"] = key.value, value.value
+        content["headers"] = [[name, header_text(content)] for name, content in record.headers]
+    if isinstance(record, LogRecord) and record.is_transactional and marker is None:
+        content |= {"producer_id": record.producer_id, "producer_epoch": record.producer_epoch}
     text = json_text(content, is_long=key.is_long or value.is_long)
     return text.encode("utf-8", "replace") + b"\n"
 

@@ -1,0 +1,54 @@
+"""How the transactions of records ended, as their markers tell. Values in, values out.
+
+Records are noted in the order of their partition's log. A marker ends the transaction of its
+producer in that partition.
+"""
+
+from bisect import bisect_right
+
+from log_service.client.consumer.records import ConsumerRecord, LogRecord
+from log_service.common.types import TopicPartition
+
+Producer = tuple[TopicPartition, int]
+OPEN = "open"
+FATES = {"COMMIT": "committed", "ABORT": "aborted"}
+
+
+class Fates:
+    """The ends of transactions among records that were read."""
+
+    def __init__(self) -> None:
+        self._ends: dict[Producer, list[tuple[int, str]]] = {}
+        self._open: set[Producer] = set()
+
+    def __repr__(self) -> str:
+        return f"<Fates producers={len(self._ends)} open={len(self._open)}>"
+
+    @property
+    def has_open(self) -> bool:
+        """Whether the end of a transaction that was asked for is not known yet."""
+        return bool(self._open)
+
+    def note(self, record: ConsumerRecord) -> None:
+        """Note the transaction's end that a marker tells. Other records tell none."""
+        marker = record.marker if isinstance(record, LogRecord) else None
+        if marker is not None and marker.kind in FATES:
+            producer = record.topic_partition, marker.producer_id
+            self._ends.setdefault(producer, []).append((record.offset, FATES[marker.kind]))
+            self._open.discard(producer)
+
+    def ask(self, record: ConsumerRecord) -> None:
+        """Ask how the transaction of the record that was noted last ends, if it has one."""
+        if isinstance(record, LogRecord) and record.is_transactional and not record.is_control:
+            self._open.add((record.topic_partition, record.producer_id))
+
+    def of(self, record: ConsumerRecord) -> str:
+        """Return how the transaction of a record ended: committed, aborted or open, else nothing.
+
+        It is open if no marker behind the record was noted.
+        """
+        if not isinstance(record, LogRecord) or not record.is_transactional or record.is_control:
+            return ""
+        ends = self._ends.get((record.topic_partition, record.producer_id), [])
+        place = bisect_right(ends, record.offset, key=lambda each: each[0])
+        return ends[place][1] if place < len(ends) else OPEN
