@@ -229,6 +229,15 @@ def version_span(versions: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
+@cache
+def has_records(cls: type[Struct]) -> bool:
+    """Return whether a message has record batches, in any of its structs."""
+    return any(
+        field.wire_type == "records" or (field.struct is not None and has_records(field.struct))
+        for field in cls.SCHEMA.fields
+    )
+
+
 def has_version(versions: str, version: int) -> bool:
     """Whether ``version`` lies in a version text."""
     first, last = version_span(versions)

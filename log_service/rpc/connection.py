@@ -7,8 +7,8 @@ UNSUPPORTED_VERSION, whatever the socket said. Waits out the pause that a node a
 throttles (KIP-219). Knows nothing of clusters: it is never opened again once it is closed.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol, TypeVar
@@ -22,7 +22,7 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
 from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from log_service.protocol.schema import Message
+from log_service.protocol.schema import Message, has_records
 from log_service.rpc.channel import Channel, SpeaksTlsError, open_channel
 from log_service.rpc.retry import Backoff
 from log_service.rpc.versions import BEFORE_NEGOTIATION, SpokenVersions
@@ -59,6 +59,9 @@ class RpcSettings:
 
     ``is_asking``: a listener that ends connections without a word is asked what it speaks; for
     clients, whose security a person has set.
+
+    ``long_frame_bytes``: a longer response is decoded in another thread, because a megabyte of
+    small elements takes 0.1 s. Records stay bytes, so a response that has some never is.
     """
 
     client_id: str
@@ -69,6 +72,7 @@ class RpcSettings:
     max_requests_in_flight: int = 64
     reconnect_backoff: Backoff = RECONNECT_BACKOFF
     is_asking: bool = False
+    long_frame_bytes: float = inf
 
 
 CLOSED_EARLY = "; a port that wants TLS closes connections without it: see security_protocol"
@@ -273,7 +277,11 @@ class RpcConnection:
             else self._settings.request_timeout_ms
         )
         frame = await self._exchange(request, version, timeout_ms)
-        response = self._decoded(response_type, version, frame)
+        if len(frame) <= self._settings.long_frame_bytes or has_records(response_type):
+            response = self._decoded(response_type, version, frame)
+        else:
+            with self._only_responses_of(response_type):
+                response = await trio.to_thread.run_sync(_decode, response_type, version, frame)
         throttle_time_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_time_ms > 0:
             self._mute(throttle_time_ms)
@@ -310,10 +318,18 @@ class RpcConnection:
         return encode_request(header, request)
 
     def _decoded(self, response_type: type[R], version: int, frame: bytearray) -> R:
-        """Decode a response; bytes that are no such response close the connection."""
+        with self._only_responses_of(response_type):
+            return _decode(response_type, version, frame)
+
+    @contextmanager
+    def _only_responses_of(self, response_type: type[Message]) -> Iterator[None]:
+        """Close the connection if the bytes that are decoded in the block are no such response.
+
+        Raises:
+            KafkaError: NETWORK_EXCEPTION.
+        """
         try:
-            _, position = parse_response_header(_key_of(response_type), version, frame)
-            return decode(response_type, version, frame, position)[0]
+            yield
         except ProtocolError as error:
             self._channel.close()
             text = f"{self.destination} sent what is no {response_type.__name__}: {error}"
@@ -332,6 +348,12 @@ class RpcConnection:
         ):
             return EndedUnheardError(ErrorCode.NETWORK_EXCEPTION, f"{text or error}{CLOSED_EARLY}")
         return KafkaError(ErrorCode.NETWORK_EXCEPTION, str(text or error))
+
+
+def _decode(response_type: type[R], version: int, frame: bytearray) -> R:
+    """Decode a response, in any thread. Raises ProtocolError: the bytes are no such response."""
+    _, position = parse_response_header(_key_of(response_type), version, frame)
+    return decode(response_type, version, frame, position)[0]
 
 
 @asynccontextmanager

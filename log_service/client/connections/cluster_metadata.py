@@ -18,14 +18,20 @@ response contradicts them. Every call ends by its deadline, with the last error.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
 import trio
 
 from log_service.client.arguments import topic_name
-from log_service.client.connections.cluster_view import NO_LEADER, ClusterView, Node, TopicView
+from log_service.client.connections.cluster_view import (
+    NO_LEADER,
+    ClusterView,
+    Node,
+    TopicView,
+    topic_views,
+)
 from log_service.client.metrics import ClientMetrics
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
@@ -80,6 +86,9 @@ CONNECT_STAGGER_MS = 250
 RESPONSE_STAGGER_MS = 1_000
 """After this time without a response, the client asks another broker as well."""
 
+LONG_FRAME_BYTES = 64 << 10
+MANY_PARTITIONS = 1_000
+"""The views of more partitions are made in another thread, because each takes 3 microseconds."""
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 KINDS_OF_KEYS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
@@ -505,7 +514,11 @@ class ClusterMetadata:
         except KafkaError:
             self._note_silence()
             raise
-        before, self.view = self.view, self.view.updated(response, is_full=topics is None)
+        described: Sequence[TopicView] = ()
+        if sum(len(each.partitions) for each in response.topics) > MANY_PARTITIONS:
+            described = await trio.to_thread.run_sync(topic_views, response)
+        before = self.view
+        self.view = before.updated(response, is_full=topics is None, described_topics=described)
         self._failing_since_ms = None
         self._refreshed_ms = self.env.clock.monotonic_ms()
         self._forget_gone(before)
@@ -632,4 +645,5 @@ def _rpc_settings(config: ClientConfig) -> RpcSettings:
             first_ms=config.reconnect_backoff_ms, max_ms=config.reconnect_backoff_max_ms
         ),
         is_asking=True,
+        long_frame_bytes=LONG_FRAME_BYTES,
     )

@@ -5,7 +5,7 @@ one with the higher leader epoch is newer, unless the topic was created again (K
 knows no sockets and no clock.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -131,17 +131,25 @@ class ClusterView:
         known = self.topics.get(topic)
         return NO_TOPIC_ID if known is None else known.topic_id
 
-    def updated(self, response: MetadataResponse, *, is_full: bool) -> "ClusterView":
+    def updated(
+        self,
+        response: MetadataResponse,
+        *,
+        is_full: bool,
+        described_topics: Sequence[TopicView] = (),
+    ) -> "ClusterView":
         """Return the view after a response.
 
         ``is_full`` means that topics which are not in the response do not exist.
+        ``described_topics`` are those of ``topic_views`` if they were made before.
         """
         topics = {} if is_full else dict(self.topics)
         errors: dict[str, ErrorCode] = {}
-        for described in response.topics:
+        views = described_topics or topic_views(response)
+        for described, fresh in zip(response.topics, views, strict=True):
             name = described.name or self.names_by_id.get(TopicId(described.topic_id), "")
             code = ErrorCode.of(described.error_code)
-            topic = _topic_view(name, described, self.topics.get(name))
+            topic = _newest(name, fresh, self.topics.get(name))
             if (
                 code in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}
                 and name
@@ -219,30 +227,45 @@ class ClusterView:
         return replace(self, topics=topics, version=self.version + 1)
 
 
-def _topic_view(name: str, described: MetadataResponseTopic, known: TopicView | None) -> TopicView:
-    is_same_topic = known is not None and known.topic_id == described.topic_id
+def topic_views(response: MetadataResponse) -> list[TopicView]:
+    """Return the topics of a response in their order.
+
+    It depends on no earlier view, so another thread may do this for a long response.
+    """
+    return [_topic_view(described) for described in response.topics]
+
+
+def _topic_view(described: MetadataResponseTopic) -> TopicView:
     partitions = []
     for index, partition in enumerate(
         sorted(described.partitions, key=lambda each: each.partition_index)
     ):
         if partition.partition_index != index:
             break  # after a gap the numbers of a broker's response cannot be trusted
-        older = (
-            known.partitions[index]
-            if known is not None and is_same_topic and index < len(known.partitions)
-            else None
-        )
-        fresh = _partition_view(partition)
-        partitions.append(
-            older if older is not None and older.leader_epoch > fresh.leader_epoch else fresh
-        )
+        partitions.append(_partition_view(partition))
     return TopicView(
-        name=name,
+        name=described.name or "",
         topic_id=TopicId(described.topic_id),
         is_internal=described.is_internal,
         partitions=tuple(partitions),
         available=_available(partitions),
     )
+
+
+def _newest(name: str, fresh: TopicView, known: TopicView | None) -> TopicView:
+    """Return a topic with the newer description of each partition."""
+    if fresh.name != name:
+        fresh = replace(fresh, name=name)
+    if known is None or known.topic_id != fresh.topic_id:
+        return fresh
+    pairs = list(zip(known.partitions, fresh.partitions, strict=False))
+    if all(older.leader_epoch <= newer.leader_epoch for older, newer in pairs):
+        return fresh
+    partitions = [
+        older if older.leader_epoch > newer.leader_epoch else newer for older, newer in pairs
+    ]
+    partitions += fresh.partitions[len(pairs) :]
+    return replace(fresh, partitions=tuple(partitions), available=_available(partitions))
 
 
 def _partition_view(described: MetadataResponsePartition) -> PartitionView:

@@ -21,8 +21,15 @@ from log_service.protocol.messages.end_quorum_epoch import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
 )
-from log_service.protocol.messages.vote import VoteRequest, VoteResponse
-from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, open_connection
+from log_service.protocol.messages.fetch import FetchResponse
+from log_service.protocol.messages.vote import ResponseTopicData, VoteRequest, VoteResponse
+from log_service.protocol.schema import has_records
+from log_service.rpc.connection import (
+    Destination,
+    RpcConnection,
+    RpcSettings,
+    open_connection,
+)
 from tests.sim.world import World
 from tests.unit.rpc.scripted_node import (
     DESTINATION,
@@ -187,6 +194,47 @@ def test_a_hostile_peer_gets_a_closed_connection_and_its_user_a_clear_error(
         assert trio.current_time() <= 3
 
     tell(story)
+
+
+def test_a_long_response_is_decoded_beside_the_loop() -> None:
+    """Ten thousand partitions would hold up everything else for 40 ms."""
+
+    async def story(connection: RpcConnection, node: ScriptedNode) -> None:
+        topics = [ResponseTopicData(topic_name=str(number)) for number in range(20_000)]
+        node.replies[ApiKey.VOTE] = lambda _: VoteResponse(topics=topics)
+        responses: list[VoteResponse] = []
+
+        async def ask() -> None:
+            responses.append(await connection.request(VoteRequest(), VoteResponse))
+
+        limiter = trio.to_thread.current_default_thread_limiter()
+        async with trio.open_nursery() as nursery:
+            await limiter.acquire_on_behalf_of(node)
+            limiter.total_tokens = 1  # so that no thread is free
+            nursery.start_soon(ask)
+            await trio.sleep(1)
+            assert not responses
+            limiter.release_on_behalf_of(node)
+        assert [len(each.topics) for each in responses] == [len(topics)]
+
+    tell_with_connection(story, long_frame_bytes=10_000)
+
+
+def test_a_long_response_of_nonsense_closes_the_connection() -> None:
+    async def story(connection: RpcConnection, node: ScriptedNode) -> None:
+        node.replies[ApiKey.VOTE] = lambda header: (
+            struct.pack(">ii", 4 + 20_000, header.correlation_id) + b"\xff" * 20_000
+        )
+        with pytest.raises(KafkaError, match="sent what is no VoteResponse"):
+            await connection.request(VoteRequest(), VoteResponse)
+        assert connection.is_closed
+
+    tell_with_connection(story, long_frame_bytes=10_000)
+
+
+def test_a_response_with_records_has_little_to_decode() -> None:
+    assert has_records(FetchResponse)
+    assert not has_records(VoteResponse)
 
 
 def test_silence_between_connecting_and_the_first_response_ends_by_the_deadline() -> None:
