@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -50,6 +51,10 @@ MASKED_TEXTS = frozenset({"error_message", "documentation"})
 MASKED_NUMBERS = frozenset({"port", "finalized_features_epoch"})
 MASKED_NAMES = frozenset({"host", "cluster_id", "log_dir"})
 LEFT_OUT = frozenset({"throttle_time_ms"})
+NO_LEADER: Mapping[str, int] = MappingProxyType({"leader_id": -1, "leader_epoch": -1})
+"""What tidelog tells of the leader beside an error that is not about it. Kafka tells zeros, which a
+client may take for broker 0.
+"""
 
 Request = Any
 """A request message, or a function of a ``Cluster`` that returns one (for ids, which differ)."""
@@ -277,4 +282,6 @@ def _masked(name: str, value: Any) -> Any:
         return "<number>" if value is not None and value >= 0 else value
     if name in MASKED_NAMES:
         return f"<{name}>" if value else value
+    if name == "current_leader" and value == NO_LEADER:
+        return dict.fromkeys(NO_LEADER, 0)
     return value

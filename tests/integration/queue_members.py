@@ -10,9 +10,10 @@ has a verdict as taken only where nothing of its partition was refused with it.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import confluent_kafka
@@ -186,8 +187,15 @@ class Queue:
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, *, partition_count: int, replication_factor: int
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partition_count: int,
+        replication_factor: int,
+        configs: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """Create the topic. ``configs`` are of its group."""
         self.bootstrap = bootstrap
         self.topic = topic
         self.letters = f"{topic}-letters"
@@ -197,6 +205,7 @@ class Queue:
         group = {
             "share.auto.offset.reset": "earliest",
             "errors.deadletterqueue.topic.name": self.letters,
+            **configs,
         }
         with BlockingAdmin(bootstrap) as admin:
             for name, count in ((topic, partition_count), (self.letters, 1)):
@@ -256,6 +265,10 @@ class Queue:
     def wait_until_done(self, seconds: float) -> None:
         """Wait until the members have ended all that was written."""
         _wait(lambda: self.book.is_done, seconds, lambda: f"{self.topic}: {self.book.faults()[:5]}")
+
+    def wait_until_refused(self, seconds: float) -> None:
+        """Wait until the cluster has refused a verdict."""
+        _wait(lambda: bool(self.book.unsure), seconds, lambda: f"{self.topic}: nothing was refused")
 
     def wait_until_empty(self, seconds: float) -> None:
         """Wait until the cluster says that nothing is left of the queue."""

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from log_service.broker.cluster_view import STALE_LEADER, hinted_brokers, leader_hint
+from log_service.broker.cluster_view import NO_HINT, STALE_LEADER, hinted_brokers, leader_hint
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
 from log_service.broker.share.session import MAX_MEMBER_ID_LENGTH, SessionKey, SharedPartition
@@ -285,12 +285,18 @@ def add_partitions(
     results: Mapping[SharedPartition, Any],
     parts: Parts,
 ) -> None:
-    """Add partitions by topic, and the leaders of those that are led elsewhere (KIP-951)."""
+    """Add partitions by topic, and the leaders of those that are led elsewhere (KIP-951).
+
+    Any other error names leader -1. The fields' default is 0, and franz-go 1.22 takes a leader of 0
+    or more beside any error as the new leader. It would fetch from broker 0 until it ends. (Apache
+    Kafka 4.3 leaves the default.)
+    """
     topics: dict[UUID, Any] = {}
     leaders: list[int] = []
     for (topic_id, index), partition in results.items():
-        if partition.error_code in STALE_LEADER:
-            leader = leader_hint(image, "", topic_id, index)
+        if partition.error_code:
+            is_elsewhere = partition.error_code in STALE_LEADER
+            leader = leader_hint(image, "", topic_id, index) if is_elsewhere else NO_HINT
             partition.current_leader = parts.leader(
                 leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
             )

@@ -322,6 +322,18 @@ def test_a_waiting_fetch_hears_at_once_that_the_leader_has_changed() -> None:
     tell_shares(story)
 
 
+def test_an_error_that_is_not_about_the_leader_names_none() -> None:
+    """Some clients take any leader from 0 on beside an error for the new one."""
+
+    async def story(node: ShareNode) -> None:
+        await node.share_record()
+        node.share_states.refusals = [ErrorCode.NOT_COORDINATOR]
+        got = await node.member().fetch()
+        assert (got.error, got.leader) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+    tell_shares(story)
+
+
 def test_a_write_that_is_refused_is_taken_back_and_a_fenced_one_ends_the_share_partition() -> None:
     async def story(node: ShareNode) -> None:
         await node.share_record()
