@@ -142,7 +142,7 @@ class ClusterNodes:
         self._has_two_directories = has_two_directories
         self._unserved = unserved if is_mixed else ()
         self._ways = ways or Straight()
-        self._login = login
+        self.login = login
         self._format_arguments = format_arguments
         self._processes: dict[int, subprocess.Popen[bytes] | ForkedProcess] = {}
         if self._has_kafka:
@@ -362,12 +362,12 @@ class ClusterNodes:
 
     def leader_of(self, topic: str, partition: int) -> int:
         """The node that leads a partition."""
-        with BlockingAdmin(self.bootstrap, **self._login) as admin:
+        with BlockingAdmin(self.bootstrap, **self.login) as admin:
             return admin.describe_topics([topic])[topic].partitions[partition].leader
 
     def coordinator_of(self, group_id: str) -> int:
         """The node that coordinates a group, once there is one."""
-        with BlockingAdmin(self.bootstrap, **self._login) as admin:
+        with BlockingAdmin(self.bootstrap, **self.login) as admin:
             return admin.describe_groups([group_id])[group_id].coordinator.node_id
 
     def controller(self, *, besides: Collection[int] = ()) -> int:
@@ -383,7 +383,7 @@ class ClusterNodes:
         found: list[int] = []
 
         def is_known() -> bool:
-            with BlockingAdmin(running, default_api_timeout_ms=5_000, **self._login) as admin:
+            with BlockingAdmin(running, default_api_timeout_ms=5_000, **self.login) as admin:
                 found.append(admin.describe_metadata_quorum().leader_id)
             return found[-1] in alive
 
@@ -392,7 +392,7 @@ class ClusterNodes:
 
     def replicas_of(self, topic: str) -> list[tuple[int, ...]]:
         """The nodes that hold each partition of a topic, in order of the partitions."""
-        with BlockingAdmin(self.bootstrap, **self._login) as admin:
+        with BlockingAdmin(self.bootstrap, **self.login) as admin:
             return [
                 partition.replicas for partition in admin.describe_topics([topic])[topic].partitions
             ]
@@ -401,7 +401,7 @@ class ClusterNodes:
         """Move a partition to other nodes, and wait until just these have it, all in sync, and one
         of them leads it.
         """
-        with BlockingAdmin(self.bootstrap, **self._login) as admin:
+        with BlockingAdmin(self.bootstrap, **self.login) as admin:
             admin.alter_partition_reassignments({TopicPartition(topic, partition): replicas})
 
             def is_there() -> bool:
@@ -431,7 +431,7 @@ class ClusterNodes:
         return all(self.segments(other, topic, partition) == held for other in others)
 
     def _are_in_sync(self, topics: Sequence[str]) -> bool:
-        with BlockingAdmin(self.bootstrap, **self._login) as admin:
+        with BlockingAdmin(self.bootstrap, **self.login) as admin:
             told = admin.describe_topics(list(topics)) if topics else {}
         return all(
             len(each.isr) == len(each.replicas)
@@ -441,7 +441,7 @@ class ClusterNodes:
 
     def _is_told_by(self, node_id: int, node_ids: set[int]) -> bool:
         with BlockingAdmin(
-            f"127.0.0.1:{self.ports[node_id]}", default_api_timeout_ms=5_000, **self._login
+            f"127.0.0.1:{self.ports[node_id]}", default_api_timeout_ms=5_000, **self.login
         ) as admin:
             return {node.node_id for node in admin.describe_cluster().nodes} == node_ids
 

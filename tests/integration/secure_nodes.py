@@ -153,7 +153,7 @@ class SecureNodes(ClusterNodes):
             )
             for user, kind, name, operation in granted
         ]
-        with BlockingAdmin(self.bootstrap, **self._login) as admin:
+        with BlockingAdmin(self.bootstrap, **self.login) as admin:
             admin.create_acls(bindings)
 
     def renew_certificate(self, node_id: int) -> int:

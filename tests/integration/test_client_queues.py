@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -34,6 +33,7 @@ from log_service.client import (
     ShareRecord,
     TopicPartition,
 )
+from tests.helpers.client_faces import cancel_as_result_comes, held_by
 from tests.integration import command_line
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, cluster, run
 from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
@@ -389,14 +389,8 @@ def test_a_poll_on_asyncio_that_was_cancelled_too_late_leaves_its_records_to_the
             came: list[ShareRecord] = []
             while not came:
                 polling = asyncio.create_task(consumer.poll(timeout_ms=5_000))
-                await asyncio.sleep(0)
-                deadline = time.monotonic() + 20
-                while not consumer._bridge._mailbox and time.monotonic() < deadline:
-                    time.sleep(0.001)  # noqa: ASYNC251 - the loop has to stand still
-                polling.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await polling
-                came = list(consumer._held)
+                await cancel_as_result_comes(consumer, polling)
+                came = list(held_by(consumer))
             for _ in range(3):
                 unheard = asyncio.create_task(consumer.poll(timeout_ms=20_000))
                 await asyncio.sleep(0)

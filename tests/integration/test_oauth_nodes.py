@@ -49,7 +49,7 @@ def test_nodes_are_a_cluster_by_tokens_of_an_endpoint(tmp_path: Path) -> None:
             "sasl_oauthbearer_client_credentials_client_secret": SECRET,
             "sasl_oauthbearer_ca": str(authority.truststore),
         }
-        nodes._login = settings
+        nodes.login = settings
         with nodes:
             with BlockingAdmin(nodes.bootstrap, **settings) as admin:
                 admin.create_topics([NewTopic(name="t", partition_count=3, replication_factor=3)])

@@ -10,7 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from log_service.client import BlockingProducer, KafkaError, TopicPartition, UnreadableBatch
+from log_service.client import (
+    BlockingAdmin,
+    BlockingProducer,
+    KafkaError,
+    TopicPartition,
+    UnreadableBatch,
+)
 from log_service.records.batch import iterate_headers, parse_header
 from log_service.records.builder import build_batch
 from orchestration.log_client import connection
@@ -198,34 +204,39 @@ def test_a_range_is_not_read_on_in_a_topic_that_was_created_anew(
         produce(broker, "anew", [b"old %d" % number])
     former = log.describe_topic("anew")
     assert former is not None
-    chunks = log._admin.read_range(
-        TopicPartition("anew", 0), 0, 3, max_bytes=1, topic_id=topic_id_of(former.topic_id)
-    )
-    assert next(iter(chunks)).position == 1
-    log._admin.delete_topics(["anew"])
-    log.create_topic("anew", partitions=1, replication_factor=1, configs={})
-    for number in range(3):
-        produce(broker, "anew", [b"new %d" % number])
-    newer = log.describe_topic("anew")
-    assert newer is not None
-    with pytest.raises(KafkaError, match="it was deleted and created anew"):
-        list(chunks)
-    whole = OffsetRange(partition=0, start=0, end=3)
-    with pytest.raises(
-        OtherTopicError, match=r"the topic anew has the id .* it was deleted and created anew"
-    ):
-        list(log.range_reader()("anew", whole, topic_id=former.topic_id))
-    assert (
-        sum(batch.num_rows for batch in log.range_reader()("anew", whole, topic_id=newer.topic_id))
-        == 3
-    )
+    with BlockingAdmin(broker.bootstrap) as admin:
+        chunks = admin.read_range(
+            TopicPartition("anew", 0), 0, 3, max_bytes=1, topic_id=topic_id_of(former.topic_id)
+        )
+        assert next(iter(chunks)).position == 1
+        admin.delete_topics(["anew"])
+        log.create_topic("anew", partitions=1, replication_factor=1, configs={})
+        for number in range(3):
+            produce(broker, "anew", [b"new %d" % number])
+        newer = log.describe_topic("anew")
+        assert newer is not None
+        with pytest.raises(KafkaError, match="it was deleted and created anew"):
+            list(chunks)
+        whole = OffsetRange(partition=0, start=0, end=3)
+        with pytest.raises(
+            OtherTopicError, match=r"the topic anew has the id .* it was deleted and created anew"
+        ):
+            list(log.range_reader()("anew", whole, topic_id=former.topic_id))
+        assert (
+            sum(
+                batch.num_rows
+                for batch in log.range_reader()("anew", whole, topic_id=newer.topic_id)
+            )
+            == 3
+        )
 
 
 def test_the_mirrored_group_can_be_read_by_any_tool(log: Connection, broker: BrokerProcess) -> None:
     log.create_topic("mirrored", partitions=2, replication_factor=1, configs={})
     log.mirror_offsets("tidelog.clean", "mirrored", {0: 7, 1: 0})
     log.mirror_offsets("tidelog.clean", "mirrored", {0: 9})
-    found = log._admin.list_group_offsets("tidelog.clean")
+    with BlockingAdmin(broker.bootstrap) as admin:
+        found = admin.list_group_offsets("tidelog.clean")
     assert {place.partition: one.offset for place, one in found.items()} == {0: 9, 1: 0}
 
 

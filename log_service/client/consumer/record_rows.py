@@ -40,17 +40,17 @@ def rows_of(
     record_count = sum(batch.header.record_count for batch in batches)
     size_bytes = sum(batch.size_bytes for batch in batches)
     if record_count >= MIN_RECORD_COUNT and size_bytes <= MAX_FIELDS_BYTES:
-        fields = _fields_module()
+        fields = fields_module()
         if fields is not None:
             try:
-                return _many_rows(fields, batches, topic_partition)
+                return many_rows(fields, batches, topic_partition)
             except KafkaError:
                 pass  # the loop returns the records before the malformed one
-    return chain.from_iterable(_single_rows(batch, topic_partition) for batch in batches)
+    return chain.from_iterable(single_rows(batch, topic_partition) for batch in batches)
 
 
 @cache
-def _fields_module() -> ModuleType | None:
+def fields_module() -> ModuleType | None:
     """Return the module that finds the fields of many records, None without numpy."""
     try:
         from log_service.records import fields  # noqa: PLC0415 - imports numpy, which is optional
@@ -62,7 +62,8 @@ def _fields_module() -> ModuleType | None:
 # One after the other
 
 
-def _single_rows(batch: OpenBatch, topic_partition: TopicPartition) -> Iterator[ConsumerRecord]:
+def single_rows(batch: OpenBatch, topic_partition: TopicPartition) -> Iterator[ConsumerRecord]:
+    """Yield the records of a batch, one after the other."""
     header, (topic, number) = batch.header, topic_partition
     kind, epoch = header.timestamp_type, header.partition_leader_epoch
     records = read_records(
@@ -81,9 +82,10 @@ def _single_rows(batch: OpenBatch, topic_partition: TopicPartition) -> Iterator[
 # Many at once
 
 
-def _many_rows(
+def many_rows(
     module: ModuleType, batches: Sequence[OpenBatch], topic_partition: TopicPartition
 ) -> Iterator[ConsumerRecord]:
+    """Yield the records of batches, whose fields ``module`` finds many at once."""
     first = batches[0].header
     fields = module.find_fields(batches)
     body = bytes(fields.body)

@@ -148,30 +148,30 @@ class Transactions:
     def start_initializing(self) -> None:
         """Begin ``init_transactions``, or try it again."""
         self.require(Call.INIT)
-        self._move(State.INITIALIZING)
+        self.move_to(State.INITIALIZING)
 
     def note_initialized(self) -> None:
         """Note that the coordinator gave a producer id and an epoch.
 
         It has ended any transaction that was open before.
         """
-        self._move(State.READY)
+        self.move_to(State.READY)
 
     def begin(self, transaction_version: int) -> None:
         """Begin a transaction, with the protocol of this level of ``transaction.version``."""
         self.require(Call.BEGIN)
         self.is_version_2 = transaction_version >= LEVEL_OF_VERSION_2
-        self._move(State.IN_TRANSACTION)
+        self.move_to(State.IN_TRANSACTION)
 
     def start_commit(self) -> None:
         """Begin ``commit_transaction``, or try it again."""
         self.require(Call.COMMIT)
-        self._move(State.COMMITTING)
+        self.move_to(State.COMMITTING)
 
     def start_abort(self) -> None:
         """Begin ``abort_transaction``, or try it again."""
         self.require(Call.ABORT)
-        self._move(State.ABORTING)
+        self.move_to(State.ABORTING)
 
     def note_coordinator_ended(self) -> None:
         """Note that the coordinator ended the transaction, and is not asked again.
@@ -182,7 +182,7 @@ class Transactions:
 
     def note_ended(self) -> None:
         """Note that the transaction is committed or aborted. The next may begin."""
-        self._move(State.READY)
+        self.move_to(State.READY)
         self.error = None
         self.is_started = self.is_bump_needed = self._is_confirmed = False
         self._announced, self._unannounced = set(), set()
@@ -239,10 +239,10 @@ class Transactions:
         if isinstance(error, TransactionAbortable):
             self.is_bump_needed = True
             if State.ABORTABLE_ERROR in MOVES[self.state]:
-                self._move(State.ABORTABLE_ERROR)
+                self.move_to(State.ABORTABLE_ERROR)
                 self.error = error
         elif self.state is not State.FATAL_ERROR:
-            self._move(State.FATAL_ERROR)
+            self.move_to(State.FATAL_ERROR)
             self.error = error
 
     def note_dropped(self) -> None:
@@ -298,7 +298,8 @@ class Transactions:
         """
         return self.state is State.ABORTING and not self.is_version_2 and not self._is_confirmed
 
-    def _move(self, state: State) -> None:
+    def move_to(self, state: State) -> None:
+        """Change the state. Only the moves of ``MOVES`` are possible."""
         assert state is self.state or state in MOVES[self.state], (
             f"a producer that is {self.state.value} does not become {state.value}"
         )

@@ -145,7 +145,7 @@ class ScriptedBroker:
                 task_status = trio.TASK_STATUS_IGNORED
                 with contextlib.suppress(OSError):
                     while True:
-                        nursery.start_soon(self._serve, await listener.accept(), nursery)
+                        nursery.start_soon(self.serve_connection, await listener.accept(), nursery)
                 await trio.sleep(self.down_s)
 
     def go_down(self, seconds: float) -> None:
@@ -156,7 +156,7 @@ class ScriptedBroker:
     def count(self, key: ApiKey) -> int:
         return sum(1 for each, _ in self.requests if each is key)
 
-    async def _serve(self, connection: Any, nursery: trio.Nursery) -> None:
+    async def serve_connection(self, connection: Any, nursery: trio.Nursery) -> None:
         frames_in, frames_out = trio.open_memory_channel[bytes](1_000)
         nursery.start_soon(self._respond, connection, frames_out)
         buffered, part = bytearray(), bytearray(1 << 16)
@@ -199,10 +199,10 @@ class ScriptedBroker:
             )
             return
         handlers: dict[ApiKey, Callable[[Any], Awaitable[Any]]] = {
-            ApiKey.API_VERSIONS: self._api_versions,
-            ApiKey.METADATA: self._metadata,
-            ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
-            ApiKey.PRODUCE: self._produce,
+            ApiKey.API_VERSIONS: self.respond_to_api_versions,
+            ApiKey.METADATA: self.respond_to_metadata,
+            ApiKey.INIT_PRODUCER_ID: self.respond_to_init_producer_id,
+            ApiKey.PRODUCE: self.respond_to_produce,
             ApiKey.SASL_HANDSHAKE: self._sasl_handshake,
         }
         if header.api_key in self.other:
@@ -216,7 +216,7 @@ class ScriptedBroker:
                 encode_response(header.api_key, header.api_version, header.correlation_id, response)
             )
 
-    async def _api_versions(self, request: Any) -> ApiVersionsResponse:
+    async def respond_to_api_versions(self, request: Any) -> ApiVersionsResponse:
         keys = [
             ApiVersion(
                 api_key=spec.key,
@@ -243,7 +243,7 @@ class ScriptedBroker:
     async def _sasl_handshake(self, request: Any) -> SaslHandshakeResponse:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
-    async def _metadata(self, request: Any) -> MetadataResponse:
+    async def respond_to_metadata(self, request: Any) -> MetadataResponse:
         names = (
             sorted(self.topics)
             if request.topics is None
@@ -279,11 +279,11 @@ class ScriptedBroker:
         ]
         return MetadataResponseTopic(name="t", topic_id=self.topic_id, partitions=partitions)
 
-    async def _init_producer_id(self, request: Any) -> InitProducerIdResponse:
+    async def respond_to_init_producer_id(self, request: Any) -> InitProducerIdResponse:
         self.producer_id += 1
         return InitProducerIdResponse(producer_id=self.producer_id, producer_epoch=0)
 
-    async def _produce(self, request: Any) -> Any:
+    async def respond_to_produce(self, request: Any) -> Any:
         if self.delay_s:
             await trio.sleep(self.delay_s)
         action = self.script.popleft() if self.script else self.APPEND

@@ -244,7 +244,7 @@ def test_tasks_that_wait_for_a_refresh_ask_for_themselves_only_where_it_told_too
         await deliver(producer, b"1")
         before = count(brokers, ApiKey.METADATA)
         running = most = 0
-        plain = brokers[0]._metadata
+        plain = brokers[0].respond_to_metadata
 
         async def slow(request: Any, version: int) -> MetadataResponse:
             nonlocal running, most

@@ -108,7 +108,7 @@ def lying(
         return (
             await before(request, version)
             if before is not None
-            else await getattr(broker, f"_{key.name.lower()}")(request)
+            else await getattr(broker, f"respond_to_{key.name.lower()}")(request)
         )
 
     return response
@@ -293,7 +293,7 @@ def test_dead_bootstrap_servers_among_living_ones_cost_time_and_no_more(dead: st
 def test_a_broker_that_comes_back_at_another_port_is_found_again() -> None:
     async def story(world: World, broker: ScriptedBroker) -> None:
         moved: dict[str, int] = {"port": PORT}
-        ask = broker._metadata
+        ask = broker.respond_to_metadata
 
         async def metadata(request: Any, version: int) -> MetadataResponse:
             response = await ask(request)
@@ -314,7 +314,9 @@ def test_a_broker_that_comes_back_at_another_port_is_found_again() -> None:
                     listener = second
                     while True:
                         try:
-                            nursery.start_soon(broker._serve, await listener.accept(), nursery)
+                            nursery.start_soon(
+                                broker.serve_connection, await listener.accept(), nursery
+                            )
                         except OSError:
                             listener = await world.network.host(HOST).listen(HOST, 9999)
 

@@ -21,6 +21,7 @@ from log_service.client import (
 from log_service.client.asyncio.calls import OnAsyncio
 from log_service.client.blocking.calls import Blocking
 from log_service.common.env import Env
+from tests.helpers.client_faces import client_of, portal_of
 from tests.sim.world import World
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tests.unit.client.scripted_queue import Coordination, Queue
@@ -77,7 +78,7 @@ def _env(world: World) -> Env:
 
 
 def _put_beside(broker: ScriptedBroker, face: OnAsyncio[Any] | Blocking[Any]) -> None:
-    face._portal._opened = _Beside(broker, face._client)
+    portal_of(face)._opened = _Beside(broker, client_of(face))
 
 
 class _Beside:

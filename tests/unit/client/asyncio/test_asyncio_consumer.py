@@ -5,7 +5,6 @@ It commits nothing that was not returned, and its callbacks run on the loop.
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from random import Random
@@ -26,6 +25,7 @@ from log_service.client import (
     TopicPartition,
 )
 from tests.helpers.broker_process import BrokerThread
+from tests.helpers.client_faces import cancel_as_result_comes, held_by
 from tests.unit.client.asyncio.scripted import scripted_consumer
 from tests.unit.client.scripted_leader import Leader
 
@@ -113,13 +113,7 @@ def test_a_poll_whose_records_came_as_it_was_cancelled_leaves_them_to_the_next()
         async with unopened as consumer:
             await consumer.assign([ONLY])
             polling = asyncio.create_task(consumer.poll(timeout_ms=10_000))
-            await asyncio.sleep(0)
-            deadline = time.monotonic() + 20
-            while not consumer._bridge._mailbox and time.monotonic() < deadline:
-                time.sleep(0.001)  # noqa: ASYNC251 - the loop has to stand still
-            polling.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await polling
+            await cancel_as_result_comes(consumer, polling)
             assert await consumer.position(ONLY) == 0
             assert offsets(await consumer.poll(2)) == [0, 1]
             assert await consumer.position(ONLY) == 2
@@ -293,7 +287,7 @@ def test_moving_drops_what_is_held_and_reads_it_again_where_it_belongs(bootstrap
             assert (await anext(consumer)).offset == 0
             await consumer.unsubscribe()
             assert await consumer.assignment() == []
-            assert not consumer._held
+            assert not held_by(consumer)
 
     asyncio.run(main())
 

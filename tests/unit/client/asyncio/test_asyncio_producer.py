@@ -18,6 +18,7 @@ from log_service.client import (
     Producer,
     RecordMetadata,
 )
+from tests.helpers.client_faces import accumulator_of, client_of, portal_of
 from tests.unit.client.asyncio.scripted import scripted_producer
 from tests.unit.client.scripted_broker import ScriptedBroker
 
@@ -68,7 +69,7 @@ def test_a_full_buffer_is_told_after_max_block_ms_and_the_next_in_turn_is_served
 
     async def main() -> None:
         async with unopened as producer:
-            accumulator = producer._intake.accumulator
+            accumulator = accumulator_of(producer)
             await producer.partitions_for("t")
             with accumulator.lock:  # the sender cannot take anything out
                 accumulator.buffered_bytes += 1_000
@@ -86,7 +87,7 @@ def test_a_full_buffer_is_told_after_max_block_ms_and_the_next_in_turn_is_served
             waiting[0].cancel()
             with accumulator.lock:
                 accumulator.buffered_bytes -= 1_000
-            await producer._bridge.call_sync(producer._producer._sender._notify_settled)
+            await producer._bridge.call_sync(client_of(producer)._sender._notify_settled)
             receipts = await asyncio.gather(*waiting[1:])
             await producer.flush()
             assert [(await receipt.wait()).offset for receipt in receipts] == [0, 1]
@@ -380,7 +381,7 @@ def test_a_producer_whose_loop_is_closed_sends_what_it_took_and_ends() -> None:
         waiting.cancel()
 
     asyncio.run(first())
-    producer._portal.ended.result(PATIENCE_S)
+    portal_of(producer).ended.result(PATIENCE_S)
     assert broker.logs[0].values == [b"x"]
 
 
@@ -448,7 +449,7 @@ def test_a_task_that_leaves_the_block_while_another_closes_the_producer_delivers
         async with producer:
             receipts = [await producer.send("t", b"%d" % number) for number in range(10)]
             closing = asyncio.create_task(producer.close())
-            while not producer._producer.is_closed:  # noqa: ASYNC110 - the other thread does that
+            while not client_of(producer).is_closed:  # noqa: ASYNC110 - the other thread does that
                 await asyncio.sleep(0.001)
         await closing
         assert [(await receipt.wait()).offset for receipt in receipts] == list(range(10))

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from log_service.client import AsyncioShareConsumer
+from tests.helpers.client_faces import portal_of
 from tests.unit.client.asyncio.scripted import scripted_share_consumer
 
 
@@ -32,7 +33,7 @@ def test_leaving_that_is_cancelled_accepts_nothing_that_the_loop_did_not_hand_ou
         async for record in consumer:
             assert record.value == b"a"
             break
-        consumer._portal.post(
+        portal_of(consumer).post(
             partial(time.sleep, 0.2)
         )  # so that call and cancellation reach the client's thread together
         task = asyncio.current_task()

@@ -244,12 +244,13 @@ def test_opening_raises_what_the_client_raised() -> None:
 
 
 def test_a_client_belongs_to_the_loop_that_opened_it() -> None:
-    face = Face(Client())
+    client = Client()
+    face = Face(client)
     asyncio.run(face.__aenter__())
     with pytest.raises(KafkaError, match="open one in each loop"):
         asyncio.run(face.bridge.call(lambda: response(3)))
     asyncio.run(face.close())
-    assert face._client.left == [None]
+    assert client.left == [None]
 
 
 @pytest.mark.parametrize("is_wake_pending", [False, True])

@@ -26,8 +26,8 @@ from log_service.client import (
     TopicPartition,
 )
 from log_service.client.admin.admin import Admin
-from log_service.client.portal import Portal
 from tests.helpers.broker_process import BrokerThread
+from tests.helpers.client_faces import accumulator_of, client_of, portal_of
 from tests.unit.client.asyncio.scripted import beside_broker
 
 
@@ -108,13 +108,14 @@ def test_a_full_buffer_makes_threads_wait_and_then_raises(bootstrap: str) -> Non
     with producing(
         bootstrap, buffer_memory=1_000, max_block_ms=200, linger_ms=60_000, batch_size=1 << 20
     ) as producer:
-        with producer._intake.accumulator.lock:  # the sender cannot take anything out
-            producer._intake.accumulator.buffered_bytes += 1_000
+        accumulator = accumulator_of(producer)
+        with accumulator.lock:  # the sender cannot take anything out
+            accumulator.buffered_bytes += 1_000
         with pytest.raises(KafkaError, match="buffer_memory 1000 is full") as caught:
             producer.send("t", b"x" * 100)
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-        with producer._intake.accumulator.lock:
-            producer._intake.accumulator.buffered_bytes -= 1_000
+        with accumulator.lock:
+            accumulator.buffered_bytes -= 1_000
         for _ in range(200):
             producer.send("t", b"x" * 100)  # lingering ends when a producer waits for room
         assert producer.metrics().waiting_threads == 0
@@ -259,7 +260,7 @@ def test_a_blocking_class_has_everything_that_its_trio_face_has(
 
 
 def test_a_portal_refuses_to_wait_for_itself() -> None:
-    portal: Portal[Any] = BlockingAdmin("127.0.0.1:1")._portal
+    portal = portal_of(BlockingAdmin("127.0.0.1:1"))
     portal.open()
 
     async def inside() -> None:
@@ -281,7 +282,7 @@ def test_two_threads_that_close_a_producer_deliver_what_waits(is_left: bool) -> 
         receipts = [producer.send("t", b"%d" % number) for number in range(10)]
         first = threading.Thread(target=producer.close)
         first.start()
-        while not producer._producer.is_closed:
+        while not client_of(producer).is_closed:
             time.sleep(0.001)
         if not is_left:
             producer.close()

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from log_service.client import BlockingShareConsumer
+from tests.helpers.client_faces import portal_of
 from tests.unit.client.asyncio.scripted import scripted_share_consumer
 
 
@@ -20,7 +21,7 @@ def test_leaving_that_is_interrupted_accepts_nothing_that_the_loop_did_not_hand_
     for record in consumer:
         assert record.value == b"a"
         break
-    consumer._portal.post(
+    portal_of(consumer).post(
         partial(time.sleep, 1)
     )  # so that call and interruption reach the client's thread together
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -370,7 +370,7 @@ def test_subscribing_to_a_pattern_that_is_cancelled_changes_nothing() -> None:
     async def story(group: Group, consumer: Consumer) -> None:
         async def respond_slowly(request: Any, version: int) -> Any:
             await trio.sleep(2)
-            return await group.broker._metadata(request)
+            return await group.broker.respond_to_metadata(request)
 
         await poll_until(consumer, lambda: bool(consumer.assignment))
         group.broker.other[ApiKey.METADATA] = respond_slowly

@@ -227,7 +227,7 @@ def test_a_reset_by_duration_begins_so_long_ago_or_at_the_end() -> None:
     async def found(leader: Leader, consumer: Consumer) -> None:
         leader.offset_of_time = 40
         assert await consumer.position(FIRST) == 40
-        now_ms = consumer._env.clock.wall_ms()
+        now_ms = leader.broker.world.client_env().clock.wall_ms()
         assert now_ms - 36 * 3_600_000 - 5_000 <= leader.listed[0] <= now_ms - 36 * 3_600_000
 
     async def nothing_so_young(leader: Leader, consumer: Consumer) -> None:

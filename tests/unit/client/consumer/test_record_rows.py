@@ -45,14 +45,14 @@ def taken_from(rows: Any) -> tuple[list[ConsumerRecord], ErrorCode | None]:
 
 def many_at_once(batches: list[OpenBatch]) -> tuple[list[ConsumerRecord], ErrorCode | None]:
     try:
-        rows = record_rows._many_rows(record_rows._fields_module(), batches, PLACE)  # type: ignore[arg-type]
+        rows = record_rows.many_rows(record_rows.fields_module(), batches, PLACE)  # type: ignore[arg-type]
     except KafkaError as error:
         return [], error.code
     return taken_from(rows)
 
 
 def one_after_the_other(batches: list[OpenBatch]) -> tuple[list[ConsumerRecord], ErrorCode | None]:
-    return taken_from(row for batch in batches for row in record_rows._single_rows(batch, PLACE))
+    return taken_from(row for batch in batches for row in record_rows.single_rows(batch, PLACE))
 
 
 @given(
@@ -194,6 +194,6 @@ def test_a_deserializer_that_fails_is_met_again_at_its_record() -> None:
 
 def test_records_are_the_same_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = batch_of(0, 2000)
-    monkeypatch.setattr(record_rows, "_fields_module", lambda: None)
+    monkeypatch.setattr(record_rows, "fields_module", lambda: None)
     assert read_all(reader_of(buffer), 300) == list(range(2000))
     assert [record.value for record in iterate_records(buffer)][:2] == [b"0", b"1"]

@@ -101,7 +101,7 @@ def test_a_throttled_client_leaves_the_broker_alone_for_so_long() -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         async def throttle(request: Any, version: int) -> ProduceResponse:
             times.append(trio.current_time())
-            response: ProduceResponse = await broker._produce(request)
+            response: ProduceResponse = await broker.respond_to_produce(request)
             response.throttle_time_ms = 2_000
             return response
 
@@ -117,7 +117,7 @@ def test_a_throttled_client_leaves_the_broker_alone_for_so_long() -> None:
 def test_requests_that_wait_out_a_throttle_keep_their_order() -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         async def throttle(request: Any, version: int) -> ProduceResponse:
-            response: ProduceResponse = await broker._produce(request)
+            response: ProduceResponse = await broker.respond_to_produce(request)
             response.throttle_time_ms = 100
             return response
 
@@ -328,10 +328,9 @@ def test_new_partitions_are_used_once_they_are_known() -> None:
 def test_a_partition_for_which_many_batches_wait_is_chosen_less_often() -> None:
     """KIP-794: with queues of 0, 1 and 3 batches the weights are 4, 3 and 1."""
     loads = {0: 0, 1: 1, 2: 3}
-    placement = StickyPlacement(Random(1), 0, lambda topic, partition: loads[partition])
-    counts = [0, 0, 0]
+    rng, counts = Random(1), [0, 0, 0]
     for _ in range(8_000):
-        placement._current.clear()
+        placement = StickyPlacement(rng, 0, lambda topic, partition: loads[partition])
         counts[placement.place("t", 10, 3, (0, 1, 2))] += 1
     assert [count / 1_000 for count in counts] == pytest.approx([4, 3, 1], rel=0.15)
 

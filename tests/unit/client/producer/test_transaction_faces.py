@@ -5,7 +5,6 @@ A block may be interrupted or cancelled.
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from log_service.client import (
     portal,
 )
 from log_service.common.errors import ErrorCode
+from tests.helpers.client_faces import cancel_as_result_comes
 from tests.unit.client.asyncio.scripted import beside_broker, scripted_producer
 from tests.unit.client.scripted_transactions import ScriptedCoordinator
 
@@ -156,13 +156,7 @@ def test_a_block_on_asyncio_that_was_cancelled_as_it_began_is_aborted_before_the
                     await asyncio.sleep(PATIENCE_S)
 
             beginning = asyncio.create_task(endless())
-            await asyncio.sleep(0)
-            deadline = time.monotonic() + PATIENCE_S
-            while not producer._bridge._mailbox and time.monotonic() < deadline:
-                time.sleep(0.001)  # noqa: ASYNC251 - the loop has to stand still
-            beginning.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await beginning
+            await cancel_as_result_comes(producer, beginning)
             async with producer.transaction():
                 await producer.send("t", b"kept", partition=0)
 

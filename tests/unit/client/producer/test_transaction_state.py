@@ -117,7 +117,7 @@ def test_moves_are_those_of_the_table_and_nothing_leaves_the_end() -> None:
 def test_no_other_move_is_made(state: State) -> None:
     for target in set(State) - MOVES[state] - {state}:
         with pytest.raises(AssertionError, match="does not become"):
-            producer_in(state)._move(target)
+            producer_in(state).move_to(target)
 
 
 # What codes mean (KIP-890, KIP-1050)

@@ -45,7 +45,7 @@ class RawClient:
 
     async def answer(self, *, is_head: bool = False) -> Answer:
         """Return the next response."""
-        head = (await self._until(b"\r\n\r\n")).decode("latin-1")
+        head = (await self.receive_until(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
         pairs = [line.partition(": ") for line in lines if line]
         headers = {name.lower(): value for name, _, value in pairs}
@@ -56,7 +56,7 @@ class RawClient:
             return Answer(status, headers, await self._chunks())
         if "content-length" not in headers:
             return Answer(status, headers, await self.rest())
-        return Answer(status, headers, await self._exactly(int(headers["content-length"])))
+        return Answer(status, headers, await self.receive_exactly(int(headers["content-length"])))
 
     async def rest(self) -> bytes:
         """Return everything until the server closes the connection."""
@@ -74,17 +74,17 @@ class RawClient:
 
     async def _chunks(self) -> bytes:
         body = b""
-        while size := int((await self._until(b"\r\n"))[:-2], 16):
-            body += (await self._exactly(size + 2))[:-2]
-        assert await self._exactly(2) == b"\r\n"
+        while size := int((await self.receive_until(b"\r\n"))[:-2], 16):
+            body += (await self.receive_exactly(size + 2))[:-2]
+        assert await self.receive_exactly(2) == b"\r\n"
         return body
 
-    async def _until(self, end: bytes) -> bytes:
+    async def receive_until(self, end: bytes) -> bytes:
         while end not in self.buffer:
             assert await self._receive(), f"the connection ended after {bytes(self.buffer)!r}"
         return self._taken(self.buffer.index(end) + len(end))
 
-    async def _exactly(self, count: int) -> bytes:
+    async def receive_exactly(self, count: int) -> bytes:
         while len(self.buffer) < count:
             assert await self._receive(), f"the connection ended after {bytes(self.buffer)!r}"
         return self._taken(count)

@@ -399,13 +399,13 @@ def test_bodies_may_stream_both_ways() -> None:
         client = await stage.connect()
         await client.send(chunked("/stream")[:-5])
         await client.send(b"3\r\nabc\r\n")
-        head = await client._until(b"\r\n\r\n")
+        head = await client.receive_until(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200")
-        assert await client._exactly(8) == b"3\r\nABC\r\n"
+        assert await client.receive_exactly(8) == b"3\r\nABC\r\n"
         await client.send(b"2\r\nde\r\n")
-        assert await client._exactly(7) == b"2\r\nDE\r\n"
+        assert await client.receive_exactly(7) == b"2\r\nDE\r\n"
         await client.send(b"0\r\n\r\n")
-        assert await client._exactly(5) == b"0\r\n\r\n"
+        assert await client.receive_exactly(5) == b"0\r\n\r\n"
         assert (await client.ask(GET)).body == b"hello"
 
     play(scene)
