@@ -18,6 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("log_service", "orchestration", "assets", "sensors")
+NONE: frozenset[str] = frozenset()
 GENERATED = ("log_service/protocol/messages/", "log_service/protocol/stored/")
 LONG_FILE_LINES = 400
 MAX_FILE_LINES = 700
@@ -58,6 +59,10 @@ class Facts:
     """The first sentence of each docstring."""
     function_lengths: tuple[tuple[str, int], ...]
     others_state: tuple[str, ...]
+    private_names: frozenset[str]
+    """Private names that a file of the product declares."""
+    private_uses: tuple[str, ...]
+    """Private names that a test takes from an object of another file."""
     imported: frozenset[str]
     """Names of modules, and ``module:name`` of what is taken from one."""
 
@@ -73,7 +78,9 @@ def facts(path: Path) -> Facts:
             (node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions(tree.body)
         ),
         others_state=tuple(others_state(tree)) if is_product else (),
-        imported=frozenset(imported_names(tree)) if is_product else frozenset(),
+        private_names=frozenset(filter(is_private, declared_names(tree))) if is_product else NONE,
+        private_uses=() if is_product else tuple(private_uses(tree)),
+        imported=frozenset(imported_names(tree)) if is_product else NONE,
     )
 
 
@@ -430,12 +437,11 @@ def others_state(tree: ast.Module) -> Iterator[str]:
         for child in ast.iter_child_nodes(node):
             for target in assigned_attributes(child):
                 name = target.attr
-                is_private = name.startswith("_") and not name.startswith("__")
                 is_own = isinstance(target.value, ast.Name) and target.value.id in own
                 is_of_this_file = any(
                     name in declared for owner, declared in classes.items() if owner is not within
                 )
-                if (is_private or name in OWNED_STATE) and not is_own and not is_of_this_file:
+                if (is_private(name) or name in OWNED_STATE) and not is_own and not is_of_this_file:
                     yield ast.unparse(target)
             inner_own = (
                 own | own_names(child, messages)
@@ -494,6 +500,79 @@ def test_the_search_for_others_state_finds_what_it_should(source: str, expected:
 
 def test_every_exception_is_still_needed() -> None:
     assert sorted(OTHERS_STATE.keys() - all_others_state()) == []
+
+
+# What tests see
+
+MAX_PRIVATE_USES = 76
+"""How often tests take a private name of the product from an object. Only a lower bound may follow."""
+NAMED_TUPLES_OWN = frozenset({"_asdict", "_fields", "_make", "_replace"})
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in NAMED_TUPLES_OWN
+
+
+def declared_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of classes, functions and attributes that a file declares."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.ClassDef):
+            yield node.name
+            yield from declared_attributes(node)
+
+
+def private_uses(tree: ast.Module) -> Iterator[str]:
+    """Yield the private names that a test takes from an object whose class is not in its file.
+
+    A pair such as ``monkeypatch.setattr(Log, "_write", ...)`` takes one, too.
+    """
+    own = set(declared_names(tree))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                continue
+            case ast.Attribute(attr=name):
+                pass
+            case (
+                ast.Call(args=[ast.Name() | ast.Attribute(), ast.Constant(value=str(name)), *_])
+                | ast.Tuple(elts=[ast.Name() | ast.Attribute(), ast.Constant(value=str(name)), *_])
+            ):
+                pass
+            case _:
+                continue
+        if is_private(name) and name not in own:
+            yield name
+
+
+def test_tests_see_what_users_see() -> None:
+    """A test that needs to see inside gets a read-only property, and a planted bug a named seam."""
+    private = {name for path in sources(*PRODUCT) for name in facts(path).private_names}
+    found = [
+        f"{named(path)}: {name}"
+        for path in sources("tests")
+        for name in facts(path).private_uses
+        if name in private
+    ]
+    assert len(found) <= MAX_PRIVATE_USES, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("log._size", ["_size"]),
+        ("log._home._path", ["_home", "_path"]),
+        ("log.size, header._replace(), super().__init__()", []),
+        ("class A:\n    def f(self): self._size", []),
+        ("class A:\n    _size: int\ndef f(a): a._size", []),
+        ('setattr(Log, "_write", write)', ["_write"]),
+        ('Bug(replacements=((log, "_write", write),))', ["_write"]),
+        ('print("_write", Log)', []),
+    ],
+)
+def test_the_search_for_private_uses_finds_what_it_should(source: str, expected: list[str]) -> None:
+    assert sorted(private_uses(ast.parse(source))) == expected
 
 
 # No import cycle

@@ -173,7 +173,7 @@ class Certificates:
                 )
                 continue
             if fresh is not None:
-                self._install(name, fresh)
+                self.install(name, fresh)
                 logger.info("Listener %s has new certificates: %s", name, reason)
 
     async def validate(self, names: frozenset[str], texts: Mapping[str, str]) -> None:
@@ -234,7 +234,8 @@ class Certificates:
             replace(tls, endpoint_identification_algorithm=""), self._read
         ).context
 
-    def _install(self, name: str, fresh: Fresh) -> None:
+    def install(self, name: str, fresh: Fresh) -> None:
+        """Serve new certificates from now on."""
         self._loaded[name] = fresh.loaded
         if fresh.server is not None:
             self._listeners[name].replace(fresh.server)

@@ -16,7 +16,7 @@ Invariants:
   session is served all the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from random import Random
 from uuid import UUID
@@ -222,6 +222,11 @@ class FetchSessionCache:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def session_ids(self) -> Collection[int]:
+        """The ids of all sessions, the least recently used first."""
+        return self._sessions.keys()
 
     def open(
         self, request: FetchRequest, now_ms: int, *, is_by_id: bool, is_privileged: bool = False

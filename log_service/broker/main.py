@@ -88,7 +88,7 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
         ):
             if warning is not None:
                 logger.warning("%s", warning)
-        return trio.run(_run, config, settings)
+        return trio.run(run_node, config, settings)
     except ConfigError as error:
         return _end(ExitCode.BAD_CONFIGURATION, str(error))
     except StorageError as error:
@@ -174,7 +174,8 @@ def _decoded(content: bytes) -> str:
         return content.decode("latin-1")
 
 
-async def _run(config: NodeConfig, settings: ServerSettings) -> int:
+async def run_node(config: NodeConfig, settings: ServerSettings) -> int:
+    """Run a node until it is told to stop, and return its exit code."""
     env = real_env(config)
     descriptor_count, most_connections = connection_descriptors()
     text = (

@@ -34,6 +34,11 @@ class QuietLogger:
         self._max_lines = max_lines
         self._said: dict[Hashable, tuple[int, int, int]] = {}
 
+    @property
+    def remembered_count(self) -> int:
+        """The number of lines whose last time is remembered."""
+        return len(self._said)
+
     def info(self, what: Hashable, text: str, *args: object) -> None:
         """Log ``text % args`` unless ``what`` was logged often enough within the interval."""
         self._say(logging.INFO, what, text, args)

@@ -61,7 +61,7 @@ def searcher(regex: str) -> Callable[[str], bool]:
         KafkaError: as ``validate_regex``.
     """
     _validate_cost(regex)
-    search = _compile(regex, SEARCHER_BYTES).search
+    search = compile_in_re2(regex, SEARCHER_BYTES).search
     return lambda text: search(text) is not None
 
 
@@ -107,17 +107,18 @@ def _small(regex: str) -> Compiled | None:
     The result is kept.
     """
     try:
-        return _compile(regex, KEPT_BYTES)
+        return compile_in_re2(regex, KEPT_BYTES)
     except KafkaError:
         return None
 
 
 @lru_cache(LARGE_COUNT)
 def _large(regex: str) -> Compiled:
-    return _compile(regex, LARGEST_BYTES)
+    return compile_in_re2(regex, LARGEST_BYTES)
 
 
-def _compile(regex: str, max_bytes: int) -> Compiled:
+def compile_in_re2(regex: str, max_bytes: int) -> Compiled:
+    """Return a compiled expression that takes no more than ``max_bytes``."""
     import re2  # noqa: PLC0415 - see the module's opening
 
     options = re2.Options()

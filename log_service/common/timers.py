@@ -62,6 +62,11 @@ class TimerQueue:
     def __len__(self) -> int:
         return len(self._heap) - self._dead_count
 
+    @property
+    def held_count(self) -> int:
+        """The number of timers in memory. Cancelled ones are removed now and then."""
+        return len(self._heap)
+
     def schedule(self, deadline_ms: int, callback: Callback) -> Timer:
         """Call ``callback`` once ``deadline_ms`` has come. Tells ``on_earlier`` when this became
         the next deadline.

@@ -126,7 +126,7 @@ def parse_server_properties(
         ConfigError: a value is not one of its key, or asks for what is not there; the message says
             what to do.
     """
-    texts = _texts(source, overrides)
+    texts = property_texts(source, overrides)
     _refuse_what_is_not_there(texts)
     for name, text in texts.items():
         key = broker_key(name)
@@ -142,7 +142,7 @@ def parse_server_properties(
     )
 
 
-def _texts(source: str | Mapping[str, str], overrides: Sequence[str]) -> dict[str, str]:
+def property_texts(source: str | Mapping[str, str], overrides: Sequence[str]) -> dict[str, str]:
     """Return the texts of the file, with the overrides over them."""
     return {
         **(parse_properties(source) if isinstance(source, str) else source),

@@ -247,13 +247,13 @@ class NodeToControllerChannel:
             text = f"the active controller cannot be reached: {error}"
             raise KafkaError(ErrorCode.NOT_CONTROLLER, text) from error
         if caller is not None:
-            return await _forward(connection, request, response_type, timeout_ms, caller)
+            return await forward_request(connection, request, response_type, timeout_ms, caller)
         response = await connection.request(request, response_type, waits_ms=timeout_ms)
         raise_refusal(response)
         return response
 
 
-async def _forward(
+async def forward_request(
     connection: "RpcConnection",
     request: Message,
     response_type: type[R],

@@ -136,6 +136,11 @@ class Controller:
     # State
 
     @property
+    def presumed_brokers(self) -> frozenset[NodeId]:
+        """The brokers that this controller has not heard of yet and takes for alive."""
+        return self._sessions.presumed()
+
+    @property
     def image(self) -> MetadataImage:
         """The metadata after all appended records."""
         if self._delta is not None:

@@ -58,6 +58,11 @@ class DeathDetector:
         self._fence = fence
         self._watch = DeathWatch(grace_ms)
 
+    @property
+    def watch(self) -> DeathWatch:
+        """The suspicions of the controller's present epoch."""
+        return self._watch
+
     def __repr__(self) -> str:
         return f"<DeathDetector of={self._own_id} {self._watch!r}>"
 

@@ -341,7 +341,7 @@ class Shards(Generic[S, R]):
     async def _load(self, led: _Led[S, R]) -> None:
         partition = led.coordinator_log.partition
         try:
-            loaded = await self._run_in_pool(lambda: self._replay_log(led))
+            loaded = await self._run_in_pool(lambda: self.replay_log(led))
         except (OSError, TidelogError):
             if (
                 not led.is_dropped
@@ -385,7 +385,7 @@ class Shards(Generic[S, R]):
         runtime.decide_alone(led.shard.on_loaded)
         runtime.fire_due()
 
-    def _replay_log(self, led: _Led[S, R]) -> _Loaded:
+    def replay_log(self, led: _Led[S, R]) -> _Loaded:
         """Replay the whole partition.
 
         This runs in the thread pool. No other task has access to the shard yet.
@@ -395,11 +395,11 @@ class Shards(Generic[S, R]):
             if led.is_dropped:
                 break
             for position, header in iterate_headers(chunk):
-                self._replay_batch(led.shard, chunk, position, header, loaded)
+                self.replay_batch(led.shard, chunk, position, header, loaded)
                 loaded.end_offset = header.next_offset
         return loaded
 
-    def _replay_batch(
+    def replay_batch(
         self, shard: S, chunk: bytes, position: int, header: BatchHeader, loaded: _Loaded
     ) -> None:
         """Replay the readable records of a batch.
@@ -409,15 +409,16 @@ class Shards(Generic[S, R]):
         """
         try:
             if header.is_control:
-                _replay_markers(shard, chunk, position, header)
+                replay_markers(shard, chunk, position, header)
             else:
-                self._replay_records(shard, chunk, position, header, loaded)
+                self.replay_records(shard, chunk, position, header, loaded)
         except KafkaError as error:
             loaded.note_unreadable(loaded.end_offset, error)
 
-    def _replay_records(
+    def replay_records(
         self, shard: S, chunk: bytes, position: int, header: BatchHeader, loaded: _Loaded
     ) -> None:
+        """Replay the records of a batch of data. Unreadable ones are noted and skipped."""
         producer = (header.producer_id, header.producer_epoch) if header.is_transactional else ()
         for record in iterate_records(chunk, position):
             try:
@@ -437,7 +438,8 @@ def _log_stall(late_ms: int) -> None:
     logger.warning(text, late_ms, STALL_GRACE_MS)
 
 
-def _replay_markers(shard: Shard[Any], chunk: bytes, position: int, header: BatchHeader) -> None:
+def replay_markers(shard: Shard[Any], chunk: bytes, position: int, header: BatchHeader) -> None:
+    """Replay the ends of transactions in a control batch."""
     for record in iterate_control_records(chunk, position):
         if record.type in (ControlType.COMMIT, ControlType.ABORT):
             is_committed = record.type is ControlType.COMMIT

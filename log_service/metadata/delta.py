@@ -146,7 +146,7 @@ class MetadataDelta:
         if self._transaction is not None and not isinstance(record, _ENDS_OF_TRANSACTIONS):
             self._held.append(record)
             return
-        self._HANDLERS[type(record)](self, record)
+        self.HANDLERS[type(record)](self, record)
 
     def replay_kraft_version(self, level: int) -> None:
         """Take the KRaft version, a control record in the log. The image shows it among the
@@ -386,7 +386,7 @@ class MetadataDelta:
             added, [base.acls[acl_id] for acl_id in changed if acl_id in base.acls]
         )
 
-    _HANDLERS: ClassVar[Mapping[type, Callable[["MetadataDelta", Any], None]]] = {
+    HANDLERS: ClassVar[Mapping[type, Callable[["MetadataDelta", Any], None]]] = {
         RegisterBrokerRecord: _register_broker,
         RegisterControllerRecord: _register_controller,
         UnregisterBrokerRecord: _unregister_broker,

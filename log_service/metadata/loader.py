@@ -66,7 +66,7 @@ class MetadataLoader:
             delta.replay_kraft_version(DYNAMIC_QUORUM)
         self.last_timestamp_ms = snapshot.last_contained_timestamp_ms
         image = delta.build(offset=snapshot.id.end_offset - 1, epoch=snapshot.id.epoch)
-        self._publish(
+        self.publish(
             delta if self.image is EMPTY_IMAGE else MetadataDelta.between(self.image, image), image
         )
 
@@ -83,12 +83,13 @@ class MetadataLoader:
                 if isinstance(value, KRaftVersionRecord):
                     delta.replay_kraft_version(value.kraft_version)
         self.last_timestamp_ms = batches[-1].timestamp_ms
-        self._publish(delta, delta.build(offset=batches[-1].last_offset, epoch=batches[-1].epoch))
+        self.publish(delta, delta.build(offset=batches[-1].last_offset, epoch=batches[-1].epoch))
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
         """Change nothing: committed metadata is the same under every leader."""
 
-    def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Replace the image, and pass it on to every publisher."""
         self.image = image
         for publisher in self._publishers:
             publisher.on_image(delta, image)

@@ -179,6 +179,11 @@ class ServerConnection:
         return self._mute_scope is not None
 
     @property
+    def is_response_ready(self) -> bool:
+        """Whether the oldest response is complete and could be sent."""
+        return self._queue.is_head_ready
+
+    @property
     def queued_response_count(self) -> int:
         """Requests that are not answered yet."""
         return len(self._responses)
@@ -523,9 +528,10 @@ class ServerConnection:
         if response is self._holding and self._held_scope is not None:
             self._held_scope.cancel()
         if self._queue.is_head_ready:
-            self._wake_writer()
+            self.wake_writer()
 
-    def _wake_writer(self) -> None:
+    def wake_writer(self) -> None:
+        """Wake the task that sends responses, unless it is sending."""
         if not self.is_sending:
             self._writer_lot.unpark()
 

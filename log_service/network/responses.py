@@ -131,6 +131,11 @@ class PendingResponse:
         else:
             self._on_discard = callback
 
+    @property
+    def has_discard_callback(self) -> bool:
+        """Whether work goes on that ends with the connection."""
+        return self._on_discard is not None
+
     def complete_encoded(self, chunks: list[Chunk] | None) -> None:
         """Respond with ``chunks``, or with nothing.
 
@@ -162,11 +167,12 @@ class PendingResponse:
         self._chunks = []
         if not was_done:
             try:
-                self._discarded()
+                self.note_discarded()
             except Exception:
                 logger.exception("discarding a response failed")
 
-    def _discarded(self) -> None:
+    def note_discarded(self) -> None:
+        """Call the callback of ``on_discard``."""
         on_discard, self._on_discard = self._on_discard, None
         if on_discard is not None:
             on_discard()

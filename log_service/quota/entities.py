@@ -9,7 +9,7 @@ Each kind of quota is looked up apart: a client may have its byte rate by one en
 time by another.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
@@ -158,6 +158,11 @@ class KnownLimits:
     quotas: Quotas
     keys: tuple[QuotaKey, ...]
     _found: dict[Client, tuple[Limit | None, ...]] = field(default_factory=dict)
+
+    @property
+    def known_clients(self) -> Collection[Client]:
+        """The clients whose limits are remembered. Long names are shortened."""
+        return self._found.keys()
 
     def of(self, client: Client) -> tuple[Limit | None, ...]:
         """Return the client's limits in the order of ``keys``."""

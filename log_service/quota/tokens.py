@@ -104,6 +104,11 @@ class MutationQuotas:
     _buckets: dict[Share, TokenBucket] = field(default_factory=dict)
     _sweep_count: int = MIN_SWEEP_COUNT
 
+    @property
+    def bucket_count(self) -> int:
+        """The number of buckets that are remembered."""
+        return len(self._buckets)
+
     def charge_of(
         self,
         quotas: Quotas,

@@ -381,13 +381,14 @@ class RaftCore:
         leads the next epoch.
         """
         replica = self.replica
-        replica.role = role = self._first_role()
+        replica.role = role = self.first_role()
         if isinstance(role, Candidate) and role.votes.is_won:
             transitions.become_leader(replica, role)
         elif replica.is_only_voter:
             transitions.become_prospective(replica)
 
-    def _first_role(self) -> Role:
+    def first_role(self) -> Role:
+        """Return the role of a process that starts, by its stored state."""
         replica = self.replica
         state = self._stored or ElectionState(leader_id=NO_LEADER, leader_epoch=NO_EPOCH)
         epoch, deadline_ms = state.leader_epoch, replica.election_deadline_ms()

@@ -149,6 +149,11 @@ class RaftDriver:
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = 0
 
+    @property
+    def deadline_ms(self) -> int | None:
+        """The time of the next step that no message causes, if there is one."""
+        return self._deadline_ms
+
     def __repr__(self) -> str:
         return (
             f"<RaftDriver node={self._node_id} {self.role_name} epoch={self.epoch}"
@@ -243,7 +248,7 @@ class RaftDriver:
             snapshot, effects = await self._env.files.run_in_pool(self._load)
             if snapshot is not None and snapshot.id.end_offset > 0:
                 self._listeners.on_snapshot(snapshot)
-            await self._perform(effects)
+            await self.perform(effects)
             await self._drain()
             self._appended.set()  # writes of the last process may not be durable yet
             if not self._requests.has_transport or self._opened().is_only_voter:
@@ -294,7 +299,7 @@ class RaftDriver:
                 f" metadata log, the voters are {voters}"
             )
             raise StorageError(text)
-        await self._sync()
+        await self.sync()
         await self._drain()
         await self._env.files.run_in_pool(self.log.note_synced)
 
@@ -531,9 +536,10 @@ class RaftDriver:
                     f" {log.log.home.refused()}"
                 )
             with failing(f"the metadata log in {log.path} could not be made durable"):
-                await self._sync()
+                await self.sync()
 
-    async def _sync(self) -> None:
+    async def sync(self) -> None:
+        """Sync the log, and tell the core its end."""
         try:
             # ``acquire`` would cost each commit a turn of the event loop
             self._log_changes.acquire_nowait()
@@ -583,11 +589,11 @@ class RaftDriver:
         try:
             while self._inbox:
                 event = self._inbox.popleft()
-                await self._perform(core.step(event, self._env.clock.monotonic_ms()))
+                await self.perform(core.step(event, self._env.clock.monotonic_ms()))
         finally:
             self._is_draining = False
 
-    async def _perform(self, effects: Effects) -> None:
+    async def perform(self, effects: Effects) -> None:
         """Perform the effects of a step, in the order that ``raft.events`` defines."""
         if effects.failure is not None:
             raise StorageError(effects.failure)

@@ -204,7 +204,7 @@ class Leader:
     def note_synced(self, end_offset: int) -> bool:
         """Apply this node's synced end. Return whether the high watermark moved."""
         self._synced_end_offset = max(self._synced_end_offset, end_offset)
-        return self._advance()
+        return self.advance_high_watermark()
 
     def note_fetch(
         self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int
@@ -216,7 +216,7 @@ class Leader:
             progress = self._observers[key] = ReplicaProgress(key=key)
         progress.note_fetch(fetch_offset, leader_end_offset, now_ms)
         self.note_contact(key, now_ms)
-        return self._advance()
+        return self.advance_high_watermark()
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
         """Whether an observer has caught up once and has fetched within the hour.
@@ -271,7 +271,7 @@ class Leader:
 
     # Committing
 
-    def _advance(self) -> bool:
+    def advance_high_watermark(self) -> bool:
         """Move the high watermark to the offset that a majority of the voters has synced."""
         ends = sorted((progress.end_offset for progress in self.voter_progress()), reverse=True)
         majority_end = ends[len(ends) // 2] if ends else UNKNOWN_OFFSET

@@ -47,7 +47,7 @@ def check_addition(
     processes with the new voter's node id, or is None.
     """
     if (refusal := _check_voter(request.voter, listener_name)) or (
-        refusal := _check_no_other_change(leader, latest)
+        refusal := check_no_other_change(leader, latest)
     ):
         return refusal
     if latest.voters.get(request.voter.node_id) is not None:
@@ -70,7 +70,7 @@ def check_removal(
     """
     if request.voter.node_id < 0 or request.voter.directory_id == NO_DIRECTORY:
         return Refusal(ErrorCode.INVALID_REQUEST, "a voter has a node id and a directory id")
-    if refusal := _check_no_other_change(leader, latest):
+    if refusal := check_no_other_change(leader, latest):
         return refusal
     if twins is not None:
         return Refusal(ErrorCode.REQUEST_TIMED_OUT, twins.text)
@@ -115,7 +115,7 @@ def check_update(
 
 def _voters_to_update(leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
     if latest.kraft_version > STATIC_QUORUM:
-        return _check_no_other_change(leader, latest) or latest.voters
+        return check_no_other_change(leader, latest) or latest.voters
     if leader.volatile_voters is None or leader.high_watermark == UNKNOWN_OFFSET:
         return _busy()
     return leader.volatile_voters
@@ -179,7 +179,8 @@ def _check_voter(voter: Voter, listener_name: str) -> Refusal | None:
     return None
 
 
-def _check_no_other_change(leader: Leader, latest: VoterEntry) -> Refusal | None:
+def check_no_other_change(leader: Leader, latest: VoterEntry) -> Refusal | None:
+    """Return why no change of voters can begin now. None if one can."""
     if leader.pending is not None or leader.high_watermark == UNKNOWN_OFFSET:
         return _busy()
     if latest.kraft_version == STATIC_QUORUM:

@@ -130,6 +130,11 @@ class VoterHistory:
         return f"<VoterHistory {ids}>"
 
     @property
+    def entries(self) -> tuple[VoterEntry, ...]:
+        """All entries, the oldest first."""
+        return tuple(self._entries)
+
+    @property
     def latest(self) -> VoterEntry:
         """The newest entry, committed or not. It is the valid one."""
         return self._entries[-1]

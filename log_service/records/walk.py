@@ -79,9 +79,9 @@ def find_in_steps(
     """Find records as ``find_records`` does, in steps of about a millisecond."""
     ends = None
     if _may_pay(counts, batch_starts, batch_ends):
-        ends = yield from _walk_lanes(body, octets, counts, batch_starts, batch_ends)
+        ends = yield from walk_lanes(body, octets, counts, batch_starts, batch_ends)
     if ends is None:
-        ends = yield from _walk_each(body, counts, batch_starts, batch_ends)
+        ends = yield from walk_each(body, counts, batch_starts, batch_ends)
     starts = np.empty_like(ends)
     starts[1:] = ends[:-1]
     first_indexes = np.cumsum(counts) - counts
@@ -102,7 +102,7 @@ def _may_pay(counts: Integers, batch_starts: Integers, batch_ends: Integers) -> 
     )
 
 
-def _walk_lanes(
+def walk_lanes(
     body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers
 ) -> Steps[Integers | None]:
     """Return the ends of all records, or None if lanes cannot find them."""
@@ -187,7 +187,7 @@ def _follow(
 # One after the other
 
 
-def _walk_each(
+def walk_each(
     body: Buffer, counts: Integers, batch_starts: Integers, batch_ends: Integers
 ) -> Steps[Integers]:
     """Return the ends of all records, by jumping from length to length."""

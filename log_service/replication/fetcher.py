@@ -162,7 +162,7 @@ class Fetcher:
         self._paused.pop(key, None)
         self._stale.pop(key, None)
         try:
-            self._begin(partition)
+            self.begin_at_own_end(partition)
         except KafkaError as error:
             self._stop(followed, error)
             return
@@ -225,7 +225,17 @@ class Fetcher:
         self._patient_until_ms = self._clock.monotonic_ms() + GIVEN_UP_EVERY_MS
         scope.cancel()
 
-    def _begin(self, partition: Partition) -> None:
+    @property
+    def active_partitions(self) -> list[Partition]:
+        """The partitions that the next requests fetch."""
+        return [followed.partition for followed in self._active.values()]
+
+    def begin_at_own_end(self, partition: Partition) -> None:
+        """Truncate the log of a new follower to the offset from which it fetches.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+        """
         log = partition.log
         if log is None or partition.is_offline:
             raise KafkaError(
@@ -397,7 +407,7 @@ class Fetcher:
         session = self._session
         asked = self._active if session.is_full else self._changed
         wanted = [
-            (key, self._fetch_parameters(followed))
+            (key, self.next_parameters(followed))
             for key in asked
             if (followed := self._active.get(key)) is not None
         ]
@@ -407,7 +417,8 @@ class Fetcher:
         return self._message(session_request)
 
     @staticmethod
-    def _fetch_parameters(followed: Followed) -> FetchParameters:
+    def next_parameters(followed: Followed) -> FetchParameters:
+        """Return the offsets and epochs of a partition for the next request, and keep them."""
         partition = followed.partition
         log = partition.log
         assert log is not None, "a partition without a log is not fetched"
@@ -492,7 +503,7 @@ class Fetcher:
         for followed in lost:
             await self.find_offset(followed, connection)
         if unsynced:
-            await self._sync(unsynced)
+            await self.sync(unsynced)
 
     def _take_one(
         self,
@@ -512,14 +523,14 @@ class Fetcher:
                     followed.partition,
                     (result.diverging_epoch.epoch, result.diverging_epoch.end_offset),
                 )
-            elif self._append(followed, result):
+            elif self.append_fetched(followed, result):
                 unsynced.append(followed)
             followed.lag = max(0, result.high_watermark - followed.partition.state.log_end_offset)
             followed.is_lagging = followed.lag > 0
         except KafkaError as error:
             self._take_failure(followed, error)
 
-    def _append(self, followed: Followed, result: PartitionData) -> bool:
+    def append_fetched(self, followed: Followed, result: PartitionData) -> bool:
         """Append the records of a response.
 
         Return whether they must be synced before the leader may count them.
@@ -574,7 +585,7 @@ class Fetcher:
                 error,
             )
 
-    async def _sync(self, unsynced: list[Followed]) -> None:
+    async def sync(self, unsynced: list[Followed]) -> None:
         """Sync the appended records before the next request acknowledges them to the leader."""
         async with trio.open_nursery() as nursery:
             for followed in unsynced:

@@ -41,6 +41,11 @@ class ReplicaMoves:
     def __repr__(self) -> str:
         return f"<ReplicaMoves {len(self._targets)}>"
 
+    @property
+    def scopes(self) -> dict[TopicPartition, trio.CancelScope]:
+        """The scopes that cancel the moves in progress."""
+        return {key: scope for key, (_, scope) in self._targets.items()}
+
     def request(self, partition: Partition, target: LogDirectory, nursery: trio.Nursery) -> None:
         """Move a partition's replica to ``target``, and cancel a move to another directory.
 

@@ -182,7 +182,7 @@ class Partition(Replica):
         if validated.batches[0][1].attributes & TRANSACTIONAL_FLAG:
             text = "the batch is part of a transaction, and the request names no transactional id"
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-        return self._append(log, validated, now_ms)
+        return self.append_validated(log, validated, now_ms)
 
     def append_in_transaction(
         self,
@@ -251,7 +251,7 @@ class Partition(Replica):
             validated, leader_epoch=state.leader_epoch, now_ms=now_ms, check=check
         )
         if not result.is_duplicate:
-            self._note_transactions()
+            self.note_transactions()
             self.appended_bytes += validated.size_bytes
             state.note_append(result.last_offset + 1)
         return result
@@ -280,7 +280,7 @@ class Partition(Replica):
         if state.is_under_min_isr:
             raise self._not_enough_replicas()
         result = log.append_marker(marker, leader_epoch=state.leader_epoch, now_ms=now_ms)
-        self._note_transactions()
+        self.note_transactions()
         state.note_append(result.last_offset + 1)
         return result
 
@@ -301,13 +301,14 @@ class Partition(Replica):
         if self.state.is_under_min_isr:
             raise self._not_enough_replicas()
         if shown is None:
-            return self._append(log, validated, now_ms)
+            return self.append_validated(log, validated, now_ms)
         producers = log.producer_state
         return self._append_unstable(
             log, validated, now_ms, lambda header: check_own_batch(producers, header, shown)
         )
 
-    def _append(self, log: Log, validated: ValidatedBatches, now_ms: int) -> AppendResult:
+    def append_validated(self, log: Log, validated: ValidatedBatches, now_ms: int) -> AppendResult:
+        """Append validated batches as the leader. Repeated batches change nothing."""
         state = self.state
         result = log.append_as_leader(validated, leader_epoch=state.leader_epoch, now_ms=now_ms)
         if not result.is_duplicate:

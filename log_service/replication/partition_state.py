@@ -207,6 +207,11 @@ class PartitionState:
         self.is_safe_at_once = False
         self.is_under_min_isr = False
 
+    @property
+    def awaited_followers(self) -> tuple[FollowerState, ...]:
+        """The followers whose log ends hold the high watermark back."""
+        return self._awaited
+
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else "follower"
         isr = ",".join(map(str, self.isr))
@@ -379,7 +384,7 @@ class PartitionState:
             if self.unstable is not None:
                 self.last_stable_offset = self.unstable.settle(log_end_offset)
             return True
-        return self._advance_high_watermark()
+        return self.advance_high_watermark()
 
     def note_sync(self, synced_end_offset: int) -> bool:
         """Apply the offset up to which this replica's log is synced.
@@ -388,7 +393,7 @@ class PartitionState:
         """
         is_moved = self.is_synced_first and synced_end_offset > self.synced_end_offset
         self.synced_end_offset = synced_end_offset
-        return self._advance_high_watermark() or is_moved
+        return self.advance_high_watermark() or is_moved
 
     def note_fetch(
         self, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int
@@ -405,9 +410,7 @@ class PartitionState:
         if not self._awaits_isr_alone or broker_id not in self.isr:
             return self.look_again(now_ms)
         return (
-            Change.HIGH_WATERMARK
-            if has_moved and self._advance_high_watermark()
-            else Change.NOTHING
+            Change.HIGH_WATERMARK if has_moved and self.advance_high_watermark() else Change.NOTHING
         )
 
     def note_follower_append(self, log_end_offset: int) -> None:
@@ -456,7 +459,7 @@ class PartitionState:
         self.is_safe_at_once = (
             not self._awaited and not self.is_synced_first and not self.is_under_min_isr
         )
-        return Change.HIGH_WATERMARK if self._advance_high_watermark() else Change.NOTHING
+        return Change.HIGH_WATERMARK if self.advance_high_watermark() else Change.NOTHING
 
     def _followers_to_wait_for(
         self, maximal: frozenset[int], now_ms: int
@@ -479,7 +482,11 @@ class PartitionState:
             False,
         )
 
-    def _advance_high_watermark(self) -> bool:
+    def advance_high_watermark(self) -> bool:
+        """Move the high watermark up to the end that all awaited replicas have reached.
+
+        Return whether it moved.
+        """
         if not self.is_leader or self.is_under_min_isr:
             return False
         reached = min(

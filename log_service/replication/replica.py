@@ -45,7 +45,7 @@ class Replica:
             PartitionState(node_id) if log is None else _state_of(log, node_id, checkpointed_offset)
         )
         self.appended_bytes = 0
-        self._note_transactions()
+        self.note_transactions()
 
     @property
     def is_offline(self) -> bool:
@@ -123,9 +123,9 @@ class Replica:
     def use_log(self, log: Log) -> None:
         """Serve another log from now on. It is a moved copy that replaced the old log."""
         self.log = log
-        self._note_transactions()
+        self.note_transactions()
 
-    def _note_transactions(self) -> None:
+    def note_transactions(self) -> None:
         """Bound the last stable offset by the log's open transactions, if it ever had any."""
         unstable = None if self.log is None else self.log.producer_state.unstable
         if unstable is not self.state.unstable:
@@ -190,7 +190,7 @@ class Replica:
         result = log.append_as_follower(records, leader_epoch=state.leader_epoch)
         self.appended_bytes += len(records)
         state.note_follower_append(log.log_end_offset)
-        self._note_transactions()
+        self.note_transactions()
         return result
 
     def follow_leader(self, high_watermark: int, log_start_offset: int) -> bool:

@@ -279,7 +279,7 @@ class Channel:
                 self._large[: end - start] = self._view[start:end]
                 self._end = 0
                 return
-            self._settle(buffer[start : start + size])
+            self.settle(buffer[start : start + size])
             start += size
         self._view[: end - start] = self._view[start:end]
         self._end = end - start
@@ -291,9 +291,9 @@ class Channel:
             frame = large.obj
             assert isinstance(frame, bytearray)
             large.release()
-            self._settle(frame)
+            self.settle(frame)
 
-    def _settle(self, frame: bytearray) -> None:
+    def settle(self, frame: bytearray) -> None:
         """Give a response to the earliest request in flight."""
         (correlation_id,) = _INT32.unpack_from(frame)
         if not self._in_flight:

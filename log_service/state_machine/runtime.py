@@ -169,6 +169,16 @@ class Runtime(Generic[R]):
             f" closed={self._is_closed}>"
         )
 
+    @property
+    def waiting_requests(self) -> frozenset[Hashable]:
+        """The ids of the requests without a reply."""
+        return frozenset(self._requests)
+
+    @property
+    def timer_deadlines(self) -> dict[Hashable, int]:
+        """The deadlines of the pending timers in milliseconds, by key."""
+        return {key: timer.deadline_ms for key, timer in self._pending_timers.items()}
+
     def ask(
         self, decide: Callable[[Decision[R], Hashable], None], on_reply: OnReply, refuse: Refuse
     ) -> Hashable:
@@ -265,9 +275,13 @@ class Runtime(Generic[R]):
             self._expiry.cancel()
         self._held_replies.clear()
         self._held_announcements.clear()
-        requests, self._requests = self._requests, {}
-        for on_reply, refuse in requests.values():
+        for on_reply, refuse in self.take_requests():
             on_reply(refuse(error))
+
+    def take_requests(self) -> list[tuple[OnReply, Refuse]]:
+        """Remove and return the callbacks of all requests without a reply."""
+        requests, self._requests = self._requests, {}
+        return list(requests.values())
 
     # One decision
 

@@ -70,7 +70,7 @@ class CheckpointWriter:
         Blocks. The file is durable on return.
         """
         return self._maybe_write(
-            directory.path / RECOVERY_POINT_CHECKPOINT, lambda: self._recovery_points(directory)
+            directory.path / RECOVERY_POINT_CHECKPOINT, lambda: self.recovery_points(directory)
         )
 
     def write_start_offsets(self, directory: LogDirectory) -> bool:
@@ -211,7 +211,8 @@ class CheckpointWriter:
     def _logs_of(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
         return {key: log for key, log in dict(self._logs).items() if log.home is directory}
 
-    def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
+    def recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
+        """Return the recovery points of the logs in a directory."""
         return {key: log.recovery_point for key, log in self._logs_of(directory).items()}
 
     def _cleaned_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:

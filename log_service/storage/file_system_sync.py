@@ -24,7 +24,7 @@ def can_sync_file_system(number: int) -> bool:
     """
     if (
         not sys.platform.startswith("linux")
-        or _kernel() < FIRST_REPORTING_KERNEL
+        or kernel_version() < FIRST_REPORTING_KERNEL
         or not hasattr(ctypes.CDLL(None), "syncfs")
     ):
         return False
@@ -48,7 +48,8 @@ def sync_file_system(number: int) -> None:
         raise OSError(error, os.strerror(error))
 
 
-def _kernel() -> tuple[int, ...]:
+def kernel_version() -> tuple[int, ...]:
+    """Return the major and minor version of the operating system's kernel."""
     return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
 
 

@@ -136,7 +136,7 @@ class FutureLogs:
                 if _is_open(log) and (
                     _left_bytes(log, copy) <= QUIET_BYTES or not _has_more(log, copy)
                 ):
-                    return self._replace(log, copy)
+                    return self.replace_log(log, copy)
         return None
 
     async def _begin(self, log: Log, target: LogDirectory) -> Log:
@@ -200,7 +200,7 @@ class FutureLogs:
 
         return await self._files.run_in_pool(read)
 
-    def _replace(self, log: Log, copy: Log) -> Log:
+    def replace_log(self, log: Log, copy: Log) -> Log:
         """Copy the rest and replace the log by its copy, in one turn of the event loop."""
         files, topic_partition = self._files, log.topic_partition
         for chunk in log.read_batches(copy.log_end_offset):
@@ -273,13 +273,14 @@ class FutureLogs:
         for directory in self._held.directories:
             if not directory.is_offline:
                 try:
-                    names = await self._files.run_in_pool(partial(self._throw_away, directory))
+                    names = await self._files.run_in_pool(partial(self.delete_copies, directory))
                 except OSError as error:
                     directory.note_error(error)
                     continue
                 self.unfinished.update(dict.fromkeys(names, directory))
 
-    def _throw_away(self, directory: LogDirectory) -> list[TopicPartition]:
+    def delete_copies(self, directory: LogDirectory) -> list[TopicPartition]:
+        """Delete copies of moves into a directory. Return their partitions with a log."""
         files, found = self._files, []
         for name in files.list_directory(directory.path):
             topic_partition = parse_directory_name(

@@ -168,7 +168,9 @@ class Log(ReadableLog):
         for batch_position, header in batches:
             stamp(buffer, batch_position, next_offset, leader_epoch)
             next_offset += header.last_offset_delta + 1
-        segment, position = self._write(buffer, size_bytes, max_timestamp, next_offset - 1, now_ms)
+        segment, position = self.write_content(
+            buffer, size_bytes, max_timestamp, next_offset - 1, now_ms
+        )
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.lead(leader_epoch, base_offset)
         batch_offset = base_offset
@@ -214,7 +216,7 @@ class Log(ReadableLog):
             append_time_ms = now_ms
             stamp_append_time(batch, 0, now_ms)
         header = parse_header(batch)
-        segment, position = self._write(batch, len(batch), now_ms, offset, now_ms)
+        segment, position = self.write_content(batch, len(batch), now_ms, offset, now_ms)
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.lead(leader_epoch, offset)
         segment.note_batch(position, offset, offset, now_ms)
@@ -254,7 +256,9 @@ class Log(ReadableLog):
             )
         now_ms = self.clock.wall_ms()
         base_offset, next_offset = batches[0][1].base_offset, batches[-1][1].next_offset
-        segment, start = self._write(content, len(content), max_timestamp, next_offset - 1, now_ms)
+        segment, start = self.write_content(
+            content, len(content), max_timestamp, next_offset - 1, now_ms
+        )
         for position, header in batches:
             segment.note_batch(
                 start + position, header.base_offset, header.last_offset, header.max_timestamp
@@ -290,7 +294,7 @@ class Log(ReadableLog):
         except OSError as error:
             raise self.home.fail(error) from error
 
-    def _write(
+    def write_content(
         self, buffer: Buffer, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
     ) -> tuple[Segment, int]:
         """Write to the active segment, or a new one if due. Return the segment and position."""
@@ -303,7 +307,7 @@ class Log(ReadableLog):
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
         try:
             if segment.must_roll_for(size_bytes, max_timestamp, last_offset, now_ms, config):
-                segment = self._roll(
+                segment = self.begin_segment(
                     max(self.log_end_offset, last_offset - MAX_RELATIVE_OFFSET), now_ms
                 )
             position = segment.append([buffer])
@@ -324,12 +328,13 @@ class Log(ReadableLog):
         if self.segments.active.size_bytes == 0:
             return False
         try:
-            self._roll(self.log_end_offset, self.clock.wall_ms())
+            self.begin_segment(self.log_end_offset, self.clock.wall_ms())
         except OSError as error:
             raise self.home.note_error(error) from error
         return True
 
-    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+    def begin_segment(self, base_offset: int, now_ms: int) -> Segment:
+        """Begin a new active segment at ``base_offset``, and finish the one before."""
         old = self.segments.active
         if old.size_bytes:
             old.finish_indexes()
@@ -405,7 +410,7 @@ class Log(ReadableLog):
             if count == 0:
                 return RetentionOutcome(0, 0, self.log_start_offset)
             if count == len(self.segments):
-                self._roll(self.log_end_offset, now_ms)
+                self.begin_segment(self.log_end_offset, now_ms)
             self.advance_log_start_offset(self.segments[count].base_offset)
             size_bytes = sum(segment.size_bytes for segment in list(self.segments)[:count])
             self._remove_later(self.segments.drop_oldest(count))
@@ -477,7 +482,7 @@ class Log(ReadableLog):
             self.producer_snapshots.remove_above(-1)
             self.leader_epochs.clear_durably()
             if self.segments.active.base_offset != offset:
-                self._roll(offset, self.clock.wall_ms())
+                self.begin_segment(offset, self.clock.wall_ms())
                 self.files.sync_directory(self.directory)
         except OSError as error:
             raise self.home.note_error(error) from error
@@ -644,7 +649,7 @@ class Log(ReadableLog):
         if (
             self.log_end_offset < original.log_end_offset
         ):  # compaction removed the last records, whose offsets are not reused
-            self._roll(original.log_end_offset, self.clock.wall_ms())
+            self.begin_segment(original.log_end_offset, self.clock.wall_ms())
             self.log_end_offset = original.log_end_offset
         for segment in self.segments.from_offset(self.syncs.recovery_point):
             segment.sync()

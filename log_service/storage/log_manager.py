@@ -203,7 +203,7 @@ class LogManager:
     async def _look_back(self, loaded: Sequence[LoadedDirectory]) -> None:
         """Determine whether everything that the last run wrote still exists, in all directories."""
         has_damaged = any(found.damaged for found in loaded)
-        has_lost = self._has_lost(loaded)
+        has_lost = self.has_lost(loaded)
         is_doubtful = (
             self._unread
             or has_damaged
@@ -226,7 +226,7 @@ class LogManager:
                 self.previous_broker_epoch,
             )
 
-    def _has_lost(self, loaded: Sequence[LoadedDirectory]) -> bool:
+    def has_lost(self, loaded: Sequence[LoadedDirectory]) -> bool:
         """Find and report logs and their files that the last run wrote and that are missing.
 
         Damaged logs were reported before. A log in an unreadable directory may still exist.

@@ -39,14 +39,15 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 def _encode_entries(entry: ProducerEntry) -> Iterator[bytes]:
     for batch in list(entry.batches)[:-1]:
-        yield _encode_entry(entry, batch, batch.timestamp, NO_OFFSET)
+        yield encode_entry(entry, batch, batch.timestamp, NO_OFFSET)
     newest = entry.batches[-1] if entry.batches else None
-    yield _encode_entry(entry, newest, entry.last_timestamp, entry.current_txn_first_offset)
+    yield encode_entry(entry, newest, entry.last_timestamp, entry.current_txn_first_offset)
 
 
-def _encode_entry(
+def encode_entry(
     entry: ProducerEntry, batch: RememberedBatch | None, timestamp: int, txn_offset: int
 ) -> bytes:
+    """Return a producer's state as one entry of a snapshot."""
     sequence, offset, offset_delta = -1, NO_OFFSET, 0
     if batch is not None:
         sequence, offset, offset_delta = (

@@ -170,6 +170,11 @@ class Segment:
         return self._indexes
 
     @property
+    def indexes_in_memory(self) -> SegmentIndexes:
+        """The indexes as they are, which may not be loaded yet."""
+        return self._indexes
+
+    @property
     def is_rebuild_due(self) -> bool:
         """Whether the indexes would be rebuilt before their use, which may take seconds.
 

@@ -132,7 +132,8 @@ class SegmentIndexes:
             f" max_timestamp={self.max_timestamp}>"
         )
 
-    def _make(self) -> tuple[OffsetIndex, TimeIndex]:
+    def open(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Return the offset index and the time index of the files, without entries yet."""
         offset_path = self.directory / file_name(self.base_offset, OFFSET_INDEX_SUFFIX + self.tail)
         time_path = self.directory / file_name(self.base_offset, TIME_INDEX_SUFFIX + self.tail)
         return (
@@ -146,7 +147,7 @@ class SegmentIndexes:
         Raises:
             IndexInDoubt: a file is missing or damaged.
         """
-        offset_index, time_index = self._make()
+        offset_index, time_index = self.open()
         position = offset_index.last_position(size_bytes)
         if size_bytes > self.interval_bytes and not offset_index.entries:  # it was never written
             raise IndexInDoubt(f"the file has no entry for {size_bytes} bytes of batches")
@@ -168,7 +169,7 @@ class SegmentIndexes:
 
     def reset(self) -> None:
         """Begin without entries, whatever the files contain. The next flush replaces the files."""
-        self.offset_index, self.time_index = self._make()
+        self.offset_index, self.time_index = self.open()
         self.offset_index.reset()
         self.time_index.reset()
         self.is_loaded, self.owes_last_time = True, False

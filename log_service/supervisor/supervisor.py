@@ -13,7 +13,7 @@ with twice the patience up to eight times, because a machine that is slow now ma
 Invariants: at most one process per component; after ``run`` has returned, none is left.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby
@@ -74,6 +74,11 @@ class Supervisor:
         self._width = max((len(component.name) for component in self._ordered), default=0)
         self._nursery: trio.Nursery | None = None
         self._watches: dict[str, tuple[trio.CancelScope, trio.Event]] = {}
+
+    @property
+    def processes(self) -> Mapping[str, ComponentProcess]:
+        """The components that were started, by name."""
+        return self._processes
 
     @property
     def data_directory(self) -> Path:

@@ -152,7 +152,7 @@ class Warehouse:
         validate_question(sql)
         with (
             TemporaryDirectory(prefix="tidelog-sql-") as spills,
-            self._connection(sql, ":memory:", confinement) as (connection, versions),
+            self.connection(sql, ":memory:", confinement) as (connection, versions),
             self._explained(sql, topics),
         ):
             connection.execute(f"SET temp_directory = {quoted_text(spills)}")
@@ -195,7 +195,7 @@ class Warehouse:
         self._remove_leftovers(name)
         draft = self.directory / f".{name}.{uuid4().hex}{SUFFIX}"
         try:
-            with self._connection(sql, str(draft)) as (connection, inputs), self._explained(sql):
+            with self.connection(sql, str(draft)) as (connection, inputs), self._explained(sql):
                 connection.execute(f'CREATE TABLE "{name}" AS {sql}')
                 counted = connection.sql(f'SELECT count(*) FROM "{name}"').fetchall()  # noqa: S608 - a validated name
                 columns = connection.sql(f'DESCRIBE "{name}"').fetchall()
@@ -213,7 +213,7 @@ class Warehouse:
         )
 
     @contextmanager
-    def _connection(
+    def connection(
         self, sql: str, path: str, confinement: Confinement | None = None
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, int]]]:
         """Yield a connection with the relations that ``sql`` names, and the versions of its lake

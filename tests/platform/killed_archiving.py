@@ -24,8 +24,8 @@ STEPS: Steps = {
     "after-a-file": (archive_run, "write_chunk", "after"),
     "before-files-are-moved": (archive_run, "move_in", "before"),
     "after-files-are-moved": (archive_run, "move_in", "after"),
-    "before-the-commit": (archive_run, "_commit", "before"),
-    "after-the-commit": (archive_run, "_commit", "after"),
+    "before-the-commit": (archive_run, "commit_chunks", "before"),
+    "after-the-commit": (archive_run, "commit_chunks", "after"),
 }
 SECOND_COMMIT = {
     "before-files-are-moved",

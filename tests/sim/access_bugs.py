@@ -36,9 +36,13 @@ from tests.sim.bug_hunts import ClusterBug, hunt
 
 # The wrong decisions
 
-_authorize, _caller, _described = NodeAuthorizer.authorize, Call.caller, group_gates._described
-_is_readable, _find_user = reads._is_readable, ScramUsers.find
-_add_partitions, _after_login = transaction_gates.add_partitions_to_txn, LoginSession._after_login
+_authorize, _caller, _described = (
+    NodeAuthorizer.authorize,
+    Call.caller,
+    group_gates.described_groups,
+)
+_is_readable, _find_user = reads.is_topic_readable, ScramUsers.find
+_add_partitions, _after_login = transaction_gates.add_partitions_to_txn, LoginSession.after_login
 
 
 def _decide_on_what_was_decoded(self: NodeAuthorizer, call: Call) -> Admission | None:
@@ -119,13 +123,13 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="fetch by topic id is not authorized",
-        replacements=((reads, "_is_readable", _ask_for_names_alone),),
+        replacements=((reads, "is_topic_readable", _ask_for_names_alone),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),
     ClusterBug(
         name="fetch session outlives an ACL",
-        replacements=((reads, "_is_readable", _ask_once_in_a_session),),
+        replacements=((reads, "is_topic_readable", _ask_once_in_a_session),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),
@@ -155,7 +159,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="described groups show every operation",
-        replacements=((group_gates, "_described", _show_all_operations),),
+        replacements=((group_gates, "described_groups", _show_all_operations),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),
@@ -173,7 +177,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="session goes on after the end of its login",
-        replacements=((LoginSession, "_after_login", _go_on),),
+        replacements=((LoginSession, "after_login", _go_on),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),

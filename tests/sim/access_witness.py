@@ -36,7 +36,7 @@ class AccessWitness:
     @contextmanager
     def attached(self) -> Iterator[None]:
         """Watch what is published inside."""
-        publish = MetadataLoader._publish
+        publish = MetadataLoader.publish
 
         def note_and_publish(
             loader: MetadataLoader, delta: MetadataDelta, image: MetadataImage
@@ -45,7 +45,7 @@ class AccessWitness:
                 self._note(HOST.get(), self._state_of(image.access))
             publish(loader, delta, image)
 
-        with mock.patch.object(MetadataLoader, "_publish", note_and_publish):
+        with mock.patch.object(MetadataLoader, "publish", note_and_publish):
             yield
 
     def states(self, names: Iterable[str], since: float, until: float) -> list[AccessState]:

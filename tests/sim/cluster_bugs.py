@@ -17,7 +17,6 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from log_service.broker.handlers.produce import produce
-from log_service.common.errors import KafkaError
 from log_service.controller.death_watch import DeathWatch
 from log_service.controller.rules import alter_partition
 from log_service.controller.rules.partitions import Partitions
@@ -68,23 +67,20 @@ def is_unsynced(plan: Plan) -> bool:
 
 # The wrong decisions
 
-_close = Runtime.close
+
+def _forget_who_waits(_runtime: Runtime[Any]) -> list[Any]:
+    return []
 
 
-def _forget_who_waits(runtime: Runtime[Any], error: KafkaError) -> None:
-    runtime._requests.clear()
-    _close(runtime, error)
-
-
-_begin = Fetcher._begin
+_begin = Fetcher.begin_at_own_end
 _look_again, _apply = PartitionState.look_again, PartitionState.apply
 _remembered, _is_vote_granted = roles.remembered, roles.is_vote_granted
-_replay_log = Shards._replay_log
+_replay_log = Shards.replay_log
 _read_batches = MetadataLog.read_batches
 _suspect = DeathWatch.suspect
 _wait, _maybe_finish, _read = (
-    produce._Waiting.__init__,
-    produce._Waiting.maybe_finish,
+    produce.ProducePartitionStatus.__init__,
+    produce.ProducePartitionStatus.maybe_finish,
     Partition.read,
 )
 
@@ -251,7 +247,10 @@ def _finish_before_the_sync(self: Any) -> bool:
     state = self.partition.state
     kept, self.required_offset = self.required_offset, -self.required_offset
     try:
-        ends = [state.log_end_offset, *(follower.log_end_offset for follower in state._awaited)]
+        ends = [
+            state.log_end_offset,
+            *(follower.log_end_offset for follower in state.awaited_followers),
+        ]
         is_led_on = state.is_leader and state.leader_epoch == self.leader_epoch
         return (is_led_on and min(ends) >= self.required_offset) or _maybe_finish(self)
     finally:
@@ -311,7 +310,7 @@ def _presume_nobody(_sessions: BrokerSessions) -> frozenset[Any]:
 BUGS: Sequence[ClusterBug] = (
     ClusterBug(
         name="follower fetches on before it has synced",
-        replacements=((Fetcher, "_sync", _sync_later),),
+        replacements=((Fetcher, "sync", _sync_later),),
         fits=has_all_synced,
         shown_by=(3, 7, 19),
     ),
@@ -332,15 +331,15 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="truncated to the high watermark",
-        replacements=((Fetcher, "_begin", _truncate_to_high_watermark),),
+        replacements=((Fetcher, "begin_at_own_end", _truncate_to_high_watermark),),
         fits=lambda plan: bool({Fault.NEW_LEADER_DIES, Fault.STOP} & set(plan.faults)),
         shown_by=(3, 9, 2),
     ),
     ClusterBug(
         name="no epoch is checked in AlterPartition",
         replacements=(
-            (alter_partition, "_check_epochs", _check_no_epochs),
-            (alter_partition, "_check_eligible", _check_no_epochs),
+            (alter_partition, "check_epochs", _check_no_epochs),
+            (alter_partition, "check_eligible", _check_no_epochs),
         ),
         aim=aims.LATE_CHANGES,
         shown_by=(23, 29, 39),
@@ -353,7 +352,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="high watermark goes back",
-        replacements=((PartitionState, "_advance_high_watermark", _go_anywhere),),
+        replacements=((PartitionState, "advance_high_watermark", _go_anywhere),),
         aim=aims.SLOW_FOLLOWERS,
         shown_by=(1, 4),
     ),
@@ -404,27 +403,27 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="coordinator serves before it has loaded",
-        replacements=((Shards, "_replay_log", _load_nothing),),
+        replacements=((Shards, "replay_log", _load_nothing),),
         aim=aims.MOVING_COORDINATORS,
         shown_by=(0, 3, 4),
     ),
     ClusterBug(
         name="offsets lost on failover",
-        replacements=((Shards, "_replay_batch", replay_without_commits),),
+        replacements=((Shards, "replay_batch", replay_without_commits),),
         aim=aims.MOVING_COORDINATORS,
         shown_by=(0,),
     ),
     ClusterBug(
         name="what is sent again is acknowledged at once",
-        replacements=((produce._Waiting, "__init__", _wait_for_new_records_alone),),
+        replacements=((produce.ProducePartitionStatus, "__init__", _wait_for_new_records_alone),),
         aim=aims.SLOW_FOLLOWERS,
         shown_by=(1,),
     ),
     ClusterBug(
         name="what is sent again is acknowledged while the leader syncs",
         replacements=(
-            (produce._Waiting, "__init__", _mark_what_is_sent_again),
-            (produce._Waiting, "maybe_finish", _finish_before_the_sync),
+            (produce.ProducePartitionStatus, "__init__", _mark_what_is_sent_again),
+            (produce.ProducePartitionStatus, "maybe_finish", _finish_before_the_sync),
         ),
         aim=aims.SLOW_SYNCS,
         shown_by=(1,),
@@ -437,7 +436,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="second voter change before the first is committed",
-        replacements=((voter_changes, "_check_no_other_change", _allow_any_voter_change),),
+        replacements=((voter_changes, "check_no_other_change", _allow_any_voter_change),),
         aim=aims.CHANGING_VOTERS,
         shown_by=(2,),
     ),
@@ -445,7 +444,7 @@ BUGS: Sequence[ClusterBug] = (
         name="loss of power taken for a kill",
         replacements=(
             (page_cache, "is_same_page_cache", _take_any_page_cache),
-            (LogManager, "_has_lost", _miss_nothing),
+            (LogManager, "has_lost", _miss_nothing),
         ),
         fits=is_unsynced,
         aim=aims.SEVERAL_DEATHS,
@@ -453,7 +452,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="missing logs not looked for",
-        replacements=((LogManager, "_has_lost", _miss_nothing),),
+        replacements=((LogManager, "has_lost", _miss_nothing),),
         aim=MISSING_FILES,
         shown_by=(1, 2, 3),
     ),
@@ -471,13 +470,13 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="copy of a replica in place before its rest",
-        replacements=((FutureLogs, "_replace", replace_before_the_rest),),
+        replacements=((FutureLogs, "replace_log", replace_before_the_rest),),
         aim=aims.MOVING_LOGS,
         shown_by=(0, 1, 2),
     ),
     ClusterBug(
         name="coordinator that resigns forgets who waits",
-        replacements=((Runtime, "close", _forget_who_waits),),
+        replacements=((Runtime, "take_requests", _forget_who_waits),),
         aim=aims.MOVING_COORDINATORS,
         shown_by=(4,),
     ),

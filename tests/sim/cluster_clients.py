@@ -113,9 +113,7 @@ class ClusterClients(Clients):
         out.
         """
         env = self.env(name)
-        async with self._member(
-            env, group_id=MOST_ONCE_GROUP, enable_auto_commit=False
-        ) as consumer:
+        async with self.member(env, group_id=MOST_ONCE_GROUP, enable_auto_commit=False) as consumer:
             await consumer.subscribe([topic.name for topic in self.plan.topics])
             while not self.is_drained:
                 try:
@@ -136,14 +134,14 @@ class ClusterClients(Clients):
                         )
                     )
 
-    def _member(self, env: Env, **settings: Any) -> Consumer:
+    def member(self, env: Env, **settings: Any) -> Consumer:
         """Each life of a member speaks a protocol of the plan's: the group may have to change its
         own.
         """
         protocols = self.plan.group_protocols
         protocol = env.rng.choice(protocols) if len(protocols) > 1 else protocols[0]
         if protocol == "classic":
-            return super()._member(env, **settings)
+            return super().member(env, **settings)
         return self._consumer(
             env, group_protocol=protocol, max_poll_interval_ms=LONGEST_REBALANCE_MS, **settings
         )

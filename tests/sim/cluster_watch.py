@@ -86,7 +86,7 @@ class ClusterWatch:
                 host = self._hosts.get(HOST.get())
                 if host is not None and host.current is not None:
                     self.metadata.note_fenced_by_connection(
-                        (host.name, host.current.number), detector._watch, broker_id, epoch
+                        (host.name, host.current.number), detector.watch, broker_id, epoch
                     )
                 fence(broker_id, epoch)
 

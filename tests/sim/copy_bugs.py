@@ -36,12 +36,12 @@ from tests.sim.bug_hunts import ClusterBug, hunt
 
 _end = UnstableTransactions.end
 _written = TransactionCoordinatorShard.handle_written_markers
-_message, _replay_records = markers._message, Shards._replay_records
-_add_partitions, _raised_epoch = rules.add_partitions, rules._raised_epoch
+_message, _replay_records = markers.markers_of, Shards.replay_records
+_add_partitions, _raised_epoch = rules.add_partitions, rules.raised_epoch
 _fetch, _take_end = OffsetStore.fetch, OffsetStore.replay_end_transaction
 _begin_generation = ClassicGroup.begin_next_generation
 _within = AbortedTransactions.within
-_encode_entry, _on_loaded = producer_snapshots._encode_entry, TransactionCoordinatorShard.on_loaded
+_encode_entry, _on_loaded = producer_snapshots.encode_entry, TransactionCoordinatorShard.on_loaded
 
 
 def _forget_the_marker(self: UnstableTransactions, producer_id: int, marker_offset: int) -> Any:
@@ -180,19 +180,19 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="abort written as a commit to some partitions",
-        replacements=((markers, "_message", _commit_what_is_sent_later),),
+        replacements=((markers, "markers_of", _commit_what_is_sent_later),),
         aim=aims.COPY_LOOP,
         shown_by=(2,),
     ),
     ClusterBug(
         name="positions of transactions lost when their coordinator moves",
-        replacements=((Shards, "_replay_records", _replay_without_transactions),),
+        replacements=((Shards, "replay_records", _replay_without_transactions),),
         aim=aims.COPY_LOOP,
         shown_by=(2,),
     ),
     ClusterBug(
         name="markers not taken over when positions are loaded",
-        replacements=((shards, "_replay_markers", _replay_no_markers),),
+        replacements=((shards, "replay_markers", _replay_no_markers),),
         aim=aims.COPY_LOOP,
         shown_by=(2,),
     ),
@@ -204,7 +204,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="epoch stays when a producer begins anew",
-        replacements=((rules, "_raised_epoch", _keep_the_epoch),),
+        replacements=((rules, "raised_epoch", _keep_the_epoch),),
         aim=aims.ZOMBIES,
         shown_by=(3, 0),
     ),
@@ -252,7 +252,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="snapshot leaves out that a transaction is open",
-        replacements=((producer_snapshots, "_encode_entry", _encode_without_transaction),),
+        replacements=((producer_snapshots, "encode_entry", _encode_without_transaction),),
         aim=aims.COPY_LOOP,
         shown_by=(4,),
     ),

@@ -39,7 +39,11 @@ from tests.sim.cluster_bugs import has_deaths, has_isolation
 
 # The wrong decisions
 
-_elect, _note_fetch, _append = partition_change._elect, PartitionState.note_fetch, Fetcher._append
+_elect, _note_fetch, _append = (
+    partition_change.elect,
+    PartitionState.note_fetch,
+    Fetcher.append_fetched,
+)
 _leave = BrokerLifecycle.leave
 
 
@@ -138,7 +142,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="unclean leaders where none may be",
-        replacements=((partition_change, "_elect", _elect_anybody),),
+        replacements=((partition_change, "elect", _elect_anybody),),
         aim=aims.UNCLEAN_ELECTIONS,
         shown_by=(2, 0),
     ),
@@ -167,7 +171,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="follower takes what is safe with records alone",
-        replacements=((Fetcher, "_append", _take_what_is_safe_with_records),),
+        replacements=((Fetcher, "append_fetched", _take_what_is_safe_with_records),),
         shown_by=(1,),
     ),
     ClusterBug(
@@ -184,7 +188,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="member need not give up what it loses",
-        replacements=((reconciliation, "_still_owns", _own_nothing_that_is_lost),),
+        replacements=((reconciliation, "still_owns", _own_nothing_that_is_lost),),
         aim=aims.CONSUMER_GROUPS,
         shown_by=(0,),
     ),

@@ -14,7 +14,8 @@ own, so that another request on one of them changes nothing on the rest.
 
 import errno
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
@@ -128,6 +129,15 @@ class MemoryNetwork:
         ]:
             listener.close()
         self._reset([link for link in self._links if name in link.hosts])
+
+    @contextmanager
+    def hidden(self, host: str, port: int) -> Iterator[None]:
+        """Refuse new connections to a port inside."""
+        listener = self._listeners.pop((host, port))
+        try:
+            yield
+        finally:
+            self._listeners[host, port] = listener
 
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self._cuts and not self._is_quiet(source, target)

@@ -375,7 +375,7 @@ def _check_offset_index(disk: Disk, segment: Segment, headers: list) -> Iterator
         return
     rebuilt, last_position = [], 0
     for position, header in headers:
-        if position - last_position > segment._indexes.interval_bytes:
+        if position - last_position > segment.indexes_in_memory.interval_bytes:
             rebuilt.append((header.last_offset, position))
             last_position = position
     if entries != rebuilt:
@@ -411,7 +411,7 @@ def _check_time_index(
 
 def _offset_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | None:
     """The entries in memory, or those of the file; None where the node would not believe the file."""
-    indexes = segment._indexes
+    indexes = segment.indexes_in_memory
     if indexes.is_loaded:
         return list(indexes.offset_index)
     content = _content(disk, segment.path(OFFSET_INDEX_SUFFIX))
@@ -422,7 +422,7 @@ def _offset_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | Non
     ):
         return None
     try:
-        indexes._make()[0].check(bytearray(content))
+        indexes.open()[0].check(bytearray(content))
     except IndexInDoubt:
         return None
     return [
@@ -432,7 +432,7 @@ def _offset_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | Non
 
 
 def _time_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | None:
-    indexes = segment._indexes
+    indexes = segment.indexes_in_memory
     if indexes.is_loaded:
         return list(indexes.time_index)
     content = _content(disk, segment.path(TIME_INDEX_SUFFIX))
@@ -441,7 +441,7 @@ def _time_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | None:
     ):  # in doubt together, built again together
         return None
     try:
-        indexes._make()[1].check(bytearray(content))
+        indexes.open()[1].check(bytearray(content))
     except IndexInDoubt:
         return None
     return [

@@ -285,17 +285,17 @@ class Story:
         clients, cut = self.clients, TopicPartition("cut", 0)
         async with Admin(BOOTSTRAP, env=self.clients.env("admin"), **TIMEOUTS) as admin:
             operations: tuple[Callable[[], Awaitable[None]], ...] = (
-                lambda: clients._create(
+                lambda: clients.create(
                     admin, Create(topic=PASSING, partition_count=1, retention_ms="100000000")
                 ),
-                lambda: clients._note(
+                lambda: clients.note(
                     [CreatePartitions(topic=PASSING, partition_count=2)],
                     lambda: admin.create_partitions({PASSING: 2}),
                 ),
-                lambda: clients._note(
+                lambda: clients.note(
                     [DeleteRecords(partition=cut, before=6)], lambda: admin.delete_records({cut: 6})
                 ),
-                lambda: clients._note(
+                lambda: clients.note(
                     [Delete(topic=PASSING)], lambda: admin.delete_topics([PASSING])
                 ),
             )
@@ -308,12 +308,12 @@ class Story:
         """Read everything as a member of the group, and commit it."""
         clients = self.clients
         env = self.clients.env(name)
-        async with clients._member(env, group_id=GROUP, enable_auto_commit=False) as consumer:
-            await clients._subscribe(consumer, name)
+        async with clients.member(env, group_id=GROUP, enable_auto_commit=False) as consumer:
+            await clients.subscribe(consumer, name)
             while True:
                 try:
-                    await clients._poll(consumer, name, GROUP, env.rng)
-                    await clients._commit(consumer)
+                    await clients.poll(consumer, name, GROUP, env.rng)
+                    await clients.commit(consumer)
                     ends = await clients.ends()
                 except KafkaError as error:
                     self.world.log(name, error)

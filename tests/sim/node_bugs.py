@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 from weakref import WeakKeyDictionary
 
-from log_service.broker.handlers.fetch.reads import DelayedFetch, _Awaited
+from log_service.broker.handlers.fetch.reads import DelayedFetch, FetchPartitionStatus
 from log_service.broker.handlers.produce import produce
 from log_service.client.admin import groups
 from log_service.client.consumer import commits
@@ -104,14 +104,14 @@ def planted(bug: Bug) -> Iterator[None]:
 # The wrong decisions
 
 _append_partition, _note_synced, _await = (
-    Partition._append,
+    Partition.append_validated,
     Partition.note_synced,
-    _Awaited.__init__,
+    FetchPartitionStatus.__init__,
 )
-_wait = produce._Waiting.__init__
-_recover, _roll, _write = Segment.recover, Log._roll, Log._write
-_replace_log = FutureLogs._replace
-_replay_batch = Shards._replay_batch
+_wait = produce.ProducePartitionStatus.__init__
+_recover, _roll, _write = Segment.recover, Log.begin_segment, Log.write_content
+_replace_log = FutureLogs.replace_log
+_replay_batch = Shards.replay_batch
 _commit_request = groups.commit_request
 
 
@@ -197,7 +197,7 @@ def _alter_without_a_record(*arguments: Any) -> Any:
     return [], configs.incremental_alter_configs(*arguments)[1]
 
 
-_imported_rule = table._imported
+_imported_rule = table.imported_rule
 
 
 def _imported_with_one_that_records_nothing(module: str, name: str) -> Any:
@@ -300,7 +300,7 @@ def _wait_for_the_next_record(
 BUGS = (
     Bug(
         name="acknowledged before the sync",
-        replacements=((produce._Waiting, "maybe_finish", _finish_at_once),),
+        replacements=((produce.ProducePartitionStatus, "maybe_finish", _finish_at_once),),
         shown_by=(19, 20),
     ),
     Bug(
@@ -330,17 +330,17 @@ BUGS = (
     ),
     Bug(
         name="epoch not raised after a crash",
-        replacements=((brokers, "_clean_up", _lead_on),),
+        replacements=((brokers, "clean_up", _lead_on),),
         shown_by=(20, 50),
     ),
     Bug(
         name="commits not replayed",
-        replacements=((Shards, "_replay_batch", replay_without_commits),),
+        replacements=((Shards, "replay_batch", replay_without_commits),),
         shown_by=(45, 50),
     ),
     Bug(
         name="metadata acknowledged before the sync",
-        replacements=((RaftDriver, "_sync", _commit_before_sync),),
+        replacements=((RaftDriver, "sync", _commit_before_sync),),
         shown_by=(20, 37),
     ),
     Bug(
@@ -352,12 +352,12 @@ BUGS = (
     ),
     Bug(
         name="directory not synced after a roll",
-        replacements=((Log, "_roll", _roll_without_directory),),
+        replacements=((Log, "begin_segment", _roll_without_directory),),
         shown_by=(4,),
     ),
     Bug(
         name="batch refused that a new segment would hold",
-        replacements=((Log, "_write", _refuse_what_would_roll),),
+        replacements=((Log, "write_content", _refuse_what_would_roll),),
         shown_by=(6, 7),
     ),
     Bug(
@@ -367,7 +367,7 @@ BUGS = (
     ),
     Bug(
         name="change acknowledged and not recorded",
-        replacements=((table, "_imported", _imported_with_one_that_records_nothing),),
+        replacements=((table, "imported_rule", _imported_with_one_that_records_nothing),),
         shown_by=(11, 3),
     ),
     Bug(
@@ -401,13 +401,13 @@ BUGS = (
     ),
     Bug(
         name="copy in place before its rest",
-        replacements=((FutureLogs, "_replace", replace_before_the_rest),),
+        replacements=((FutureLogs, "replace_log", replace_before_the_rest),),
         fits=is_moving,
         shown_by=(94,),
     ),
     Bug(
         name="unfinished copies left",
-        replacements=((FutureLogs, "_throw_away", _leave_copies),),
+        replacements=((FutureLogs, "delete_copies", _leave_copies),),
         fits=is_moving,
         shown_by=(20,),
     ),
@@ -415,22 +415,22 @@ BUGS = (
         name="waiting fetch takes what was appended for what can be read",
         replacements=(
             (Partition, "note_synced", _advance_and_count_all),
-            (Partition, "_append", _append_and_count_all),
-            (_Awaited, "__init__", _await_bytes),
-            (DelayedFetch, "_has_enough", _has_more_bytes),
+            (Partition, "append_validated", _append_and_count_all),
+            (FetchPartitionStatus, "__init__", _await_bytes),
+            (DelayedFetch, "has_enough", _has_more_bytes),
         ),
         fits=lambda plan: plan.are_waits_judged,
         shown_by=(39, 35),
     ),
     Bug(
         name="produce is acknowledged with the next record",
-        replacements=((produce._Waiting, "__init__", _wait_for_the_next_record),),
+        replacements=((produce.ProducePartitionStatus, "__init__", _wait_for_the_next_record),),
         fits=lambda plan: plan.are_waits_judged,
         shown_by=(35, 19),
     ),
     Bug(
         name="recovery point ahead",
-        replacements=((CheckpointWriter, "_recovery_points", _recovery_points_ahead),),
+        replacements=((CheckpointWriter, "recovery_points", _recovery_points_ahead),),
         shown_by=(4,),
     ),
 )

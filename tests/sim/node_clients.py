@@ -213,15 +213,15 @@ class Clients:
         env = self.env(name)
         rng = env.rng
         instance_id = name.partition(".")[0] if self.plan.are_members_static else None
-        async with self._member(
+        async with self.member(
             env, group_id=GROUP, group_instance_id=instance_id, enable_auto_commit=False
         ) as consumer:
-            await self._subscribe(consumer, name)
+            await self.subscribe(consumer, name)
             while not self.is_drained:
                 try:
-                    await self._poll(consumer, name, GROUP, rng)
+                    await self.poll(consumer, name, GROUP, rng)
                     if rng.random() < 0.7 or self.is_over:
-                        await self._commit(consumer)
+                        await self.commit(consumer)
                 except KafkaError as error:
                     self.world.log(name, "poll", error)
                     if (
@@ -237,13 +237,13 @@ class Clients:
         everything was read.
         """
         env = self.env(name)
-        async with self._member(
+        async with self.member(
             env, group_id=AUTOMATIC_GROUP, auto_commit_interval_ms=700
         ) as consumer:
-            await self._subscribe(consumer, name)
+            await self.subscribe(consumer, name)
             while not self.is_drained:
                 try:
-                    await self._poll(consumer, name, AUTOMATIC_GROUP, env.rng)
+                    await self.poll(consumer, name, AUTOMATIC_GROUP, env.rng)
                     self.automatic_positions.update(
                         {each: await consumer.position(each) for each in consumer.assignment}
                     )
@@ -251,7 +251,7 @@ class Clients:
                     self.world.log(name, "poll", error)
                     await trio.sleep(0.2)
 
-    def _member(self, env: Env, **settings: Any) -> Consumer:
+    def member(self, env: Env, **settings: Any) -> Consumer:
         return self._consumer(
             env,
             partition_assignment_strategy=self.plan.assignors,
@@ -261,7 +261,7 @@ class Clients:
             **settings,
         )
 
-    async def _subscribe(self, consumer: Consumer, name: str) -> None:
+    async def subscribe(self, consumer: Consumer, name: str) -> None:
         def assigned(partitions: Sequence[TopicPartition]) -> None:
             for partition in partitions:
                 self.history.add(Positioned(consumer=name, partition=partition))
@@ -278,7 +278,7 @@ class Clients:
             consumer.assign(mine)
             while not self.is_over:
                 try:
-                    await self._poll(consumer, name, "", rng)
+                    await self.poll(consumer, name, "", rng)
                     if rng.random() < 0.1:
                         partition = rng.choice(mine)
                         self.history.add(Positioned(consumer=name, partition=partition))
@@ -304,14 +304,14 @@ class Clients:
         }
         return Consumer(self.bootstrap, env=env, **everyone, **sizes, **settings)
 
-    async def _poll(self, consumer: Consumer, name: str, group: str, rng: Random) -> None:
+    async def poll(self, consumer: Consumer, name: str, group: str, rng: Random) -> None:
         wait_ms = 500 if self.plan.pace == 1 else PATIENT_WAIT_MS
         records = await consumer.poll(max_records=rng.choice([1, 20, 500]), timeout_ms=wait_ms)
         for partition, seen in by_partition(records).items():
             self.history.add(Poll(consumer=name, group=group, partition=partition, records=seen))
         await trio.sleep(rng.choice([0, 0, 0.05]))
 
-    async def _commit(self, consumer: Consumer) -> None:
+    async def commit(self, consumer: Consumer) -> None:
         """Commit what was polled, each partition noted."""
         positions = {}
         for partition in consumer.assignment:
@@ -322,10 +322,10 @@ class Clients:
             Commit(group=GROUP, partition=partition, offset=offset)
             for partition, offset in positions.items()
         ]
-        await self._note(commits, lambda: consumer.commit(positions))
+        await self.note(commits, lambda: consumer.commit(positions))
         self.group_positions.update(positions)
 
-    async def _note(
+    async def note(
         self, operations: Sequence[Operation], act: Callable[[], Awaitable[object]]
     ) -> None:
         """Do what all the operations together are, and note how it went; a KafkaError goes on to
@@ -386,7 +386,7 @@ class Clients:
         latest = await admin.list_offsets({partition: OffsetSpec.latest()}, timeout_ms=8_000)
         before = rng.randint(0, latest[partition].offset)
         delete = DeleteRecords(partition=partition, before=before)
-        await self._note(
+        await self.note(
             [delete], lambda: admin.delete_records({partition: before}, timeout_ms=8_000)
         )
 
@@ -410,13 +410,13 @@ class Clients:
         operation: Create | CreatePartitions | Alter | Delete
         match rng.choice(["create", "create", "add", "alter", "delete"]):
             case "create":
-                await self._create(
+                await self.create(
                     admin, Create(topic=name, partition_count=1, retention_ms=retention_ms)
                 )
                 return 1
             case "add":
                 operation = CreatePartitions(topic=name, partition_count=count + 1)
-                await self._note(
+                await self.note(
                     [operation],
                     lambda: admin.create_partitions({name: count + 1}, timeout_ms=8_000),
                 )
@@ -424,13 +424,13 @@ class Clients:
             case "alter":
                 operation = Alter(topic=name, retention_ms=retention_ms)
                 change = {ConfigResource.topic(name): {"retention.ms": retention_ms}}
-                await self._note([operation], lambda: admin.alter_configs(change, timeout_ms=8_000))
+                await self.note([operation], lambda: admin.alter_configs(change, timeout_ms=8_000))
             case _:
                 operation = Delete(topic=name)
-                await self._note([operation], lambda: admin.delete_topics([name], timeout_ms=8_000))
+                await self.note([operation], lambda: admin.delete_topics([name], timeout_ms=8_000))
         return count
 
-    async def _create(self, admin: Admin, create: Create) -> None:
+    async def create(self, admin: Admin, create: Create) -> None:
         async def act() -> None:
             configs = {"retention.ms": create.retention_ms}
             topic = NewTopic(
@@ -440,7 +440,7 @@ class Clients:
                 (await admin.create_topics([topic], timeout_ms=8_000))[create.topic]
             )
 
-        await self._note([create], act)
+        await self.note([create], act)
 
     async def describe(self, admin: Admin, name: str) -> None:
         """Note what a topic is said to be."""

@@ -142,7 +142,7 @@ class Responses:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch what happens inside."""
-        respond_later = Pipeline._respond_later
+        respond_later = Pipeline.respond_later
 
         def promise(
             pipeline: Pipeline, meter: Any, version: int, deferred: Deferred, started_ns: int
@@ -155,10 +155,12 @@ class Responses:
         on_idle.append(self.look)
         try:
             with ExitStack() as patches:
-                patches.enter_context(mock.patch.object(Pipeline, "_respond_later", promise))
+                patches.enter_context(mock.patch.object(Pipeline, "respond_later", promise))
                 for name in _COMPLETIONS:
                     patches.enter_context(mock.patch.object(Deferred, name, self._completing(name)))
-                patches.enter_context(mock.patch.object(Deferred, "_discarded", self._discarding()))
+                patches.enter_context(
+                    mock.patch.object(Deferred, "note_discarded", self._discarding())
+                )
                 yield
         finally:
             on_idle.remove(self.look)
@@ -175,18 +177,18 @@ class Responses:
         return complete
 
     def _discarding(self) -> Callable[[Deferred], None]:
-        act = Deferred._discarded
+        act = Deferred.note_discarded
 
         def discarded(deferred: Deferred) -> None:
             promise = self._open.get(id(deferred))
-            if promise is not None and deferred._on_discard is not None:
+            if promise is not None and deferred.has_discard_callback:
                 promise.is_given_up = True
             act(deferred)
 
         return discarded
 
     def _note(self, deferred: Deferred) -> None:
-        call, host = deferred._call, self._hosts.get(HOST.get())
+        call, host = deferred.call, self._hosts.get(HOST.get())
         if host is None or host.current is None:
             return
         now = trio.current_time()
@@ -250,7 +252,7 @@ class Responses:
         for server in incarnation.broker.servers:
             for connection in server.connections:
                 if (
-                    connection._queue.is_head_ready
+                    connection.is_response_ready
                     and not connection.is_sending
                     and not connection.is_closed
                 ):

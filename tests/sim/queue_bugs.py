@@ -24,8 +24,8 @@ from tests.sim.bug_hunts import ClusterBug, hunt
 
 # The wrong decisions
 
-_state_batches = share_partition._state_batches
-_updated = share_coordinator._updated
+_state_batches = share_partition.state_batches
+_updated = share_coordinator.updated_state
 
 
 def _never_expire(_self: SharePartition, _now_ms: int) -> None:
@@ -74,13 +74,13 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="acknowledged by a member that lost its lock",
-        replacements=((Acknowledging, "_change", _believe_anybody),),
+        replacements=((Acknowledging, "change_state", _believe_anybody),),
         aim=aims.QUEUES,
         shown_by=(1,),
     ),
     ClusterBug(
         name="delivery counts are not stored",
-        replacements=((share_partition, "_state_batches", _store_first_counts),),
+        replacements=((share_partition, "state_batches", _store_first_counts),),
         aim=aims.QUEUES,
         shown_by=(0,),
     ),
@@ -95,13 +95,13 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="taken before it is stored",
-        replacements=((LedSharePartition, "_store", _count_before_it_is_stored),),
+        replacements=((LedSharePartition, "store", _count_before_it_is_stored),),
         aim=aims.QUEUES,
         shown_by=(0,),
     ),
     ClusterBug(
         name="states of records lost on failover",
-        replacements=((share_coordinator, "_updated", _forget_what_changed),),
+        replacements=((share_coordinator, "updated_state", _forget_what_changed),),
         aim=aims.QUEUES,
         shown_by=(0,),
     ),

@@ -84,8 +84,8 @@ class QuorumWitness:
     end_offset: int = 0
     logs: dict[str, DurableLog] = field(default_factory=dict)
     hosts_by_id: dict[int, str] = field(default_factory=dict)
-    _leading: set[tuple[RaftDriver, int]] = field(default_factory=set)
-    _known: dict[tuple[str, int], _Known] = field(default_factory=dict)
+    leading: set[tuple[RaftDriver, int]] = field(default_factory=set)
+    known: dict[tuple[str, int], _Known] = field(default_factory=dict)
 
     @contextmanager
     def attached(self, hosts: Sequence[NodeHost]) -> Iterator[None]:
@@ -116,17 +116,17 @@ class QuorumWitness:
             )  # a vote counts once it has left the node, which may die before
             core = driver.core
             if core is not None and isinstance(core.role, Leader):
-                self._leading.add(
+                self.leading.add(
                     (driver, core.epoch)
                 )  # it is written down by now: before that no other node learns of it
             for voter, epoch, candidate in self._given.pop(id(effects), ()):
                 self._note_vote(voter, epoch, candidate)
 
-        step, perform = RaftCore.step, RaftDriver._perform
+        step, perform = RaftCore.step, RaftDriver.perform
         with (
             mock.patch.object(RaftDriver, "open", open_and_listen),
             mock.patch.object(RaftCore, "step", step_and_look),
-            mock.patch.object(RaftDriver, "_perform", perform_and_look),
+            mock.patch.object(RaftDriver, "perform", perform_and_look),
         ):
             yield
 
@@ -137,12 +137,12 @@ class QuorumWitness:
         if driver is None or core is None:
             return
         who = (host.name, incarnation.number)
-        known = self._known.get(who)
+        known = self.known.get(who)
         if known is None:
-            known = self._known[who] = _Known()
-            self._check_vote(who, core)
+            known = self.known[who] = _Known()
+            self.check_vote(who, core)
         epoch, high_watermark = core.epoch, core.high_watermark
-        is_leader = isinstance(core.role, Leader) and (driver, epoch) in self._leading
+        is_leader = isinstance(core.role, Leader) and (driver, epoch) in self.leading
         if isinstance(core.role, Leader):
             self._check_open_changes(who, core)
         if (known.epoch, known.high_watermark, known.is_leader) == (
@@ -169,7 +169,7 @@ class QuorumWitness:
         since = max(core.high_watermark, role.epoch_start_offset)
         if history.latest.offset < since:
             return
-        sets = [(entry.offset, {voter.key for voter in entry.voters}) for entry in history._entries]
+        sets = [(entry.offset, {voter.key for voter in entry.voters}) for entry in history.entries]
         changes = [
             offset
             for (_, before), (offset, after) in pairwise(sets)
@@ -180,7 +180,7 @@ class QuorumWitness:
                 RULE, f"{who} has changes of voters at {changes} that are not committed: {history}"
             )
 
-    def _check_vote(self, who: tuple[str, int], core: RaftCore) -> None:
+    def check_vote(self, who: tuple[str, int], core: RaftCore) -> None:
         """A process that begins knows its node's vote in its epoch.
 
         One that led or stood in that epoch voted for itself.

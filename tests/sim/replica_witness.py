@@ -124,7 +124,7 @@ class ReplicaWitness:
         self._hosts: dict[str, NodeHost] = {}
         self._report = report
         self._is_kept = is_kept
-        self._replicas: dict[str, dict[tuple[str, int], Replica]] = {}
+        self.replicas: dict[str, dict[tuple[str, int], Replica]] = {}
         self._incarnations: dict[str, Incarnation] = {}
         self._hosts_by_id: dict[int, str] = {}
         self._leaders: dict[tuple[Key, int], tuple[str, int]] = {}
@@ -185,8 +185,8 @@ class ReplicaWitness:
         self._hosts[host.name] = host
         if self._incarnations.get(host.name) is not incarnation:
             self._incarnations[host.name] = incarnation
-            self._replicas[host.name] = {}
-        known = self._replicas[host.name]
+            self.replicas[host.name] = {}
+        known = self.replicas[host.name]
         for name, partition in rooms.replicas.partitions.items():
             log, state = partition.log, partition.state
             if log is None:
@@ -347,7 +347,7 @@ class ReplicaWitness:
         name = leader.partition.topic_partition
         for broker_id in leader.mark.isr:
             host = self._hosts_by_id.get(broker_id, "")
-            replica = self._replicas.get(host, {}).get(name)
+            replica = self.replicas.get(host, {}).get(name)
             if (
                 replica is None
                 or replica.partition.log is None
@@ -482,7 +482,7 @@ class ReplicaWitness:
         name = replica.partition.topic_partition
         leaders = [
             found
-            for host, replicas in self._replicas.items()
+            for host, replicas in self.replicas.items()
             if (found := replicas.get(name)) is not None
             and self._incarnations[host].is_running
             and found.mark is not None
@@ -496,7 +496,7 @@ class ReplicaWitness:
         incarnation = self._incarnations.get(host)
         if incarnation is None or not incarnation.is_running:
             return None
-        found = self._replicas[host].get(name)
+        found = self.replicas[host].get(name)
         return None if found is None or found.partition.is_offline else found
 
 

@@ -30,8 +30,8 @@ from tests.sim.bug_hunts import ClusterBug, hunt
 
 # The wrong decisions
 
-_assignment_value, _decode = streams_records._assignment_value, codec.decode
-_remove = StreamsHeartbeats._remove
+_assignment_value, _decode = streams_records.assignment_value, codec.decode
+_remove = StreamsHeartbeats.remove
 
 
 def _free_for_all(_self: StreamsGroup, _process_id: str) -> Holders:
@@ -107,13 +107,13 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="assignments are not stored",
-        replacements=((streams_records, "_assignment_value", _store_epochs_alone),),
+        replacements=((streams_records, "assignment_value", _store_epochs_alone),),
         aim=aims.STREAMS_GROUPS,
         shown_by=(4,),
     ),
     ClusterBug(
         name="what has to be given up is not stored",
-        replacements=((streams_records, "_assignment_value", _store_what_stays),),
+        replacements=((streams_records, "assignment_value", _store_what_stays),),
         aim=aims.TASK_HANDOVERS,
         shown_by=(2,),
     ),
@@ -125,7 +125,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="members stay that have left",
-        replacements=((StreamsHeartbeats, "_remove", _keep_the_member),),
+        replacements=((StreamsHeartbeats, "remove", _keep_the_member),),
         aim=aims.STREAMS_GROUPS,
         shown_by=(1,),
     ),

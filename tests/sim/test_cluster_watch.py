@@ -150,7 +150,7 @@ def test_a_leader_has_what_epochs_before_its_own_committed_and_not_those_after(
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
         assert host.current is not None
         witness = watch.replicas
-        replica = witness._replicas[host.name][
+        replica = witness.replicas[host.name][
             next(where for where in witness.ends if where.topic == TOPIC)
         ]
         key, epoch = (replica.partition.topic_id.int, 0), replica.partition.leader_epoch
@@ -258,7 +258,7 @@ def test_a_vote_for_a_shorter_log_is_named_and_one_that_was_forgotten() -> None:
         watch.quorum._votes_in(core, told, Effects(replies=[("peer", granted)]), 0)
         watch.quorum.votes[core.own, core.epoch] = candidate
         core.replica.role = Unattached(epoch=core.epoch, election_deadline_ms=0)
-        watch.quorum._check_vote(("broker", 2), core)
+        watch.quorum.check_vote(("broker", 2), core)
 
     texts = found_after(act)
     assert any("and its own is longer" in text for text in texts)
@@ -310,12 +310,12 @@ def test_a_leader_counts_once_it_has_written_down_that_it_leads() -> None:
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
         assert host.current is not None
         witness, driver = watch.quorum, host.current.broker.raft
-        assert (driver, driver.epoch) in witness._leading
+        assert (driver, driver.epoch) in witness.leading
         for is_written in (False, True):
-            for noted in (witness.leaders, witness._known, witness._leading):
+            for noted in (witness.leaders, witness.known, witness.leading):
                 noted.clear()
             if is_written:
-                witness._leading.add((driver, driver.epoch))
+                witness.leading.add((driver, driver.epoch))
             witness.look(host, host.current)
             assert bool(witness.leaders) is is_written
 

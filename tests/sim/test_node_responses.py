@@ -144,7 +144,7 @@ def test_a_node_that_dies_owes_nothing() -> None:
 def test_a_response_that_is_ready_and_never_sent_is_noticed() -> None:
     async def story(world: World, host: NodeHost, _line: Line) -> None:
         with (
-            mock.patch.object(ServerConnection, "_wake_writer", return_value=None),
+            mock.patch.object(ServerConnection, "wake_writer", return_value=None),
             trio.move_on_after(3),
         ):
             await fetch(

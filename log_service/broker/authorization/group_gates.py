@@ -204,15 +204,18 @@ def _describe_of(shown_topics: Callable[[Any], Iterable[str]]) -> Gate:
 
     def gate(question: Question) -> Admission:
         return amended(
-            question, named(question), lambda response: _described(question, response, shown_topics)
+            question,
+            named(question),
+            lambda response: described_groups(question, response, shown_topics),
         )
 
     return gate
 
 
-def _described(
+def described_groups(
     question: Question, response: Any, shown_topics: Callable[[Any], Iterable[str]]
 ) -> Any:
+    """Return the response without groups of hidden topics, and with the asked operations."""
     access = question.access
     for number, group in enumerate(response.groups):
         if group.error_code:

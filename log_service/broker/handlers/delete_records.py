@@ -24,7 +24,7 @@ from log_service.protocol.messages.delete_records import (
 from log_service.replication.partition import Partition
 
 
-class _Awaited:
+class DeleteRecordsPartitionStatus:
     """A partition whose followers have not all moved their log start offset yet."""
 
     __slots__ = ("partition", "required_offset", "result")
@@ -52,7 +52,10 @@ class DelayedDelete:
     __slots__ = ("_awaited", "_deferred", "_response")
 
     def __init__(
-        self, response: DeleteRecordsResponse, awaited: list[_Awaited], deferred: Deferred
+        self,
+        response: DeleteRecordsResponse,
+        awaited: list[DeleteRecordsPartitionStatus],
+        deferred: Deferred,
     ) -> None:
         self._response = response
         self._awaited = {each.partition.topic_partition: each for each in awaited}
@@ -61,12 +64,13 @@ class DelayedDelete:
     def is_ready(self, key: TopicPartition) -> bool:
         """Return whether ``key`` was the last partition without a result."""
         try:
-            return self._is_ready(key)
+            return self.try_complete(key)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
             self._deferred.fail(error)  # a follower's fetch runs this check, and must not fail
             return True
 
-    def _is_ready(self, key: TopicPartition) -> bool:
+    def try_complete(self, key: TopicPartition) -> bool:
+        """Take up what has happened to a partition. Return whether the request is complete."""
         awaited = self._awaited.get(key)
         if awaited is not None and awaited.maybe_finish():
             del self._awaited[key]
@@ -92,7 +96,7 @@ def handle_delete_records(
         topics.setdefault(topic.name, {}).update(
             {wanted.partition_index: wanted for wanted in topic.partitions}
         )
-    deleted: list[_Awaited] = []
+    deleted: list[DeleteRecordsPartitionStatus] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -117,7 +121,10 @@ def handle_delete_records(
 
 
 def _delete(
-    node: Node, topic: str, wanted: DeleteRecordsPartition, deleted: list[_Awaited]
+    node: Node,
+    topic: str,
+    wanted: DeleteRecordsPartition,
+    deleted: list[DeleteRecordsPartitionStatus],
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
     if is_internal(topic):
@@ -131,6 +138,8 @@ def _delete(
         return result
     result.low_watermark = log_start_offset
     deleted.append(
-        _Awaited(partition, log_start_offset if wanted.offset < 0 else wanted.offset, result)
+        DeleteRecordsPartitionStatus(
+            partition, log_start_offset if wanted.offset < 0 else wanted.offset, result
+        )
     )
     return result

@@ -176,7 +176,12 @@ class LoginHandler:
         self._log = QuietLogger(logger, clock.monotonic_ms, max_lines=20)
 
     def __repr__(self) -> str:
-        return f"<LoginHandler connections={len(self._sessions)} of {self._handler!r}>"
+        return f"<LoginHandler connections={self.session_count} of {self._handler!r}>"
+
+    @property
+    def session_count(self) -> int:
+        """The number of connections whose login is remembered."""
+        return len(self._sessions)
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
         """Respond to one frame.

@@ -74,9 +74,15 @@ class Deferred(PendingResponse):
         self._call = call
         self.on_responded: Callable[[], None] | None = None
 
-    def _discarded(self) -> None:
+    @property
+    def call(self) -> "Call":
+        """The call that gets the response."""
+        return self._call
+
+    def note_discarded(self) -> None:
+        """Charge the request, and call the callback of ``on_discard``."""
         self.on_responded = None
-        super()._discarded()
+        super().note_discarded()
         self._call.charge(None)  # a client that leaves early is charged all the same
 
     def complete(self, response: Message) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 
 import trio
 
+from log_service.broker.node import QuorumNode
 from log_service.broker.requests.call import NO_RESPONSE, Call, Deferred, Nothing, PieceCall, Reply
 from log_service.broker.requests.pieces import (
     Levels,
@@ -24,7 +25,6 @@ from log_service.broker.requests.pieces import (
     require_names_once,
     split,
 )
-from log_service.common.env import RunInPool
 from log_service.common.errors import KafkaError
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import decode
@@ -57,9 +57,9 @@ class LargeRequests:
     ``answer`` authorizes and handles a call like the pipeline.
     """
 
-    def __init__(self, answer: Callable[[Call], Reply], run_in_pool: RunInPool) -> None:
+    def __init__(self, answer: Callable[[Call], Reply], node: QuorumNode) -> None:
         self._answer = answer
-        self._run_in_pool = run_in_pool
+        self._node = node
         self._turn = trio.Lock()
         self._places: dict[
             tuple[str, ApiKey], trio.Semaphore
@@ -104,10 +104,10 @@ class LargeRequests:
         call = work.call
         try:
             with work.call.counted():
-                levels, pieces = await self._run_in_pool(read)
+                levels, pieces = await self._node.run_in_pool(read)
         except KafkaError as error:
             with call.counted():
-                refusal = await self._run_in_pool(partial(call.refusal, error))
+                refusal = await self._node.run_in_pool(partial(call.refusal, error))
             await self._encode(work, refusal)
             return
         if not levels:
@@ -166,7 +166,9 @@ class LargeRequests:
                 await self._encode(work, reply)
 
     async def _encode(self, work: "_Work", response: Message) -> None:
-        work.deferred.complete_encoded(await work.call.respond_in_pool(response, self._run_in_pool))
+        work.deferred.complete_encoded(
+            await work.call.respond_in_pool(response, self._node.run_in_pool)
+        )
 
 
 class _Work:

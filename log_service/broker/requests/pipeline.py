@@ -29,6 +29,7 @@ from log_service.broker.requests.call import (
     Nothing,
     Outer,
     Quotas,
+    Recognizer,
     Reply,
     Route,
     Side,
@@ -92,10 +93,25 @@ class Pipeline:
             for key, api in self._apis.items()
             if api.recognizer is not None
         }
-        self._large_requests = LargeRequests(self._answer, node.run_in_pool)
+        self._large_requests = LargeRequests(self._answer, node)
 
     def __repr__(self) -> str:
         return f"<Pipeline {self._side.value} apis={len(self._apis)}>"
+
+    @property
+    def side(self) -> Side:
+        """The listeners that the pipeline serves: those of brokers or of controllers."""
+        return self._side
+
+    @property
+    def meters(self) -> Meters:
+        """The meters of requests, by API."""
+        return self._meters
+
+    @property
+    def recognizers(self) -> Mapping[int, Recognizer]:
+        """The caches of repeated requests, by the key of their API."""
+        return self._recognizers
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
         """Respond to one request.
@@ -113,7 +129,7 @@ class Pipeline:
                 call, body = self._open(context, frame)
             except UnsupportedVersionError as error:
                 return _step_down(error)
-        if self.quotas is not None and self._is_put_off(self.quotas, call):
+        if self.quotas is not None and self.is_put_off(self.quotas, call):
             return PUT_OFF
         if body and not self._is_decoded(call, frame, body):
             return self._begin_large(call, frame, body, started_ns)
@@ -127,7 +143,7 @@ class Pipeline:
         elif isinstance(reply, Deferred):
             if call.account is not None and not reply.is_done:
                 call.account.set_aside()
-            return self._respond_later(meter, call.version, reply, started_ns)
+            return self.respond_later(meter, call.version, reply, started_ns)
         elif isinstance(reply, Nothing):
             response = None
             call.charge(None)
@@ -191,7 +207,7 @@ class Pipeline:
             body,
         )
 
-    def _is_put_off(self, quotas: Quotas, call: Call) -> bool:
+    def is_put_off(self, quotas: Quotas, call: Call) -> bool:
         """Whether a call has to wait because of its client's requests on other connections.
 
         If so, mute this connection. The frame comes again after that, and may have to wait again.
@@ -223,7 +239,7 @@ class Pipeline:
             call.account = self.quotas.account_of(call, len(frame), started_ns)
         if call.account is not None:
             call.account.set_aside()
-        return self._respond_later(
+        return self.respond_later(
             call.route.meter,
             call.version,
             self._large_requests.begin(call, frame, body),
@@ -257,9 +273,10 @@ class Pipeline:
         except KafkaError as error:
             return call.refusal(error)
 
-    def _respond_later(
+    def respond_later(
         self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int
     ) -> Response:
+        """Hand out the response if it is complete, or the promise of it."""
         duration_ns = self._now_ns() - started_ns
         if deferred.is_done:
             meter.note_at_once(version, duration_ns)

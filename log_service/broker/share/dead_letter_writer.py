@@ -15,7 +15,7 @@ letters delays only its own groups.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -82,6 +82,11 @@ class DeadLetterWriter:
         self._places = trio.Semaphore(MAX_CONCURRENT_WRITES)
         self._of_groups: dict[str, trio.CapacityLimiter] = {}
         self._quiet = QuietLogger(logger, clock.monotonic_ms)
+
+    @property
+    def writing_groups(self) -> Collection[str]:
+        """The groups with a write in progress or waiting."""
+        return self._of_groups.keys()
 
     def write(  # noqa: PLR0917 - as ``DeadLetters``
         self,

@@ -296,7 +296,7 @@ class LedSharePartition:
                 return
             self._next_fetch_offset = None
             self._expect_expiry(now_ms + core.settings.record_lock_duration_ms)  # of renewed locks
-            self._store(write, on_done)
+            self.store(write, on_done)
 
     def release(self, member_id: str) -> None:
         """Take back all records that a member holds, because its session has ended."""
@@ -304,7 +304,7 @@ class LedSharePartition:
             return
         write = self._fresh_core().release(member_id)
         self._next_fetch_offset = None
-        self._store(write, _ignored)
+        self.store(write, _ignored)
         self._look_at_locks()
 
     # Locks
@@ -328,11 +328,11 @@ class LedSharePartition:
         write = core.expire_locks(now_ms)
         if write is not None:
             self._next_fetch_offset = None
-            self._store(write, _ignored)
+            self.store(write, _ignored)
         archived = core.archive_expired(now_ms) if now_ms >= self._give_up_at_ms else None
         if archived is not None:
             self._next_fetch_offset = None
-            self._store(archived, self._on_given_up)
+            self.store(archived, self._on_given_up)
         self._world.counts.lock_timeouts += core.lock_timeout_count - counted
         deadline_ms = core.next_lock_deadline_ms
         if deadline_ms is not None:
@@ -371,7 +371,8 @@ class LedSharePartition:
 
     # Storing
 
-    def _store(self, write: StateWrite | None, on_done: OnDone) -> None:
+    def store(self, write: StateWrite | None, on_done: OnDone) -> None:
+        """Send a write to the share coordinator. ``on_done`` gets its outcome."""
         if write is None:
             on_done(None)
             return

@@ -15,7 +15,7 @@ more gets COORDINATOR_NOT_AVAILABLE at once.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -133,6 +133,11 @@ class ShareStateRequests:
 
     def __repr__(self) -> str:
         return f"<ShareStateRequests questions={self._question_count} routes={len(self._waiting)}>"
+
+    @property
+    def asked_keys(self) -> Collection[ShareKey]:
+        """The share partitions with an open question."""
+        return self._lines.keys()
 
     # Asking
 

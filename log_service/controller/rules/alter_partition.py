@@ -71,9 +71,9 @@ def _alter(
         BrokerState(broker_id=node_id) for node_id in asked.new_isr
     ]
     isr = tuple(NodeId(each.broker_id) for each in members)
-    _check_epochs(partition, leader_id, asked)
+    check_epochs(partition, leader_id, asked)
     _check_isr(partition, isr, asked.leader_recovery_state)
-    _check_eligible(partitions.image, members)
+    check_eligible(partitions.image, members)
     _check_observers(partitions, topic, partition, isr)
     wanted = partition.isr if set(isr) == set(partition.isr) else isr
     record = partitions.change(
@@ -93,7 +93,7 @@ def _alter(
     )
 
 
-def _check_epochs(
+def check_epochs(
     partition: PartitionRegistration, leader_id: NodeId, asked: RequestPartitionData
 ) -> None:
     """Refuse a change by another broker than the leader, or with an old epoch."""
@@ -158,7 +158,12 @@ def _check_observers(
         )
 
 
-def _check_eligible(image: MetadataImage, isr: Sequence[BrokerState]) -> None:
+def check_eligible(image: MetadataImage, isr: Sequence[BrokerState]) -> None:
+    """Refuse replicas that may not be in sync.
+
+    Raises:
+        KafkaError: INELIGIBLE_REPLICA.
+    """
     for each in isr:
         node_id = NodeId(each.broker_id)
         if not is_active(image, node_id):

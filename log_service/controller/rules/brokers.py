@@ -100,7 +100,7 @@ def register_broker(
         request, features, BrokerEpoch(image.offset + 1), known if is_same_process else None
     )
     if not is_same_process:
-        _clean_up(
+        clean_up(
             partitions,
             node_id,
             is_clean=known is not None and known.epoch == request.previous_broker_epoch,
@@ -195,7 +195,7 @@ def _missing(feature: str) -> ErrorCode:
     )
 
 
-def _clean_up(partitions: Partitions, node_id: NodeId, *, is_clean: bool) -> None:
+def clean_up(partitions: Partitions, node_id: NodeId, *, is_clean: bool) -> None:
     """Take a broker's previous process out of every in-sync set.
 
     With ELR, an unclean stop also takes it out of the ELR, because it may have lost records.

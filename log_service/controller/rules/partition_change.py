@@ -107,7 +107,7 @@ def change_of(
         if policy.keeps_eligible
         else ()
     )
-    elected = _elect(partition, placement, eligible, policy, may_lead=may_lead, awaited=awaited)
+    elected = elect(partition, placement, eligible, policy, may_lead=may_lead, awaited=awaited)
     record = PartitionChangeRecord()
     recovery_state = target.recovery_state
     if elected.leader != partition.leader:
@@ -187,7 +187,7 @@ def _eligible(
 # Elections
 
 
-def _elect(
+def elect(
     partition: PartitionRegistration,
     placement: Target,
     eligible: tuple[NodeId, ...],

@@ -111,7 +111,8 @@ class Rule:
 
 
 @cache
-def _imported(module: str, name: str) -> Callable[..., Any]:
+def imported_rule(module: str, name: str) -> Callable[..., Any]:
+    """Import a rule's module when its first request comes, and return the rule."""
     rule: Callable[..., Any] = getattr(
         import_module(f"log_service.controller.rules.{module}"), name
     )
@@ -126,14 +127,16 @@ def _on_demand(
     ``pick`` returns the rule's arguments beside metadata and request.
     """
     return Rule(
-        lambda image, request, around: _imported(module, name)(image, request, *pick(around))
+        lambda image, request, around: imported_rule(module, name)(image, request, *pick(around))
     )
 
 
 def _on_partitions(module: str, name: str) -> Rule:
     """Return the row of a rule that changes partitions. It is imported on first use."""
     return Rule(
-        lambda image, request, around: _imported(module, name)(around.partitions(image), request)
+        lambda image, request, around: imported_rule(module, name)(
+            around.partitions(image), request
+        )
     )
 
 
@@ -150,7 +153,7 @@ def _register_broker(
 
 
 def _list_reassignments(image: MetadataImage, request: Any, _: Surroundings) -> Decided:
-    return (), _imported("reassignments", "list_partition_reassignments")(image, request)
+    return (), imported_rule("reassignments", "list_partition_reassignments")(image, request)
 
 
 def _static_texts(around: Surroundings) -> tuple[Mapping[str, str]]:
@@ -166,15 +169,15 @@ def _on_tokens(name: str) -> Rule:
 
     def decide(image: MetadataImage, request: Any, around: Surroundings) -> Decided:
         assert around.caller is not None, "clients alone ask for tokens"
-        new_id = _imported("delegation_tokens", "token_id_of")(around.new_id())
-        rules = _imported("delegation_tokens", "DelegationTokenRules")(
+        new_id = imported_rule("delegation_tokens", "token_id_of")(around.new_id())
+        rules = imported_rule("delegation_tokens", "DelegationTokenRules")(
             config=around.config.tokens,
             caller=around.caller,
             wall_ms=around.wall_ms,
             new_id=new_id,
             index=around.token_index(),
         )
-        decided: Decided = _imported("delegation_tokens", name)(image, request, rules)
+        decided: Decided = imported_rule("delegation_tokens", name)(image, request, rules)
         return decided
 
     return Rule(decide)

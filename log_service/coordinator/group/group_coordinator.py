@@ -163,6 +163,11 @@ class GroupCoordinatorShard:
             share_groups=self.share_groups,
         )
 
+    @property
+    def offsets(self) -> OffsetStore:
+        """The committed and pending offsets of the groups."""
+        return self._offsets
+
     # Stored state
 
     def replay(self, record: GroupRecord, context: ReplayContext) -> None:

@@ -97,15 +97,15 @@ class Acknowledging:
                     min(part.last, batch.last),
                 )
                 if first <= last:
-                    self._change(batch, first, last, part.type)
+                    self.change_state(batch, first, last, part.type)
                     changed = (
                         [] if part.type is AcknowledgeType.RENEW else batch.runs_in(first, last)
                     )
                     to_store += changed
-                    self._note_dead_letters(part.type, changed)
+                    self.note_dead_letters(part.type, changed)
         return to_store
 
-    def _note_dead_letters(self, of_type: AcknowledgeType, changed: Sequence[Run]) -> None:
+    def note_dead_letters(self, of_type: AcknowledgeType, changed: Sequence[Run]) -> None:
         """Collect archived records as dead letters. A gap holds no record and is not collected."""
         if self.settings.has_dead_letters and of_type in _ARCHIVE_REASONS:
             self.dead_letters.extend(
@@ -140,9 +140,14 @@ class Acknowledging:
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         return in_flight
 
-    def _change(
+    def change_state(
         self, batch: InFlightBatch, first: int, last: int, of_type: AcknowledgeType
     ) -> None:
+        """Change the state of the records from ``first`` to ``last`` as the member requests.
+
+        Raises:
+            KafkaError: INVALID_RECORD_STATE, the member has not acquired one of them.
+        """
         for run in batch.runs_in(first, last):
             delivery = run.delivery
             if delivery.state is not RecordState.ACQUIRED or delivery.member_id != self.member_id:

@@ -221,7 +221,7 @@ class Acquisition:
                 return
 
     def _take(self, batch: InFlightBatch, first: int, last: int, run: Run) -> Delivery:
-        delivery = self._locked(run.delivery.delivery_count + 1)
+        delivery = self.locked_delivery(run.delivery.delivery_count + 1)
         batch.change(first, last, lambda each: each.changed(delivery))
         return delivery
 
@@ -237,7 +237,7 @@ class Acquisition:
         if first > last:
             return
         if self.request.mode is AcquireMode.RECORD_LIMIT:
-            acquired_last = self._add_strictly(first, last, remaining)
+            acquired_last = self.add_strictly(first, last, remaining)
         else:
             acquired_last = self._add_in_batches(first, last)
         window.begin_with_records()
@@ -263,20 +263,22 @@ class Acquisition:
         return last
 
     def _add(self, first: int, last: int) -> None:
-        delivery = self._locked(1)
+        delivery = self.locked_delivery(1)
         self.window.batches.add(InFlightBatch(first, last, delivery))
         self._note(first, last, 1)
 
-    def _add_strictly(self, first: int, last: int, remaining: int) -> int:
+    def add_strictly(self, first: int, last: int, remaining: int) -> int:
+        """Add a batch, and acquire at most ``remaining`` records of it. Return the last one."""
         acquired_last = min(last, first + remaining - 1)
-        delivery = self._locked(1)
+        delivery = self.locked_delivery(1)
         batch = InFlightBatch(first, last, Delivery(state=RecordState.AVAILABLE, delivery_count=0))
         batch.change(first, acquired_last, lambda run: run.changed(delivery))
         self.window.batches.add(batch)
         self._note(first, acquired_last, 1)
         return acquired_last
 
-    def _locked(self, delivery_count: int) -> Delivery:
+    def locked_delivery(self, delivery_count: int) -> Delivery:
+        """Return the delivery of records that the member of this request acquires."""
         return Delivery(
             state=RecordState.ACQUIRED,
             delivery_count=delivery_count,

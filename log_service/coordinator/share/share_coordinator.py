@@ -294,7 +294,7 @@ class ShareCoordinatorShard:
             case UpdateRecord():
                 entry = self._entries.get(record.key)
                 if entry is not None:  # an update without its snapshot is ignored
-                    entry.state = _updated(entry.state, record)
+                    entry.state = updated_state(entry.state, record)
                     entry.leader_epoch = max(entry.leader_epoch, record.leader_epoch)
                     entry.update_count += 1
 
@@ -386,7 +386,8 @@ def _fenced_state(entry: _Entry, state_epoch: int) -> StateRefusal | None:
     return StateRefusal(error_code=ErrorCode.FENCED_STATE_EPOCH, error_message=text)
 
 
-def _updated(state: ShareState, update: UpdateRecord) -> ShareState:
+def updated_state(state: ShareState, update: UpdateRecord) -> ShareState:
+    """Return the state of a share partition after an update."""
     start_offset = (
         state.start_offset if update.start_offset == UNKNOWN_START_OFFSET else update.start_offset
     )

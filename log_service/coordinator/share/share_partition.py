@@ -189,7 +189,7 @@ class SharePartition:
             now_ms=now_ms,
             write_id=write_id,
         )
-        return self._write(acknowledging.run(ranges), acknowledging.dead_letters)
+        return self.state_write(acknowledging.run(ranges), acknowledging.dead_letters)
 
     def release(self, member_id: str) -> StateWrite | None:
         """Release all records of a member whose session has ended.
@@ -204,18 +204,18 @@ class SharePartition:
             if run.delivery.state is RecordState.ACQUIRED and run.delivery.member_id == member_id
         ]
         for run in held:
-            if self._needs_dead_letter(run):
+            if self.needs_dead_letter(run):
                 self._window.batches.change(run.first, run.last, _unlocked)
-        others = [run for run in held if not self._needs_dead_letter(run)]
-        return self._write(self._give_back(others, partial(Run.tentatively, write_id=write_id)))
+        others = [run for run in held if not self.needs_dead_letter(run)]
+        return self.state_write(self.give_back(others, partial(Run.tentatively, write_id=write_id)))
 
     # Time and the log
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
         """Release records whose lock has expired. Return None if nothing must be stored."""
-        expired = [run for run in self._expired(now_ms) if not self._needs_dead_letter(run)]
+        expired = [run for run in self._expired(now_ms) if not self.needs_dead_letter(run)]
         self._count_timeouts(expired)
-        return self._write(self._give_back(expired, Run.changed))
+        return self.state_write(self.give_back(expired, Run.changed))
 
     def archive_expired(self, now_ms: int) -> StateWrite | None:
         """Tentatively archive records whose last lock has expired.
@@ -223,15 +223,15 @@ class SharePartition:
         Groups without dead letters have none.
         """
         write_id = self._last_write_id + 1
-        last_held = [run for run in self._expired(now_ms) if self._needs_dead_letter(run)]
+        last_held = [run for run in self._expired(now_ms) if self.needs_dead_letter(run)]
         self._count_timeouts(last_held)
         for run in last_held:
             self._window.batches.change(
                 run.first, run.last, _unlocked
             )  # a retry must not count it twice
-        archived = self._give_back(last_held, partial(Run.tentatively, write_id=write_id))
+        archived = self.give_back(last_held, partial(Run.tentatively, write_id=write_id))
         start = self._window.start_offset
-        return self._write(
+        return self.state_write(
             archived,
             [
                 dead_letter_range(run, ArchiveReason.DELIVERED_TOO_OFTEN)
@@ -253,7 +253,7 @@ class SharePartition:
             run.count for run in expired if run.delivery.lock_deadline_ms != _EXPIRED_MS
         )
 
-    def _needs_dead_letter(self, run: Run) -> bool:
+    def needs_dead_letter(self, run: Run) -> bool:
         """Whether the record becomes a dead letter when its member gives it back."""
         settings = self.settings
         return (
@@ -289,7 +289,7 @@ class SharePartition:
 
     # Changes of runs
 
-    def _give_back(self, runs: Iterable[Run], change: Callable[[Run, Delivery], Run]) -> list[Run]:
+    def give_back(self, runs: Iterable[Run], change: Callable[[Run, Delivery], Run]) -> list[Run]:
         """Change the state of records that their member gives back, and return the runs to store.
 
         Records below the start offset are archived, whatever their delivery count is.
@@ -318,9 +318,10 @@ class SharePartition:
             )
         return to_store
 
-    def _write(
+    def state_write(
         self, runs: Sequence[Run], dead_letters: Sequence[DeadLetterRange] = ()
     ) -> StateWrite | None:
+        """Return the write that stores the state of ``runs``. None if there are none."""
         if not runs:
             return None
         self._last_write_id += 1
@@ -332,7 +333,7 @@ class SharePartition:
             write_id=self._last_write_id,
             start_offset=self._window.start_offset,
             delivery_complete_count=self._window.delivery_complete_count,
-            batches=tuple(_state_batches(runs)),
+            batches=tuple(state_batches(runs)),
             dead_letters=tuple(dead_letters),
         )
 
@@ -349,7 +350,7 @@ def _settled(run: Run, *, write_id: int, is_written: bool) -> Run:
     return run.settled(is_written=is_written) if run.write_id == write_id else run
 
 
-def _state_batches(runs: Iterable[Run]) -> Iterator[StateBatch]:
+def state_batches(runs: Iterable[Run]) -> Iterator[StateBatch]:
     """Yield runs as batches to store. Adjacent runs with equal state and count are joined."""
     batch: StateBatch | None = None
     for run in sorted(runs, key=attrgetter("first")):

@@ -76,7 +76,7 @@ class MarkerBatch:
 
     def request(self) -> WriteTxnMarkersRequest:
         """Return the WriteTxnMarkers request of this batch."""
-        return WriteTxnMarkersRequest(markers=[_message(entry) for entry in self.entries])
+        return WriteTxnMarkersRequest(markers=[markers_of(entry) for entry in self.entries])
 
 
 class Gone:
@@ -230,7 +230,8 @@ def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition]
     }
 
 
-def _message(entry: SentMarkers) -> WritableTxnMarker:
+def markers_of(entry: SentMarkers) -> WritableTxnMarker:
+    """Return the markers of one transaction for a request."""
     markers = entry.markers
     topics = groupby(sorted(entry.partitions), attrgetter("topic"))
     return WritableTxnMarker(

@@ -88,7 +88,7 @@ def init_producer_id(
             producer_epoch=0,
             last_producer_epoch=kept,
         )
-    return _empty(known, now_ms, fresh, **_raised_epoch(known, claimed))
+    return _empty(known, now_ms, fresh, **raised_epoch(known, claimed))
 
 
 def first_seen(
@@ -124,7 +124,12 @@ def _may_be(known: Transaction, claimed: Producer) -> bool:
     )
 
 
-def _raised_epoch(known: Transaction, claimed: Producer | None) -> dict[str, int]:
+def raised_epoch(known: Transaction, claimed: Producer | None) -> dict[str, int]:
+    """Return the epochs of a producer that begins, by field. Empty for a repeated request.
+
+    Raises:
+        KafkaError: another producer with the same id has begun since.
+    """
     epoch = known.producer_epoch
     if claimed is None:
         return {"producer_epoch": epoch + 1, "last_producer_epoch": NO_PRODUCER_EPOCH}

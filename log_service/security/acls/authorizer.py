@@ -13,6 +13,7 @@ Invariants: the numbers of cached callers and decisions are bounded, per caller 
 is the length of the names in them. Decisions beyond a bound are dropped and made again.
 """
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from log_service.common.access import AclOperation, AclResource, Principal
@@ -113,6 +114,11 @@ class Rights:
     def __repr__(self) -> str:
         return f"<Rights of {self._who.principal} on {self.host} decided={len(self._decided)}>"
 
+    @property
+    def questions(self) -> Collection[Question]:
+        """The questions whose decision is remembered."""
+        return self._decided.keys()
+
     def decide(self, operation: AclOperation, resource: AclResource, name: str) -> Decision:
         """Return the decision on an operation on the named resource."""
         found = self._decided.get((operation, resource, name))
@@ -158,7 +164,12 @@ class AclAuthorizer:
         """Whether the ACLs are loaded. Until then only super users may do anything."""
 
     def __repr__(self) -> str:
-        return f"<AclAuthorizer {self._index!r} callers={len(self._memory.callers)}>"
+        return f"<AclAuthorizer {self._index!r} callers={len(self.known_rights)}>"
+
+    @property
+    def known_rights(self) -> Collection[Rights]:
+        """The rights of the callers that are remembered."""
+        return self._memory.callers.values()
 
     @property
     def index(self) -> AclIndex:

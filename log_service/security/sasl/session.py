@@ -205,7 +205,7 @@ class LoginSession:
     def receive(self, frame: Buffer, now: Now) -> Step:
         """Decide on the next frame, given without its size."""
         if self.phase is Phase.COMPLETE:
-            return self._after_login(frame, now)
+            return self.after_login(frame, now)
         if self.phase is Phase.AUTHENTICATE:
             return self._authenticate(frame, now)
         if self.phase is Phase.LOOKUP:
@@ -368,7 +368,7 @@ class LoginSession:
 
     # After the login
 
-    def _after_login(self, frame: Buffer, now: Now) -> Step:
+    def after_login(self, frame: Buffer, now: Now) -> Step:
         """Pass a frame on while the login holds.
 
         A handshake begins the next login, even just after expiry.

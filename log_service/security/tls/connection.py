@@ -109,6 +109,11 @@ class TlsConnection:
         self._is_ended = False  # the stream below has ended
         self._lot = trio.lowlevel.ParkingLot()
 
+    @property
+    def ssl_object(self) -> ssl.SSLObject:
+        """The state of the TLS connection in the standard library."""
+        return self._tls
+
     def __repr__(self) -> str:
         return (
             f"<TlsConnection {self._tls.version() or 'before its handshake'} over {self._inner!r}>"

@@ -270,7 +270,7 @@ def _archive(
         actions = move_in(target.folder, chunks)
     notes = {"ranges": str(taken), "topic": spec.name, "run_id": context.run_id}
     try:
-        _commit(
+        commit_chunks(
             target,
             [*actions, *(_removal(one, context.now()) for one in expired)],
             transactions,
@@ -364,12 +364,13 @@ def _records(
         yield from read(ranges.topic, wanted, topic_id=ranges.topic_id)
 
 
-def _commit(
+def commit_chunks(
     target: TableSnapshot,
     actions: list[AddAction | RemoveAction],
     transactions: Mapping[str, int],
     notes: Mapping[str, str],
 ) -> None:
+    """Commit files and checkpoints to the archive in one version."""
     properties = commit_properties(notes, transactions)
     with conflicts_translated(target.name):
         if not actions:  # no record lies in the ranges, but their checkpoints move all the same

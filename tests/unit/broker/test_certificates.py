@@ -241,13 +241,13 @@ def test_a_change_of_the_configuration_is_gone_by_before_the_next_look_at_the_fi
 ) -> None:
     stage = Stage(ALONE | authority.issue("node").properties())
     before, installed = stage.shown, trio.Event()
-    install = Certificates._install
+    install = Certificates.install
 
     def installing(self: Certificates, name: str, fresh: Fresh) -> None:
         install(self, name, fresh)
         installed.set()
 
-    monkeypatch.setattr(Certificates, "_install", installing)
+    monkeypatch.setattr(Certificates, "install", installing)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:

@@ -82,7 +82,7 @@ def respond_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
             await trio.sleep_until(context.muted_until_s)
             held.complete_encoded(response)
 
-        pipeline._start_task(release)
+        trio.lowlevel.spawn_system_task(release)
         return held
 
     monkeypatch.setattr(Pipeline, "handle_frame", late)
@@ -118,7 +118,7 @@ def pause_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def handle_what_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pipeline, "_is_put_off", lambda *_: False)
+    monkeypatch.setattr(Pipeline, "is_put_off", lambda *_: False)
 
 
 BUGS = [

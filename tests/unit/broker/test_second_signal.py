@@ -62,7 +62,7 @@ def test_a_later_signal_ends_a_node_that_hangs_and_a_repeated_one_does_not(
     config, settings = parse_server_properties(
         "", ["process.roles=broker,controller", "node.id=1", "log.dirs=/nowhere"]
     )
-    assert trio.run(main._run, config, settings, clock=TIME) == main.ExitCode.FAILED
+    assert trio.run(main.run_node, config, settings, clock=TIME) == main.ExitCode.FAILED
     assert Stuck.is_past_repeats
 
 

@@ -28,4 +28,4 @@ def test_what_is_remembered_is_bounded() -> None:
     quiet = QuietLogger(logging.getLogger("quiet"), lambda: 0)
     for number in range(10_000):
         quiet.info(number, "")
-    assert len(quiet._said) <= MAX_REMEMBERED
+    assert quiet.remembered_count <= MAX_REMEMBERED

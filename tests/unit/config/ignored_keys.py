@@ -80,12 +80,12 @@ def _ignore_of_topics(key: ConfigKey) -> None:
 
 
 def _ignore_of_brokers(key: str) -> None:
-    texts_of_file = server._texts
+    texts_of_file = server.property_texts
 
     def texts(source: str | Mapping[str, str], overrides: Sequence[str]) -> dict[str, str]:
         return _without(key, texts_of_file(source, overrides))
 
-    server._texts = texts
+    server.property_texts = texts
     _hide_from_image(ResourceType.BROKER, key)
 
 

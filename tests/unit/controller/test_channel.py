@@ -379,7 +379,7 @@ class Watch:
 def controller_pipeline(broker: Broker) -> Pipeline:
     pipelines = [server.handler for server in broker.servers]
     return next(
-        each for each in pipelines if isinstance(each, Pipeline) and each._side is Side.CONTROLLER
+        each for each in pipelines if isinstance(each, Pipeline) and each.side is Side.CONTROLLER
     )
 
 
@@ -495,7 +495,7 @@ def test_a_refusal_that_is_left_inside_an_envelope_has_the_leader_looked_for_aga
     async def main() -> None:
         connection: Any = Connection()
         with pytest.raises(KafkaError) as raised:
-            await channel._forward(
+            await channel.forward_request(
                 connection, CreateTopicsRequest(), CreateTopicsResponse, 1_000, CLIENT
             )
         assert raised.value.code is ErrorCode.NOT_CONTROLLER

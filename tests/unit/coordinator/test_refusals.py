@@ -237,12 +237,13 @@ class Stage:
             for group in groups.values()
         ]
         timers = sorted(
-            (repr(key), timer.deadline_ms) for key, timer in self.runtime._pending_timers.items()
+            (repr(key), deadline_ms) for key, deadline_ms in self.runtime.timer_deadlines.items()
         )
-        waiting = sorted(self.numbers[token] for token in self.runtime._requests)
-        return deepcopy(
-            [shown, members, timers, waiting, self.log.records, self.shard._offsets._by_group]
-        )
+        waiting = sorted(self.numbers[token] for token in self.runtime.waiting_requests)
+        offsets = {
+            group_id: self.shard.offsets.of(group_id) for group_id in self.shard.offsets.group_ids()
+        }
+        return deepcopy([shown, members, timers, waiting, self.log.records, offsets])
 
     def _member(self, member: Any) -> list[Any]:
         return [

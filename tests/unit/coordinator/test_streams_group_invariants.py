@@ -280,7 +280,7 @@ def handed_over_before_it_was_released(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def not_bumped_when_validated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topology that becomes ready is noted in the epoch in which it was not."""
-    settled = StreamsHeartbeats._settled_epoch
+    settled = StreamsHeartbeats.settled_epoch
 
     def without_bump(self: StreamsHeartbeats, beat: Any, topology: Any, decision: Any) -> Any:
         known = beat.group.epoch
@@ -299,7 +299,7 @@ def not_bumped_when_validated(monkeypatch: pytest.MonkeyPatch) -> None:
             return configured_topology, known.epoch
         return configured_topology, epoch
 
-    monkeypatch.setattr(StreamsHeartbeats, "_settled_epoch", without_bump)
+    monkeypatch.setattr(StreamsHeartbeats, "settled_epoch", without_bump)
 
 
 @pytest.mark.parametrize(

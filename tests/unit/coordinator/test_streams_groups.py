@@ -12,6 +12,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.views import GroupConfig, StreamsGroupConfig
 from log_service.coordinator.group.streams.configuration import StreamsStatus
 from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeatReply
+from log_service.coordinator.group.topic_hash import TopicHashes
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -366,7 +367,7 @@ def test_a_topology_that_is_validated_bumps_the_epoch_even_if_the_hash_is_the_sa
     story = StreamsStory(topology=counting())
     story.start("a")
     story.create_topic("counts-changelog", 4)
-    metadata_hash = story.shard.streams._hashes.of(story.streams.required_topics, story.image)
+    metadata_hash = TopicHashes().of(story.streams.required_topics, story.image)
     story.streams.epoch = replace(story.streams.epoch, metadata_hash=metadata_hash)
     story.shard.streams.forget(GROUP)
     response = story.hear("a", 2)

@@ -73,7 +73,7 @@ def again(image: MetadataImage) -> MetadataImage:
 
 
 def test_every_kind_of_record_does_something_or_is_named_as_doing_nothing() -> None:
-    assert set(MetadataDelta._HANDLERS) == set(METADATA_RECORD_CLASSES.values())
+    assert set(MetadataDelta.HANDLERS) == set(METADATA_RECORD_CLASSES.values())
 
 
 @pytest.mark.parametrize(

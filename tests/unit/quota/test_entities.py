@@ -91,8 +91,8 @@ def test_long_names_of_clients_are_not_kept() -> None:
     limits = KnownLimits(rows, (KEY,))
     found = [limits.of(Client("ANONYMOUS", f"{number:030000}")) for number in range(300)]
     shares = [limit.share for (limit,) in found if limit is not None]
-    assert len(set(shares)) == len(limits._found) == 300, "each has its own"
-    kept = [*shares, *limits._found]
+    assert len(set(shares)) == len(limits.known_clients) == 300, "each has its own"
+    kept = [*shares, *limits.known_clients]
     assert max(len(name) for names in kept for name in names) <= MAX_REMEMBERED_NAME
     (named,) = limits.of(Client("ANONYMOUS", "n" * 40_000))
     assert named is not None
@@ -106,4 +106,4 @@ def test_clients_that_are_too_many_are_looked_up_anew() -> None:
     known = KnownLimits({entity("client-id="): {KEY: 5.0}}, (KEY,))
     for number in range(MAX_KNOWN_CLIENTS + 10):
         assert known.of(Client("u", str(number))) == (Limit(Share("", str(number)), 5.0),)
-    assert len(known._found) <= MAX_KNOWN_CLIENTS
+    assert len(known.known_clients) <= MAX_KNOWN_CLIENTS

@@ -117,7 +117,7 @@ def test_a_controller_remembers_clients_that_owe_and_few_others() -> None:
         charge(f"at-once-{number}", 0).take(5)
     for number in range(6 * MIN_SWEEP_COUNT):
         charge(f"later-{number}", 10_000 + number).take(1)
-    assert len(mutations._buckets) <= 4 * MIN_SWEEP_COUNT
+    assert mutations.bucket_count <= 4 * MIN_SWEEP_COUNT
     with pytest.raises(KafkaError, match="used up"):
         charge("owes", 20_000).take(1)
 

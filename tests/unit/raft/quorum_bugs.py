@@ -17,7 +17,7 @@ _become_follower = transitions.become_follower
 _is_vote_granted = roles.is_vote_granted
 _note_synced = leadership.note_synced
 _remembered = roles.remembered
-_first_role = RaftCore._first_role
+_first_role = RaftCore.first_role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +132,11 @@ BUGS = (
     ),
     Bug(
         name="second voter change before the first is committed",
-        replacements=((voter_changes, "_check_no_other_change", _allow_any_change),),
+        replacements=((voter_changes, "check_no_other_change", _allow_any_change),),
     ),
     Bug(
         name="committed before the epoch's start",
-        replacements=((Leader, "_advance", _advance_before_the_start),),
+        replacements=((Leader, "advance_high_watermark", _advance_before_the_start),),
     ),
-    Bug(name="a restart leads on", replacements=((RaftCore, "_first_role", _lead_on),)),
+    Bug(name="a restart leads on", replacements=((RaftCore, "first_role", _lead_on),)),
 )

@@ -435,7 +435,7 @@ def test_an_idle_quorum_of_one_is_never_woken() -> None:
         async with machine.started() as (raft, _):
             await commit(raft, config("1"))
             await wait_all_tasks_blocked()
-            assert raft._deadline_ms is None
+            assert raft.deadline_ms is None
 
     run(main)
 

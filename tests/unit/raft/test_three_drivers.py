@@ -18,7 +18,7 @@ from log_service.protocol.messages.remove_raft_voter import (
 )
 from log_service.raft.voters import VoterEndpoint
 from tests.sim.world import World, sim_run
-from tests.unit.raft.three_drivers import LISTENER, Line, append, config, three_nodes, until, voters
+from tests.unit.raft.three_drivers import LISTENER, append, config, three_nodes, until, voters
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -128,7 +128,7 @@ def test_a_leader_whose_disk_is_slow_commits_what_the_others_have_on_theirs() ->
         async with three_nodes(world) as quorum:
             leader = await quorum.leader()
             await append(quorum, leader, ["1"])
-            files: Any = quorum.driver(leader)._env.files
+            files: Any = world.node_env(f"node{leader}").files
             files.sync_seconds = (60, 60)
             for value in range(10):
                 await trio.sleep(0.2)
@@ -162,8 +162,7 @@ def test_a_leader_that_stops_waits_for_no_successor_where_no_majority_is_left() 
                 quorum.driver(first),
                 [NodeId(each) for each in (1, 2, 3) if each != first],
             )
-            line = driver._requests._transport
-            assert isinstance(line, Line)
+            line = quorum.lines[first]
             for refusing_ids, is_gone in (((), False), (others[:1], False), (others, True)):
                 line.refusing_ids = tuple(refusing_ids)
                 assert driver.is_majority_gone is is_gone

@@ -126,6 +126,7 @@ class Quorum:
     ) -> None:
         self.world, self.nursery, self.settings = world, nursery, settings
         self.network = Network()
+        self.lines: dict[int, Line] = {}
         self.replayed: dict[int, Replayed] = {}
         self.scopes: dict[int, trio.CancelScope] = {}
 
@@ -151,12 +152,13 @@ class Quorum:
     async def _run(self, node_id: int, *, task_status: trio.TaskStatus[None]) -> None:
         name = f"node{node_id}"
         with trio.CancelScope() as self.scopes[node_id]:
+            self.lines[node_id] = self.network.of(name)
             driver = RaftDriver(
                 self.world.node_env(name),
                 DIRECTORY,
                 node_id=NodeId(node_id),
                 quorum=self.settings,
-                transport=self.network.of(name),
+                transport=self.lines[node_id],
                 endpoints=(VoterEndpoint(LISTENER, name, 9093),),
             )
             self.replayed[node_id] = Replayed()

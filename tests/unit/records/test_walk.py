@@ -84,10 +84,10 @@ def found_by(
     try:
         if steps == "lanes":
             found = finish(
-                walk._walk_lanes(body, np.frombuffer(body, np.uint8), counts, starts, ends)
+                walk.walk_lanes(body, np.frombuffer(body, np.uint8), counts, starts, ends)
             )
         else:
-            found = finish(walk._walk_each(body, counts, starts, ends))
+            found = finish(walk.walk_each(body, counts, starts, ends))
     except KafkaError as error:
         return error.code
     return None if found is None else [int(end) for end in found]

@@ -65,7 +65,7 @@ def pair_of(context: ReplicaContext, *values: bytes, **configs: Any) -> tuple[Pa
 
 def active(fetcher: Fetcher) -> list[Partition]:
     """Return the partitions that the next requests ask for."""
-    return [each.partition for each in fetcher._active.values()]
+    return fetcher.active_partitions
 
 
 def tell(story: Callable[[ReplicaContext], Any]) -> None:

@@ -108,7 +108,7 @@ def test_a_repeated_request_lets_the_move_go_on() -> None:
             context.create_topic()
             target = str(other_directory(context))
             context.replicas.move("a", 0, target)
-            ((_, scope),) = context.replicas.moves._targets.values()
+            (scope,) = context.replicas.moves.scopes.values()
             context.replicas.move("a", 0, target)
             assert not scope.cancel_called
 
@@ -128,7 +128,7 @@ def test_a_move_that_failed_may_be_asked_for_again() -> None:
             context.replicas.move("a", 0, str(target))
             await trio.sleep(1)
             assert other_directory(context) != target
-            assert not context.replicas.moves._targets
+            assert not context.replicas.moves.scopes
 
     run_story(main)
 

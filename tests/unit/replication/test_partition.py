@@ -498,13 +498,13 @@ def test_a_response_counts_for_the_leader_epoch_and_the_log_end_that_it_was_aske
             )
             context.elect(2)
             followed = Followed(context.partition())
-            Fetcher._fetch_parameters(followed)
+            Fetcher.next_parameters(followed)
             assert is_as_requested(followed)
             context.elect(3)
             assert not is_as_requested(followed), (
                 "another leader: what the one before sent may be no part of its log"
             )
-            Fetcher._fetch_parameters(followed)
+            Fetcher.next_parameters(followed)
             followed.partition.append_as_follower(led_elsewhere(0, 2))
             assert not is_as_requested(followed), "what comes next was asked for already"
 

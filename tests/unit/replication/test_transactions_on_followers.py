@@ -44,7 +44,7 @@ def write(node: ReplicaNode, producer_id: int, marker: ControlType | None = None
         log.append_as_follower(
             build_end_transaction_marker(marker, coordinator_epoch=3, timestamp_ms=NOW_MS, **header)
         )
-    partition._note_transactions()
+    partition.note_transactions()
     partition.state.note_append(log.log_end_offset)
     node.replicas.announce((partition,))
 

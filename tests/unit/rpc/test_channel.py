@@ -349,7 +349,7 @@ def test_room_offered_to_a_task_that_was_just_cancelled_goes_to_the_next() -> No
                     waiting.start_soon(ask, b"never sent")
                     await trio.testing.wait_all_tasks_blocked()
                     given_up.cancel()  # the task that waits for room has yet to notice
-                    channel._settle(bytearray(struct.pack(">i", correlation_id)))
+                    channel.settle(bytearray(struct.pack(">i", correlation_id)))
             nursery.start_soon(broker.serve)
             nursery.start_soon(ask, b"second")
             nursery.start_soon(ask, b"third")

@@ -172,11 +172,11 @@ def test_what_is_remembered_is_bounded() -> None:
     authorizer = deciding(Acl())
     for number in range(MAX_CALLERS + 10):
         authorizer.rights_of(Principal("User", str(number)), HERE)
-    assert len(authorizer._memory.callers) <= MAX_CALLERS
+    assert len(authorizer.known_rights) <= MAX_CALLERS
     rights = authorizer.rights_of(ANN, HERE)
     for number in range(MAX_DECISIONS + 10):
         rights.decide(READ, TOPIC, str(number))
-    assert len(rights._decided) <= MAX_DECISIONS
+    assert len(rights.questions) <= MAX_DECISIONS
     assert may(authorizer)
 
 
@@ -229,9 +229,7 @@ def test_names_that_clients_choose_take_little_memory(monkeypatch: pytest.Monkey
         for number in range(100):
             assert not rights.decide(AclOperation.READ, AclResource.TOPIC, f"t{number}").is_allowed
         assert not rights.decide(AclOperation.READ, AclResource.GROUP, "g" * 30_000).is_allowed
-    remembered = [
-        name for rights in authorizer._memory.callers.values() for _, _, name in rights._decided
-    ]
+    remembered = [name for rights in authorizer.known_rights for _, _, name in rights.questions]
     assert 0 < len(remembered) <= 1_100
     assert max(map(len, remembered)) < 100
 

@@ -144,7 +144,7 @@ def test_only_known_local_file_systems_of_kernels_that_report(
     monkeypatch.setattr(file_system_sync, "MOUNTS", mounts)
     monkeypatch.setattr(
         file_system_sync,
-        "_kernel",
+        "kernel_version",
         lambda: tuple(int(part) for part in release.split("-", maxsplit=1)[0].split(".")[:2]),
     )
     number = os.open(tmp_path, os.O_RDONLY)

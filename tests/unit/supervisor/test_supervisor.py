@@ -357,7 +357,7 @@ def test_a_component_that_was_started_again_and_cannot_be_asked_goes_on(
     monkeypatch.setattr(readiness, "is_ready", asked)
 
     def break_and_mend(supervisor: Supervisor) -> None:
-        process = supervisor._processes["page"]
+        process = supervisor.processes["page"]
         assert eventually(lambda: process.component_pid is not None)
         process.kill()
         fault.append("there is no key")

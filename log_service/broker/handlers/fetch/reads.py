@@ -53,7 +53,7 @@ WORK_OF_QUIET = 1
 WORK_OF_READ = 8
 
 
-class _Awaited:
+class FetchPartitionStatus:
     """A partition that a delayed fetch waits for, in its state when the fetch began to wait.
 
     ``place`` is the position of the fetch offset, if bytes are counted.
@@ -115,7 +115,7 @@ class DelayedFetch:
         self._isolation = Isolation.of(request.isolation_level)
         self._counts_bytes = request.min_bytes > 1
         self._missing_bytes = min(request.min_bytes, reading.max_bytes)
-        self._awaited: dict[TopicPartition, _Awaited] = {}
+        self._awaited: dict[TopicPartition, FetchPartitionStatus] = {}
         self.context = reads.context
         self.deferred = deferred
 
@@ -132,8 +132,10 @@ class DelayedFetch:
         """Add partitions to wait for. Return whether there are enough bytes already."""
         for partition, target in present:
             place = partition.place_of(target.fetch_offset) if self._counts_bytes else None
-            awaited = self._awaited[partition.topic_partition] = _Awaited(partition, target, place)
-            if self._counts_bytes and self._has_enough(awaited):
+            awaited = self._awaited[partition.topic_partition] = FetchPartitionStatus(
+                partition, target, place
+            )
+            if self._counts_bytes and self.has_enough(awaited):
                 return True
         return False
 
@@ -143,12 +145,13 @@ class DelayedFetch:
         This is so if enough bytes can be read, or if the partition is offline or has a new leader.
         """
         try:
-            return self._is_ready(key)
+            return self.try_complete(key)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
             self.deferred.fail(error)  # the append belongs to another request, which must not fail
             return True
 
-    def _is_ready(self, key: TopicPartition) -> bool:
+    def try_complete(self, key: TopicPartition) -> bool:
+        """Take up what has happened to a partition. Return whether the request is complete."""
         awaited = self._awaited[key]
         partition = awaited.partition
         state = partition.state
@@ -158,9 +161,9 @@ class DelayedFetch:
             or partition.is_offline
         ):
             return True
-        return self._has_enough(awaited)
+        return self.has_enough(awaited)
 
-    def _has_enough(self, awaited: _Awaited) -> bool:
+    def has_enough(self, awaited: FetchPartitionStatus) -> bool:
         """Update one partition's bytes, and return whether all partitions have enough."""
         partition = awaited.partition
         state = partition.state
@@ -325,7 +328,7 @@ class PartitionReads:
                 # Once for consecutive partitions of a topic, because they share its name and id.
                 self._asked, self._is_readable = (
                     target,
-                    _is_readable(node, guard, target, partition, self._readable),
+                    is_topic_readable(node, guard, target, partition, self._readable),
                 )
             if not self._is_readable:
                 reading.add(target, _failed(target, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None), 0)
@@ -373,7 +376,7 @@ class PartitionReads:
             return None
 
 
-def _is_readable(
+def is_topic_readable(
     node: Node,
     access: Access,
     target: FetchTarget,

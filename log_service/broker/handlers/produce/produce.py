@@ -88,7 +88,7 @@ A producer that lost track compares it with its last offset (KIP-360).
 """
 
 
-class _Waiting:
+class ProducePartitionStatus:
     """A partition whose records are appended and not yet acknowledged.
 
     ``needs_all`` (acks=all) requires all in-sync replicas.
@@ -132,7 +132,7 @@ class DelayedProduce:
     def __init__(
         self,
         response: ProduceResponse,
-        waiting: list[_Waiting],
+        waiting: list[ProducePartitionStatus],
         deferred: Deferred,
         name_leaders: Callable[[ProduceResponse], None],
         *,
@@ -147,12 +147,13 @@ class DelayedProduce:
     def is_ready(self, key: TopicPartition) -> bool:
         """Return whether ``key`` was the last partition without an outcome."""
         try:
-            return self._is_ready(key)
+            return self.try_complete(key)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
             self._deferred.fail(error)  # the append belongs to another request, which must not fail
             return True
 
-    def _is_ready(self, key: TopicPartition) -> bool:
+    def try_complete(self, key: TopicPartition) -> bool:
+        """Take up what has happened to a partition. Return whether the request is complete."""
         item = self._waiting.get(key)
         if item is not None and item.maybe_finish():
             del self._waiting[key]
@@ -192,7 +193,7 @@ def respond(
     """
     response = ProduceResponse()
     moved: list[Partition] = []
-    waiting: list[_Waiting] = []
+    waiting: list[ProducePartitionStatus] = []
     is_leader_stale = False
     for topic, of_topic in outcomes:
         results = []
@@ -212,7 +213,7 @@ def respond(
                 ):  # turns may lie between
                     required_offset, needs_all = appended.last_offset + 1, request.acks == ACKS_ALL
                     waiting.append(
-                        _Waiting(
+                        ProducePartitionStatus(
                             partition, leader_epoch, required_offset, result, needs_all=needs_all
                         )
                     )
@@ -434,7 +435,7 @@ def _delay(
     call: Call,
     request: ProduceRequest,
     response: ProduceResponse,
-    waiting: list[_Waiting],
+    waiting: list[ProducePartitionStatus],
     *,
     deferred: Deferred,
     is_leader_stale: bool,

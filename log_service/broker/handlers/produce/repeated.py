@@ -248,10 +248,11 @@ class RepeatedProduces:
             return
         if len(self) >= MAX_KNOWN_COUNT:
             self._known.clear()
-        self._known.setdefault(listener, {})[key] = _known(call, request)
+        self._known.setdefault(listener, {})[key] = compile_known(call, request)
 
 
-def _known(call: Call, request: ProduceRequest) -> _Known:
+def compile_known(call: Call, request: ProduceRequest) -> _Known:
+    """Return the parts of a request by which it is recognized and answered the next time."""
     topic = request.topic_data[0]
     partition = replace(topic.partition_data[0], records=None)
     without_records = replace(topic, partition_data=[partition])

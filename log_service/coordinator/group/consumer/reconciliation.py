@@ -66,7 +66,7 @@ def reconcile(
     match current.state:
         case MemberState.STABLE if current.epoch == target.epoch:
             return _without_unwanted(current, target, owned)
-        case MemberState.UNREVOKED_PARTITIONS if _still_owns(owned, current.pending_revocation):
+        case MemberState.UNREVOKED_PARTITIONS if still_owns(owned, current.pending_revocation):
             return _without_unwanted(current, target, owned)
         case MemberState.UNKNOWN if owned is None or owned:
             text = (
@@ -78,7 +78,7 @@ def reconcile(
             return _computed(current, target, owned, is_held)
 
 
-def _still_owns(owned: Partitions | None, lost: HeldPartitions) -> bool:
+def still_owns(owned: Partitions | None, lost: HeldPartitions) -> bool:
     """Return whether the member may still consume a partition that it must revoke.
 
     This holds until the member reports that it owns none of these partitions.
@@ -105,7 +105,7 @@ def _without_unwanted(
         for topic_id, epochs in current.assigned.items()
         if topic_id not in unwanted
     }
-    if _still_owns(owned, pending):
+    if still_owns(owned, pending):
         state = MemberState.UNREVOKED_PARTITIONS
         return replace(
             current,
@@ -126,7 +126,7 @@ def _computed(
         if topic_id in target.wanted_topics
     }
     kept, lost = split(current.assigned, wanted)
-    if _still_owns(owned, lost):
+    if still_owns(owned, lost):
         state = MemberState.UNREVOKED_PARTITIONS
         return replace(
             current,

@@ -185,7 +185,7 @@ def _value(
                 active_tasks=active, standby_tasks=standby, warmup_tasks=warmup
             )
         case TaskAssignment():
-            return _assignment_value(content)
+            return assignment_value(content)
         case _:
             return stored_topology(content)
 
@@ -208,7 +208,8 @@ def _member_value(content: StreamsMetadata) -> StreamsGroupMemberMetadataValue:
     )
 
 
-def _assignment_value(content: TaskAssignment) -> StreamsGroupCurrentMemberAssignmentValue:
+def assignment_value(content: TaskAssignment) -> StreamsGroupCurrentMemberAssignmentValue:
+    """Return the record's value of a member's tasks."""
     assigned, pending = content.assigned, content.pending_revocation
     return StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=content.epoch,

@@ -190,7 +190,7 @@ class StreamsHeartbeats:
             self._leave(group, soft, request, context, decision)
             return
         beat = self._begin(group, soft, request, context)
-        configured_topology, epoch = self._settled_epoch(
+        configured_topology, epoch = self.settled_epoch(
             beat, self._settled_topology(beat, request, decision), decision
         )
         target = self._settled_target(beat, configured_topology, epoch, decision)
@@ -291,7 +291,7 @@ class StreamsHeartbeats:
             beat.problems.append(Problem(status=StreamsStatus.STALE_TOPOLOGY, detail=text))
         return known
 
-    def _settled_epoch(
+    def settled_epoch(
         self, beat: _Beat, topology: Topology, decision: GroupDecision
     ) -> tuple[ConfiguredTopology, int]:
         """Return the configured topology and the group's epoch. A change begins a new epoch.
@@ -492,13 +492,13 @@ class StreamsHeartbeats:
             raise _unknown(group, request.member_id)
         if request.shutdown_application and soft.shutdown_member_id is None:
             soft.shutdown_member_id = member.member_id
-        self._remove(group, member, soft, decision)
+        self.remove(group, member, soft, decision)
         response = StreamsGroupHeartbeatResponse(
             member_id=member.member_id, member_epoch=LEAVE_EPOCH
         )
         decision.reply(context.reply_to, StreamsHeartbeatReply(response))
 
-    def _remove(
+    def remove(
         self, group: StreamsGroup, member: StreamsMember, soft: _Soft, decision: GroupDecision
     ) -> None:
         """Remove a member. The group begins a new epoch without this member."""
@@ -536,7 +536,7 @@ class StreamsHeartbeats:
         """Remove a member that has sent no heartbeat for a whole session."""
         member = group.members.get(member_id)
         if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
-            self._remove(group, member, self._soft_of(group, decision), decision)
+            self.remove(group, member, self._soft_of(group, decision), decision)
 
     def on_rebalance_timer(
         self, group: StreamsGroup, member_id: str, decision: GroupDecision
@@ -544,7 +544,7 @@ class StreamsHeartbeats:
         """Remove a member that has not revoked its tasks in time."""
         member = group.members.get(member_id)
         if member is not None and member.current.state is TaskState.UNREVOKED_TASKS:
-            self._remove(group, member, self._soft_of(group, decision), decision)
+            self.remove(group, member, self._soft_of(group, decision), decision)
 
     def on_delay_timer(self, group: StreamsGroup, decision: GroupDecision) -> None:
         """Assign tasks to the members that have joined so far.

@@ -101,10 +101,10 @@ def skip_the_short_way(patch: pytest.MonkeyPatch) -> None:
 
 def trust_ids(patch: pytest.MonkeyPatch) -> None:
     """A target without a name is taken for one that may be read."""
-    asked = reads._is_readable
+    asked = reads.is_topic_readable
     patch.setattr(
         reads,
-        "_is_readable",
+        "is_topic_readable",
         lambda node, access, target, *rest: not target.name or asked(node, access, target, *rest),
     )
 

@@ -374,7 +374,7 @@ def test_no_bytes_before_the_login_harm_the_node(seed: int) -> None:
         assert (await survivor.log_in()).error_code == 0
         assert (await survivor.ask(MetadataRequest(topics=None), 12)).brokers
         assert node.broker.logins is not None
-        assert len(node.broker.logins.handlers["GUARDED"]._sessions) == 1
+        assert node.broker.logins.handlers["GUARDED"].session_count == 1
 
     tell_of_logins(story)
 

@@ -51,7 +51,7 @@ async def longest_turn(node: HandlerNode, request: Any, version: int) -> tuple[i
         finally:
             watchdog.is_off = False
 
-    node.node.run_in_pool = node.pipeline._large_requests._run_in_pool = cast("Any", run_uncounted)
+    node.node.run_in_pool = cast("Any", run_uncounted)
     node.node.step_scheduler = StepScheduler(node.node.run_in_pool)
     key = ApiKey(request.SCHEMA.key)
     chunks = encode_request(RequestHeader(key, version, 1, "story"), request)

@@ -251,7 +251,7 @@ def test_a_bug_of_a_request_that_waits_costs_its_own_connection(
             unlucky_operation = next(iter(_operations(node)))
             bug.setattr(
                 waiting,
-                "_is_ready",
+                "try_complete",
                 lambda operation, key: fails() if operation is unlucky_operation else True,
             )
             assert (await node.produce("a", batch(b"one"))).error_code == 0

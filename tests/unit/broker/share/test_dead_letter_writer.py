@@ -80,7 +80,7 @@ def test_letters_of_one_group_that_cannot_be_written_keep_no_other_group_waiting
             writer.is_quick.set()
         assert len(writer.done) == 3 + 3 * MAX_CONCURRENT_WRITES
         assert writer.most <= MAX_CONCURRENT_WRITES
-        assert not writer._of_groups
+        assert not writer.writing_groups
 
     trio.run(main)
 

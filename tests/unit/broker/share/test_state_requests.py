@@ -343,7 +343,7 @@ def test_who_hears_from_another_broker_may_ask_again_and_hear_from_this_one_at_o
         await until_told(told, 2)
         assert codes_of(told) == [None, ErrorCode.INVALID_REQUEST]
         assert repr(asking) == "<ShareStateRequests questions=0 routes=0>"
-        assert not asking._lines, "what is done with is not remembered"
+        assert not asking.asked_keys, "what is done with is not remembered"
         asking.delete(key(), on_done=told.append)
         assert codes_of(told)[2:] == [ErrorCode.INVALID_REQUEST]
 

@@ -49,8 +49,8 @@ def pass_over_what_is_being_stored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that is delivered again counts as delivered once."""
-    locked = Acquisition._locked
-    monkeypatch.setattr(Acquisition, "_locked", lambda one, _count: locked(one, 1))
+    locked = Acquisition.locked_delivery
+    monkeypatch.setattr(Acquisition, "locked_delivery", lambda one, _count: locked(one, 1))
 
 
 def count_when_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def hold_locks_a_little_longer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def let_anyone_acknowledge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let any member acknowledge a record."""
-    change = Acknowledging._change
+    change = Acknowledging.change_state
 
     def anyone(
         one: Acknowledging, batch: InFlightBatch, first: int, last: int, of_type: Any
@@ -99,7 +99,7 @@ def let_anyone_acknowledge(monkeypatch: pytest.MonkeyPatch) -> None:
                 replace(one, member_id=run.delivery.member_id), batch, run.first, run.last, of_type
             )
 
-    monkeypatch.setattr(Acknowledging, "_change", anyone)
+    monkeypatch.setattr(Acknowledging, "change_state", anyone)
 
 
 def acknowledge_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,12 +117,12 @@ def lose_the_gaps_of_an_earlier_leader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def release_one_record_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that has ended gives back the first run that its member held, and no other."""
-    give_back = SharePartition._give_back
+    give_back = SharePartition.give_back
 
     def first_alone(one: SharePartition, runs: Any, change: Any) -> Any:
         return give_back(one, list(runs)[:1], change)
 
-    monkeypatch.setattr(SharePartition, "_give_back", first_alone)
+    monkeypatch.setattr(SharePartition, "give_back", first_alone)
 
 
 def give_up_before_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,12 +130,12 @@ def give_up_before_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Its dead letter should be written before.
     """
-    monkeypatch.setattr(SharePartition, "_needs_dead_letter", lambda *_: False)
+    monkeypatch.setattr(SharePartition, "needs_dead_letter", lambda *_: False)
 
 
 def send_rejected_records_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that is rejected has no dead letter."""
-    monkeypatch.setattr(Acknowledging, "_note_dead_letters", lambda *_: None)
+    monkeypatch.setattr(Acknowledging, "note_dead_letters", lambda *_: None)
 
 
 def begin_behind_what_was_acquired(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,21 +143,21 @@ def begin_behind_what_was_acquired(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The stored start is the end.
     """
-    write = SharePartition._write
+    write = SharePartition.state_write
 
     def far(one: SharePartition, runs: Any, dead: Any = ()) -> Any:
         written = write(one, runs, dead)
         return None if written is None else replace(written, start_offset=one.end_offset)
 
-    monkeypatch.setattr(SharePartition, "_write", far)
+    monkeypatch.setattr(SharePartition, "state_write", far)
 
 
 def take_too_many_by_the_limit_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-1206's limit of records is as soft as the other."""
-    add_strictly = Acquisition._add_strictly
+    add_strictly = Acquisition.add_strictly
     monkeypatch.setattr(
         Acquisition,
-        "_add_strictly",
+        "add_strictly",
         lambda one, first, last, remaining: add_strictly(one, first, last, remaining + 1),
     )
 

@@ -16,7 +16,7 @@ from log_service.coordinator.transaction.transaction_coordinator import (
     FORGOTTEN_PER_STEP,
 )
 from log_service.protocol.messages.list_transactions import ListTransactionsRequest
-from log_service.state_machine.decision import Decision
+from log_service.state_machine.decision import Decision, ReplayContext
 from tests.unit.coordinator.transaction.transaction_story import (
     ORDERS,
     REFUNDS,
@@ -171,7 +171,9 @@ def test_a_new_coordinator_goes_on_to_end_what_the_old_one_left(is_commit: bool)
 def test_a_new_coordinator_gives_the_producer_the_id_that_the_old_one_promised() -> None:
     story = TransactionStory()
     producer_id, _ = begun(story)
-    story.shard._transactions[TXN] = replace(story.transaction(), producer_epoch=LAST_EPOCH)
+    known = replace(story.transaction(), producer_epoch=LAST_EPOCH)
+    record = TransactionRecord(transactional_id=TXN, transaction=known, value_version=1)
+    story.shard.replay(record, ReplayContext(0))
     promised = (producer_id + 1, 0, NONE)
     assert story.end(producer_id, LAST_EPOCH, is_commit=True) == promised
     story.restart()

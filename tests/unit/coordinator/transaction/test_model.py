@@ -21,6 +21,7 @@ from log_service.coordinator.transaction.transaction import (
     EPOCH_BUMP_VERSION,
     TransactionState,
 )
+from log_service.state_machine.decision import ReplayContext
 from tests.unit.coordinator.transaction.transaction_story import TIMEOUT_MS, TXN, TransactionStory
 
 PARTITIONS = tuple(TopicPartition("t", index) for index in range(3))
@@ -37,12 +38,11 @@ class TransactionModel(RuleBasedStateMachine):
         self.story = TransactionStory(server_version=server_version)
         self.producer = self.zombie = self.story.init()[:2]
         known = replace(self.story.transaction(), producer_epoch=epoch)
-        self.story.shard._transactions[TXN] = (
-            known  # the epochs before are long: the model begins near their end
-        )
         record = TransactionRecord(
             transactional_id=TXN, transaction=known, value_version=min(server_version, 1)
         )
+        # the epochs before are long: the model begins near their end
+        self.story.shard.replay(record, ReplayContext(0))
         self.story.log[:] = [encode(record)]
         self.producer = (known.producer_id, epoch)
         self.promised: dict[

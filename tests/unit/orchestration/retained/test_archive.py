@@ -340,7 +340,7 @@ def test_a_rival_that_commits_first_leaves_neither_doubles_nor_files(world: Worl
     world.append(10)
     world.archive()
     world.append(10)
-    commit = archive_run._commit
+    commit = archive_run.commit_chunks
     calls: list[int] = []
 
     def late(*arguments: Any) -> None:
@@ -349,7 +349,7 @@ def test_a_rival_that_commits_first_leaves_neither_doubles_nor_files(world: Worl
             World.archive(world)
         commit(*arguments)
 
-    with mock.patch.object(archive_run, "_commit", late):
+    with mock.patch.object(archive_run, "commit_chunks", late):
         report = world.archive()
     assert report.version is None
     assert world.rows() == everything(world)
@@ -360,7 +360,7 @@ def test_a_rival_that_commits_first_leaves_neither_doubles_nor_files(world: Worl
     ) == sorted(world.lake.existing("orders_archive").files)
     world.append(1)
     with (
-        mock.patch.object(archive_run, "_commit", side_effect=CommitConflictError("always")),
+        mock.patch.object(archive_run, "commit_chunks", side_effect=CommitConflictError("always")),
         pytest.raises(CommitConflictError),
     ):
         world.archive()
@@ -621,7 +621,7 @@ def test_a_failed_commit_that_is_no_conflict_leaves_the_lake_as_it_was(world: Wo
     world.archive()
     world.append(5)
     with (
-        mock.patch.object(archive_run, "_commit", side_effect=OSError("disk")),
+        mock.patch.object(archive_run, "commit_chunks", side_effect=OSError("disk")),
         pytest.raises(OSError, match="disk"),
     ):
         world.archive()

@@ -197,7 +197,7 @@ def numbers(
 
 def read_by_duckdb(warehouse: Warehouse, name: str) -> bool:
     """Whether DuckDB reads the table's files by itself."""
-    with warehouse._connection(f"SELECT * FROM {name}", ":memory:") as (connection, _):
+    with warehouse.connection(f"SELECT * FROM {name}", ":memory:") as (connection, _):
         return (
             "parquet" in str(connection.execute(f"EXPLAIN SELECT * FROM {name}").fetchall()).lower()
         )
@@ -266,7 +266,7 @@ def test_tables_that_are_empty_or_partitioned_or_lie_in_odd_folders_are_read_thr
 
 def test_a_mart_reads_one_version_though_files_come_meanwhile(warehouse: Warehouse) -> None:
     numbers(warehouse, WIDE)
-    with warehouse._connection("SELECT * FROM wide", ":memory:") as (connection, versions):
+    with warehouse.connection("SELECT * FROM wide", ":memory:") as (connection, versions):
         write_deltalake(str(warehouse.lake.path("wide")), WIDE, mode="append")
         assert connection.sql("SELECT count(*) FROM wide").fetchall() == [(2,)]
     assert versions == {"wide": 1}

@@ -235,7 +235,7 @@ def test_closing_tells_the_peer_that_nothing_follows(authority: Authority) -> No
         server.close()
         assert await receive_exactly(client, 4) == b"last"
         assert await client.receive_into(bytearray(10)) == 0
-        assert client._tls.read(1) == b"", "an end without a word would be an SSLEOFError"
+        assert client.ssl_object.read(1) == b"", "an end without a word would be an SSLEOFError"
 
     play(authority, scene)
 
@@ -250,7 +250,7 @@ def test_closing_tells_the_peer_over_sockets(tmp_path: Path) -> None:
             await network.settle(client, server)
             server.close()
             assert await client.receive_into(bytearray(10)) == 0
-        assert client._tls.read(1) == b"", "an end without a word would be an SSLEOFError"
+        assert client.ssl_object.read(1) == b"", "an end without a word would be an SSLEOFError"
         client.close()
         listener.close()
 
@@ -273,7 +273,7 @@ def test_closing_in_the_middle_of_a_send_says_nothing_more(authority: Authority)
         while await client.receive_into(bytearray(1 << 16)):
             pass
         with pytest.raises(ssl.SSLEOFError):
-            client._tls.read(1)
+            client.ssl_object.read(1)
 
     play(authority, scene, Weather(window_bytes=30_000))
 

@@ -357,9 +357,9 @@ def test_a_session_of_tls_1_2_is_not_taken_up_once_the_certificate_has_expired(
                 server_hostname="localhost",
             )
             for session in sessions:
-                stream._tls.session = session
+                stream.ssl_object.session = session
             await stream.handshake()
-            sessions[:] = [stream._tls.session]
+            sessions[:] = [stream.ssl_object.session]
 
         async def meet() -> None:
             async with trio.open_nursery() as nursery:
@@ -398,10 +398,10 @@ def test_a_client_of_tls_1_3_shows_its_certificate_each_time(
 
     async def connect(stream: Any) -> None:
         for session in sessions:
-            stream._tls.session = session
+            stream.ssl_object.session = session
         await stream.handshake()
         assert await stream.receive_into(bytearray(9)) == 5, "tickets come with what is said first"
-        sessions[:] = [stream._tls.session]
+        sessions[:] = [stream.ssl_object.session]
 
     async def main() -> None:
         network = MemoryNetwork(Random(1))

@@ -189,7 +189,6 @@ def test_a_fetch_of_very_many_partitions_with_records_does_not_hold_the_loop(
                 watchdog.is_off = False
 
         node.node.run_in_pool = run_uncounted
-        node.pipeline._large_requests._run_in_pool = run_uncounted
         with watchdog:
             pending = node.send(request_of(0, count, isolation_level=isolation_level), 12)
             assert isinstance(pending, PendingResponse)

@@ -332,7 +332,7 @@ def test_a_second_request_of_a_session_does_not_change_what_the_first_one_waits_
 
         node.context.nursery.start_soon(ask, request)
         await trio.sleep(0.1)
-        (session_id,) = node.node.fetch_sessions._sessions
+        (session_id,) = node.node.fetch_sessions.session_ids
         later = replace(
             fetch_request("a", 2, max_wait_ms=NEVER_MS), session_epoch=1, session_id=session_id
         )
@@ -377,7 +377,7 @@ def test_a_bug_of_a_deletion_that_waits_for_followers_costs_its_own_connection(
             nursery.start_soon(delete)
             await trio.testing.wait_all_tasks_blocked()
             assert node.replicas.delayed_deletes.waiting_count == 1
-            monkeypatch.setattr(delete_records._Awaited, "maybe_finish", fails)
+            monkeypatch.setattr(delete_records.DeleteRecordsPartitionStatus, "maybe_finish", fails)
             assert (await fetch(node, 1)).error_code == 0
         assert node.replicas.delayed_deletes.waiting_count == 0
 

@@ -109,7 +109,7 @@ async def producer_of(node: Story, *, version: int = BY_NAME, **topic: Any) -> P
 
 def known(node: Story) -> RepeatedProduces:
     pipeline: Pipeline = node.broker.servers[0].handler  # type: ignore[assignment]
-    return pipeline._recognizers[ApiKey.PRODUCE.value]  # type: ignore[return-value]
+    return pipeline.recognizers[ApiKey.PRODUCE.value]  # type: ignore[return-value]
 
 
 def answers_agree(answer: PartitionProduceResponse, other: PartitionProduceResponse) -> bool:
@@ -149,7 +149,7 @@ def test_both_ways_answer_with_the_same_bytes(version: int) -> None:
 def test_requests_of_the_short_way_are_metered(ordinary: list[ProduceRequest]) -> None:
     async def story(node: Story) -> None:
         producer = await producer_of(node)
-        meter = node.broker.servers[0].handler._meters[ApiKey.PRODUCE]  # type: ignore[attr-defined]
+        meter = node.broker.servers[0].handler.meters[ApiKey.PRODUCE]  # type: ignore[attr-defined]
         partition = node.broker.replicas.partitions["a", 0]
         for _ in range(3):
             await producer.ask(batch(b"x"))
@@ -258,13 +258,13 @@ def test_a_request_with_tags_is_served_and_never_learned(
     comes.
     """
     learned: list[Call] = []
-    compile_known = repeated._known
+    compile_known = repeated.compile_known
 
     def counting(call: Call, request: ProduceRequest) -> Any:
         learned.append(call)
         return compile_known(call, request)
 
-    monkeypatch.setattr(repeated, "_known", counting)
+    monkeypatch.setattr(repeated, "compile_known", counting)
     tags = b"\1\x63\2ab"  # one: number 99, two bytes
 
     async def story(node: Story) -> None:
