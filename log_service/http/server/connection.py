@@ -35,6 +35,8 @@ from log_service.http.server.values import HttpError, HttpRequest, HttpResponse,
 
 PIECE_BYTES: Final = 64 << 10
 """The most bytes that are sent within one deadline."""
+COPY_BYTES: Final = 8 << 10
+"""Up to this size, joining a response is cheaper than a gathered send."""
 LINGER_MS: Final = 1_000
 """How long we read and drop bytes after a refusal, so that the client reads it before a reset."""
 MAX_DROPPED_BYTES: Final = 4 << 20
@@ -353,12 +355,13 @@ class HttpConnection:
                     self._log_failure(error)
                 raise OSError(errno.EIO, "the response broke off") from error
             for start in range(0, len(piece), PIECE_BYTES):
-                await self._write([self._http.send(_piece(piece, start)) or b""])
+                await self._write(self._http.send_with_data_passthrough(_piece(piece, start)) or ())
         await self._write([self._http.send(h11.EndOfMessage()) or b""])
 
     async def _write(self, buffers: Sequence[bytes]) -> None:
         self._enter(Phase.WRITE, self._limits.write_deadline_ms)
-        await self._stream.send_gathered([b"".join(buffers)])
+        is_long = sum(map(len, buffers)) > COPY_BYTES
+        await self._stream.send_gathered(buffers if is_long else [b"".join(buffers)])
 
     async def _may_go_on(self) -> bool:
         """Return whether the next request may follow, once the rest of this one is read."""

@@ -168,6 +168,23 @@ def test_a_deleted_topic_ends_its_streams(bootstrap: str, client: httpx.Client, 
     assert (last.kind, last.json()["reason"]) == ("end", "topic_deleted")
 
 
+def test_a_topic_that_is_created_anew_is_another_one(
+    bootstrap: str, client: httpx.Client, topic: str
+) -> None:
+    """No record of it comes, although the stream's position is in it, too."""
+    query = {"follow": "true", "from": "earliest"}
+    with client.stream("GET", f"/v1/topics/{topic}/records", params=query) as response:
+        found = response.iter_lines()
+        write(bootstrap, topic, ["old"])
+        assert json.loads(next(found))["value"] == "old"
+        with BlockingAdmin(bootstrap) as admin:
+            admin.delete_topics([topic])
+            admin.create_topics([NewTopic(name=topic, partition_count=2)])
+        write(bootstrap, topic, ["new"] * 3)
+        (last,) = [json.loads(line) for line in found if line]
+    assert last["end"]["reason"] in {"topic_deleted", "offset_out_of_range"}
+
+
 def test_a_proxy_that_stops_says_so_to_its_readers(
     bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
@@ -211,20 +228,75 @@ def test_a_proxy_has_a_bound_of_streams(bootstrap: str, topic: str, tmp_path: Pa
 def test_a_slow_reader_holds_back_itself_alone(
     bootstrap: str, proxy: RestProcess, client: httpx.Client, topic: str
 ) -> None:
-    """It reads nothing of 40 MB, and another reader gets all of it meanwhile."""
-    value = "x" * 100_000
-    writer = threading.Thread(target=write, args=(bootstrap, topic, [value] * 400))
-    writer.start()
+    """It takes a sixth of 30 MB while another gets all, and then gets each record once."""
+    target, content = f"/v1/topics/{topic}/records", bytearray()
+    values = [f"{number} " + "x" * 100_000 for number in range(300)]
+    writer = threading.Thread(target=write, args=(bootstrap, topic, values))
     host, _, port = proxy.url.rpartition("/")[2].partition(":")
-    with socket.create_connection((host, int(port))) as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        target = f"/v1/topics/{topic}/records?follow=true&from=earliest"
-        slow.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        assert slow.recv(12) == b"HTTP/1.1 200"
+    with (
+        socket.create_connection((host, int(port)), timeout=60) as slow,
+        client.stream("GET", target, params={"follow": "true", "limit": "300"}) as fast,
+    ):
+        query = "follow=true&limit=300&from=earliest"
+        slow.sendall(f"GET {target}?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        writer.start()
+        for number, line in enumerate(filter(None, fast.iter_lines())):
+            assert json.loads(line).get("offset") == (number if number < 300 else None)
+            if not number % 4:
+                content += slow.recv(64 << 10)  # enough that the proxy does not cut it off
         writer.join()
-        found = lines(client.get(f"/v1/topics/{topic}/records"))
-        assert len(found) == 401
-    assert client.get("/readyz").text == "ok\n"
+        assert len(lines(client.get(target))) == 301
+        while not content.endswith(b"\r\n0\r\n\r\n"):
+            received = slow.recv(1 << 20)
+            assert received, "the proxy closed the connection"
+            content += received
+    numbers = re.findall(rb'"value": "(\d+) ', re.sub(rb"\r\n[0-9a-f]+\r\n", b"", content))
+    assert numbers == [b"%d" % number for number in range(300)]
+
+
+def test_streams_that_ask_for_the_same_share_a_reader(bootstrap: str, tmp_path: Path) -> None:
+    """Wherever they begin, each gets each of its records once, in order."""
+    starts = ["earliest", "latest", "0:250", "0:990", "1970-01-01", "earliest"] * 4
+    read = dict[int, list[int]]()
+
+    def follow(number: int, start: str) -> None:
+        kind = ("sse", "ndjson")[number % 2]
+        count = 1_000 if start == "latest" else 2_000 - int(start[2:] if start[1] == ":" else 0)
+        query = {"follow": "true", "from": start, "format": kind, "limit": str(count)}
+        with own.stream("GET", "/v1/topics/t/records", params=query) as response:
+            begun.release()
+            if kind == "sse":
+                found = [each.json() for each in events_of(response.iter_raw())]
+            else:
+                found = [json.loads(line) for line in response.iter_lines() if line]
+        read[number] = [2_000 - count, *(each["offset"] for each in found[:-1])]
+
+    begun = threading.Semaphore(0)
+    with (
+        BrokerProcess(tmp_path / "broker") as broker,
+        BlockingAdmin(broker.bootstrap) as admin,
+        RestProcess(tmp_path, broker.bootstrap) as running,
+        httpx.Client(base_url=running.url, timeout=60, limits=httpx.Limits()) as own,
+    ):
+        admin.create_topics([NewTopic(name="t", partition_count=1)])
+        write(broker.bootstrap, "t", range(1_000))
+        threads = [threading.Thread(target=follow, args=each) for each in enumerate(starts)]
+        for each in threads:
+            each.start()
+        for _ in threads:
+            begun.acquire()
+        write(broker.bootstrap, "t", range(1_000))
+        for each in threads:
+            each.join()
+        assert "tidelog_rest_stream_readers 0\n" in own.get("/metrics").text
+        target = "/v1/topics/t/records?follow=true&format=sse"
+        with own.stream("GET", target) as one, own.stream("GET", target) as other:
+            write(broker.bootstrap, "t", [1])
+            assert {next(events_of(each.iter_raw())).data for each in (one, other)}
+            assert "tidelog_rest_stream_readers 1\n" in own.get("/metrics").text
+    for offsets in read.values():
+        assert offsets[1:] == list(range(offsets[0], 2_000))
+    assert len(read) == len(starts)
 
 
 def test_uncommitted_records_are_for_those_who_ask(

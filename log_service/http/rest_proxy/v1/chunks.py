@@ -9,7 +9,6 @@ older ones within a bound of bytes.
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from log_service.http.rest_proxy.v1.lines import Lines
@@ -23,21 +22,24 @@ LineAt = tuple[int, int, bytes]
 """The partition and the offset of a record, and its line."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
 class Chunk:
     """The wanted records from the positions ``before`` up to ``after``, which are not changed."""
 
-    before: Mapping[int, int]
-    after: Mapping[int, int]
-    records: Sequence[LineAt]
-    _texts: dict[type[Lines], bytes] = field(default_factory=dict)
+    __slots__ = ("_texts", "after", "before", "records", "size_bytes")
 
-    @property
-    def size_bytes(self) -> int:
-        """About the bytes in memory."""
-        lines = sum(len(line) for _, _, line in self.records)
-        texts = sum(map(len, self._texts.values()))
-        return lines + texts + RECORD_BYTES * (1 + len(self.records))
+    def __init__(
+        self, before: Mapping[int, int], after: Mapping[int, int], records: Sequence[LineAt]
+    ) -> None:
+        self.before = before
+        self.after = after
+        self.records = records
+        self.size_bytes = sum(len(line) for _, _, line in records)
+        """About the bytes in memory, with the texts that were made."""
+        self.size_bytes += RECORD_BYTES * (1 + len(records))
+        self._texts: dict[type[Lines], bytes] = {}
+
+    def __repr__(self) -> str:
+        return f"<Chunk {self.before} to {self.after} records={len(self.records)}>"
 
     def text(self, lines: Lines) -> bytes:
         """Return all records as one text. It is made once for all streams of its kind."""
@@ -48,6 +50,7 @@ class Chunk:
                 positions[partition] = offset + 1
                 pieces.append(lines.record(line, positions))
             found = self._texts[type(lines)] = b"".join(pieces)
+            self.size_bytes += len(found)
         return found
 
     def records_from(self, positions: Mapping[int, int]) -> Iterator[LineAt]:
@@ -89,11 +92,6 @@ class Window:
         while len(self._chunks) > 1 and size_bytes > max_bytes:
             size_bytes -= self._chunks.popleft().size_bytes
             self.first_number += 1
-
-    def clear(self) -> None:
-        """Drop all chunks."""
-        self.first_number = self.next_number
-        self._chunks.clear()
 
     def get(self, number: int) -> Chunk | None:
         """Return a chunk, None if it was dropped or is still to come."""

@@ -100,10 +100,12 @@ class SharedReaders:
         self.clients = clients
         self.settings = settings
         self.streams = streams
-        self._readers: dict[Followed, list[SharedReader]] = {}
+        self._joinable: dict[Followed, list[SharedReader]] = {}
+        self._used = set[SharedReader]()
+        """Readers with streams, also those that have ended and whose chunks are still taken."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._readers.values()))
+        return len(self._used)
 
     def __repr__(self) -> str:
         return f"<SharedReaders {len(self)}>"
@@ -119,10 +121,10 @@ class SharedReaders:
         reader = self.joinable(followed, positions)
         if reader is None:
             reader = SharedReader(self, followed, positions)
-            self._readers.setdefault(followed, []).append(reader)
-            for several in self._readers.values():
-                for each in several:
-                    each.window.trim(self.window_bytes)
+            self._joinable.setdefault(followed, []).append(reader)
+            self._used.add(reader)
+            for each in self._used:
+                each.window.trim(self.window_bytes)
             self.streams.start(reader.run)
         number = reader.window.join(positions)
         assert number is not None, "a reader that begins at these positions can be joined"
@@ -132,6 +134,7 @@ class SharedReaders:
         finally:
             reader.seat_count -= 1
             if not reader.seat_count:
+                self._used.remove(reader)
                 reader.end(None)
 
     def joinable(
@@ -141,18 +144,17 @@ class SharedReaders:
         other_than: "SharedReader | None" = None,
     ) -> "SharedReader | None":
         """Return a reader that a stream at these positions can join."""
-        for each in self._readers.get(followed, ()):
+        for each in self._joinable.get(followed, ()):
             if each is not other_than and each.window.join(positions) is not None:
                 return each
         return None
 
     def remove(self, reader: "SharedReader") -> None:
-        """Let no further stream join a reader. Idempotent."""
-        several = self._readers.get(reader.followed, [])
-        if reader in several:
-            several.remove(reader)
+        """Let no further stream join a reader."""
+        several = self._joinable[reader.followed]
+        several.remove(reader)
         if not several:
-            self._readers.pop(reader.followed, None)
+            del self._joinable[reader.followed]
 
 
 class SharedReader:
@@ -182,8 +184,6 @@ class SharedReader:
         if self.is_over:
             return
         self.is_over, self.ending = True, ending
-        if ending is None:
-            self.window.clear()  # slow streams keep no chunks of a reader that is gone
         self._readers.remove(self)
         self.changed.set()
         self._scope.cancel()
@@ -269,7 +269,7 @@ class SharedReader:
         await self.wanted.wait()
         self.wanted = trio.Event()
         window = self.window
-        window.append(Chunk(before=window.end, after=dict(after), records=lines))
+        window.append(Chunk(window.end, dict(after), lines))
         window.trim(self._readers.window_bytes)
         self.changed.set()
         self.changed = trio.Event()

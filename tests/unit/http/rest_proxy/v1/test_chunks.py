@@ -15,7 +15,7 @@ def chunk_of(before: Mapping[int, int], *places: tuple[int, int], skipped: int =
     after = {**before, **{partition: offset + 1 for partition, offset in places}}
     after[0] += skipped
     lines = [(partition, offset, b"%d:%d" % (partition, offset)) for partition, offset in places]
-    return Chunk(before=before, after=after, records=lines)
+    return Chunk(before, after, lines)
 
 
 def append(window: Window, zero: int, one: int) -> None:
@@ -28,7 +28,7 @@ def append(window: Window, zero: int, one: int) -> None:
         if has_record(partition, offset)
     ]
     made = chunk_of(end, *places)
-    window.append(Chunk(before=end, after=after, records=made.records))
+    window.append(Chunk(end, after, made.records))
 
 
 def has_record(partition: int, offset: int) -> bool:
@@ -128,7 +128,7 @@ def test_a_stream_waits_for_no_window_that_is_far_behind() -> None:
 def test_a_new_partition_begins_at_its_first_record() -> None:
     """A stream that does not know it joins where the window has its first record, too."""
     window = Window({0: 4})
-    window.append(Chunk(before=window.end, after={0: 4, 1: 0}, records=()))
+    window.append(Chunk(window.end, {0: 4, 1: 0}, ()))
     append(window, 1, 2)
     stream = Reader({0: 4})
     stream.join(window)
