@@ -6,10 +6,10 @@
 
 Runs execute in one process, because a killed run then has no step process that goes on writing.
 Decides which standard sensors and which upkeep a project gets that declares none. Each table from a
-topic gets its replays, and all of them get the asset of their dead letters. A topic with an archive
-gets the archive's asset. A topic is downstream of the transforms and sources that send to it. A
-top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to
-the project. Opens no connection and reads no environment while it loads.
+topic gets its replays, and all of them get the asset of their dead letters. A topic that declares a
+table, such as an archive, gets its asset. A topic is downstream of the transforms and sources that
+send to it. A top-level name of a module in ``assets`` or ``sensors`` that is a definition of
+Dagster's belongs to the project. Opens no connection and reads no environment while it loads.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,9 +28,8 @@ from orchestration.sensing import standard_sensors
 from orchestration.sources.assets import SourceFeed, source_feeds
 from orchestration.topics.registry_check import registry_check, registry_schemas
 from orchestration.topics.spec import TOPIC_PREFIX, topic_specs
-from orchestration.transforms.archiving.assets import archive_asset
 from orchestration.transforms.dagster_views.dead_letters import DEAD_LETTERS_KEY, dead_letters_asset
-from orchestration.transforms.kinds import TopicFeed, kinds_of, topic_feeds
+from orchestration.transforms.kinds import TopicFeed, assets_of_topics, kinds_of, topic_feeds
 
 ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
 JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
@@ -66,8 +65,8 @@ def assemble(
     has_upkeep = any(isinstance(one, dg.AssetsDefinition) and is_maintenance(one) for one in assets)
     upkeep, upkeep_schedules = ([], []) if has_upkeep else standard_maintenance()
     defined = [one for one in assets if isinstance(one, dg.AssetsDefinition)]
-    archives = missing_archives(defined)
-    kinds = kinds_of([*defined, *archives])
+    of_topics = assets_of_topics(defined)
+    kinds = kinds_of([*defined, *of_topics])
     added = [kind.definitions() for kind in kinds]
     feeds = topic_feeds(defined)
     followed = [kind.name for kind in kinds if kind.has_dead_letters]
@@ -75,7 +74,7 @@ def assemble(
     assets = fed(assets, feeds, sources)
     letters = [dead_letters_asset(followed)] if followed else []
     of_kinds = [asset for one in added for asset in one.assets]
-    made = [*assets, *archives, *upkeep, *of_kinds, *letters]
+    made = [*assets, *of_topics, *upkeep, *of_kinds, *letters]
     known = {DEAD_LETTERS_KEY, *(key for one in made for key in _keys(one))}
     validate_inputs(defined, known)
     validate_questions(defined, known)
@@ -123,29 +122,6 @@ def registry_checks(
         and (known := [specs[topic] for topic in feed.topics if topic in specs])
     ]
     return [*on_topics, *on_tables]
-
-
-def missing_archives(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:
-    """Return the assets of archives that topics among ``assets`` declare, if they are not among
-    them yet.
-
-    :raises ValueError: two topics would share a table.
-    """
-    known = {key for asset in assets for key in asset.keys}
-    found: dict[dg.AssetKey, str] = {}
-    made = []
-    for spec in topic_specs(assets):
-        if spec.archived is None:
-            continue
-        asset = archive_asset(spec)
-        other = found.setdefault(asset.key, spec.name)
-        if other != spec.name:
-            raise ValueError(
-                f"the topics {other} and {spec.name} cannot both be archived: both would be in"
-                f" {asset.key.to_user_string()}"
-            )
-        made += [] if asset.key in known else [asset]
-    return made
 
 
 def contents(definitions: dg.Definitions) -> Iterator[Any]:

@@ -633,6 +633,32 @@ def test_no_import_cycle() -> None:
     assert tangled({module_of(path): facts(path).imported for path in every_source(*PRODUCT)}) == {}
 
 
+# Kinds of tables
+
+KINDS_FOLDER = "orchestration/transforms"
+KNOWS_A_KIND = {
+    f"{KINDS_FOLDER}/__init__.py": "imports each kind, which registers itself",
+    "orchestration/components/sql_transform.py": "declares a table of the lake in YAML",
+    "orchestration/demo/freshness.py": "looks into a table of the lake that the demo declares",
+}
+"""File: why it may import a kind of table all the same."""
+
+
+def test_rooms_ask_the_registry_of_kinds_and_name_none() -> None:
+    """A new kind of table is a folder that registers itself, so no room may know a kind."""
+    kinds = [path.parent for path in (ROOT / KINDS_FOLDER).glob("*/kind.py")]
+    assert len(kinds) > 1
+    importing = {
+        named(path)
+        for path in sources("orchestration")
+        for kind in kinds
+        if kind not in path.parents
+        for name in facts(path).imported
+        if re.match(rf"{re.escape(module_of(kind))}[.:]", name + ".")
+    }
+    assert sorted(importing) == sorted(KNOWS_A_KIND)
+
+
 @pytest.mark.parametrize(
     ("imports", "is_cycle"),
     [

@@ -19,9 +19,8 @@ from orchestration.log_client.protocol import LogClient
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.settings import Settings, load_settings
 from orchestration.spark.session import close_session, open_session, shared_scratch
-from orchestration.transforms.archiving.kind import declare_archives
 from orchestration.transforms.dagster_views.reporting import milliseconds
-from orchestration.transforms.kinds import declared, replayable_names
+from orchestration.transforms.kinds import declare_of_topics, declared, replayable_names
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed
 from orchestration.transforms.run.context import RunContext
@@ -78,7 +77,7 @@ def replay(
             " dead_letters=True"
         )
     name = table if isinstance(table, str) else table.key.path[-1]
-    declare_archives()
+    declare_of_topics()
     kind = declared(name)
     if kind is None:
         known = ", ".join(replayable_names()) or "none"

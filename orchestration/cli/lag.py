@@ -178,7 +178,7 @@ class Counts:
         from orchestration.lake.tables import (  # noqa: PLC0415 - with the command, not with its help
             LAKE_PREFIX,
         )
-        from orchestration.transforms.to_database.assets import SINK_METADATA  # noqa: PLC0415
+        from orchestration.transforms.dagster_views.address import SINK_METADATA  # noqa: PLC0415
 
         stored = metadata.get(SINK_METADATA)
         name = str(stored or key.path[-1])

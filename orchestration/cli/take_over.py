@@ -43,7 +43,7 @@ def take_over(*, table: str, execute: bool, as_json: bool) -> None:
         loaded_project,
         project_folder,
     )
-    from orchestration.transforms.to_database.stores import StoreError  # noqa: PLC0415
+    from orchestration.databases.refusals import StoreError  # noqa: PLC0415
 
     found_settings()
     project_folder()
@@ -77,10 +77,10 @@ def opened_table(definitions: "dg.Definitions", table: str) -> Iterator[tuple[st
     import dagster as dg  # noqa: PLC0415 - with the command, not with its help
 
     from orchestration.databases.owners import owner_of  # noqa: PLC0415
+    from orchestration.databases.refusals import refusals_translated  # noqa: PLC0415
     from orchestration.databases.urls import shown_url  # noqa: PLC0415
     from orchestration.marts import database_copy  # noqa: PLC0415
     from orchestration.transforms.kinds import Ownership, all_declared  # noqa: PLC0415
-    from orchestration.transforms.to_database.sql_store import refusals_translated  # noqa: PLC0415
 
     assets = definitions.get_repository_def().assets_defs_by_key
     of_sql = {

@@ -2,5 +2,5 @@
 
 - ``urls``: URLs without their secrets. ``types``: columns and values. ``deadlines``: limits of each
   driver.
-- ``owners``: the asset that may write a table.
+- ``owners``: the asset that may write a table. ``refusals``: the error of a database.
 """

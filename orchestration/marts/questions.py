@@ -20,8 +20,8 @@ from orchestration.dead_letters.table import DEAD_LETTERS, ENVELOPE
 from orchestration.lake.tables import LAKE_PREFIX
 from orchestration.quality.conditions import parsed
 from orchestration.topics.inputs import MART_PREFIX
+from orchestration.transforms.dagster_views.address import SINK_METADATA
 from orchestration.transforms.dagster_views.assets import COLUMNS_METADATA
-from orchestration.transforms.to_database.assets import SINK_METADATA
 from orchestration.warehouse.store import CONNECTION_SETTINGS, WORD
 
 SQL_METADATA = "tidelog/sql"

@@ -17,8 +17,8 @@ from orchestration.sensing.sources import SOURCE_TAG
 from orchestration.sensing.topic_sensor import TABLE_TAG, interval_of
 from orchestration.settings import load_settings
 from orchestration.sources.assets import SourceFeed, source_feeds
+from orchestration.transforms.dagster_views.failures import FAILED_AGAIN_MINUTES
 from orchestration.transforms.kinds import TopicFeed, topic_feeds
-from orchestration.transforms.to_lake.decorator import FAILED_AGAIN_MINUTES
 
 STARTED_BY_OTHERS = "tried again when a person or a schedule starts it"
 

@@ -17,6 +17,7 @@ One engine serves several kinds of table. Each kind is one folder and registers 
 - ``to_lake``, ``to_database``, ``to_topic``, ``joining``, ``archiving``: the kinds.
 """
 
+from orchestration.transforms.archiving.assets import archive_asset
 from orchestration.transforms.dagster_views.assets import ReplayRangeConfig
 from orchestration.transforms.dagster_views.events import is_announced
 from orchestration.transforms.declarations import DerivedTable, TopicTable, pool_of, table_key
@@ -43,6 +44,7 @@ __all__ = [
     "TopicTableConfig",
     "TopicTransformConfig",
     "TransformError",
+    "archive_asset",
     "is_announced",
     "on_fresh_inputs",
     "pool_of",

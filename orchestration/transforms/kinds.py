@@ -2,9 +2,10 @@
 
 The ``kind`` module of a kind's folder makes a ``Kind`` of each declaration, and its ``assets``
 module registers the ``Kind`` here. Sensors, lag, replays, dead letters and the commands read this
-registry, so a new kind changes none of them. Beside its folder, a new kind needs three entries: its
-public names in ``transforms/__init__.py`` and in the stub ``orchestration/__init__.pyi``, and its
-folder in the import contract of the kinds in ``pyproject.toml``.
+registry, so a new kind changes none of them. A kind whose tables are declared by topics, and not
+one by one, registers them as ``TablesOfTopics``. Beside its folder, a new kind needs three entries:
+its public names in ``transforms/__init__.py`` and in the stub ``orchestration/__init__.pyi``, and
+its folder in the import contract of the kinds in ``pyproject.toml``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ import dagster as dg
 
 from orchestration.lake.tables import Lake, TableSnapshot
 from orchestration.retained.lag import TopicLag
+from orchestration.topics.spec import TopicSpec, declared_topic, declared_topics, topic_specs
 from orchestration.transforms.declarations import TopicTable, table_key
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed
@@ -221,6 +223,17 @@ class Kind(Protocol):
         return Additions()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesOfTopics:
+    """A kind whose tables topics declare in their ``TopicSpec``, as they declare an archive.
+
+    ``kind`` returns the table of a topic, None if it declares none. ``asset`` makes its asset.
+    """
+
+    kind: Callable[[TopicSpec], Kind | None]
+    asset: Callable[[TopicSpec], dg.AssetsDefinition]
+
+
 class KindText(str):
     """Text of a kind for Dagster's UI, which carries the kind itself."""
 
@@ -229,6 +242,7 @@ class KindText(str):
 
 
 _declared: dict[str, Kind] = {}
+_of_topics: list[TablesOfTopics] = []
 
 
 def register(kind: Kind) -> None:
@@ -245,6 +259,47 @@ def declare(kind: Kind, spec: dg.AssetSpec) -> dg.AssetSpec:
     text = KindText(" and ".join(kind.feed.topics))
     text.kind = kind
     return spec.merge_attributes(metadata={FOLLOWS: text}, tags={FOLLOWS: ""})
+
+
+def register_of_topics(tables: TablesOfTopics) -> None:
+    """Register a kind whose tables topics declare, once for the process."""
+    _of_topics.append(tables)
+
+
+def declare_of_topics() -> None:
+    """Register the tables that declared topics declare.
+
+    A project's Definitions do it, too. Python calls that load no Definitions need it.
+    """
+    for spec in map(declared_topic, declared_topics()):
+        for tables in _of_topics:
+            if (kind := tables.kind(spec)) is not None:
+                register(kind)
+
+
+def assets_of_topics(assets: Iterable[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:
+    """Return the assets that topics among ``assets`` declare and that are not among them yet.
+
+    :raises ValueError: two topics would share a table.
+    """
+    assets = list(assets)
+    known = {key for asset in assets for key in asset.keys}
+    found: dict[str, str] = {}
+    made = []
+    for spec in topic_specs(assets):
+        for tables in _of_topics:
+            kind = tables.kind(spec)
+            if kind is None:
+                continue
+            other = found.setdefault(kind.name, spec.name)
+            if other != spec.name:
+                raise ValueError(
+                    f"the topics {other} and {spec.name} cannot both have a table {kind.name}:"
+                    " give one of them another name, or declare the table for one of them alone"
+                )
+            asset = tables.asset(spec)
+            made += [] if asset.key in known else [asset]
+    return made
 
 
 def declared(name: str) -> Kind | None:

@@ -221,7 +221,8 @@ def test_a_project_gets_the_asset_of_each_archive_that_it_declares() -> None:
     module.other = topic_asset(TopicSpec(name="or.ders", archive=True))  # type: ignore[attr-defined]
     module.same = topic_asset(TopicSpec(name="or_ders", archive=True))  # type: ignore[attr-defined]
     with pytest.raises(
-        ValueError, match=r"the topics or\.ders and or_ders cannot both be archived"
+        ValueError,
+        match=r"the topics or\.ders and or_ders cannot both have a table or_ders_archive",
     ):
         assemble([module])
 

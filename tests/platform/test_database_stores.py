@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from orchestration.databases.owners import NotOwnerError
+from orchestration.databases.refusals import StoreError
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import CommitConflictError, Lake, replace_all
 from orchestration.marts.database_copy import SqlError, replace_table
@@ -24,7 +25,7 @@ from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.resources.database import open_engine
 from orchestration.rows.latest import Held, newest
 from orchestration.transforms.to_database import bulk, duckdb_store, sql_store
-from orchestration.transforms.to_database.stores import Batch, Store, StoreError
+from orchestration.transforms.to_database.stores import Batch, Store
 from tests.platform.databases import KINDS, OWNER, Database, database
 
 pytestmark = pytest.mark.platform

@@ -21,14 +21,14 @@ from orchestration.retained.archive import archive_table
 from orchestration.retained.archive_files import ARCHIVE_SCHEMA
 from orchestration.settings import load_settings
 from orchestration.topics.spec import TopicSpec
-from orchestration.transforms.archiving.kind import ArchivingKind
+from orchestration.transforms.archiving.kind import ArchivingKind, archive_of
 from orchestration.transforms.archiving.run import ArchiveContext, ArchiveReport, run_archive
 from orchestration.transforms.dagster_views import events
 from orchestration.transforms.dagster_views.address import DELTA, table_address
 from orchestration.transforms.dagster_views.failures import explained
 from orchestration.transforms.dagster_views.reporting import run_tags
 from orchestration.transforms.declarations import mirror_group, pool_of, table_key
-from orchestration.transforms.kinds import declare
+from orchestration.transforms.kinds import TablesOfTopics, declare, register_of_topics
 
 ARCHIVE_KINDS = {"deltalake", "archive"}
 
@@ -183,3 +183,6 @@ def archive_metadata(report: ArchiveReport, now: datetime) -> dict[str, Any]:
         ),
         events.CHECKPOINT_METADATA: events.checkpoint_text(state.topic_id, offsets),
     }
+
+
+register_of_topics(TablesOfTopics(kind=archive_of, asset=archive_asset))

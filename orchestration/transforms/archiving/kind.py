@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from orchestration.retained.archive import Archive, archive_table
 from orchestration.retained.lag import TopicLag
-from orchestration.topics.spec import TopicSpec, declared_topic, declared_topics
+from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.archiving.planning import due_offsets, is_sweep_due, is_tidying_due
 from orchestration.transforms.archiving.run import swept_at
 from orchestration.transforms.declarations import table_key
-from orchestration.transforms.kinds import Kind, Snapshot, TopicFeed, register
+from orchestration.transforms.kinds import Kind, Snapshot, TopicFeed
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed
 from orchestration.transforms.run.context import RunContext
@@ -102,12 +102,6 @@ class ArchivingKind(Kind):
         raise ValueError(self.why_no_replay())
 
 
-def declare_archives() -> None:
-    """Register the archives of all declared topics.
-
-    A project's Definitions do it, too. Python calls that load no Definitions need it.
-    """
-    for topic in declared_topics():
-        spec = declared_topic(topic)
-        if spec.archived is not None:
-            register(ArchivingKind(spec))
+def archive_of(spec: TopicSpec) -> ArchivingKind | None:
+    """Return the archive that a topic declares, None if it declares none."""
+    return None if spec.archived is None else ArchivingKind(spec)

@@ -6,6 +6,8 @@ materialize.
 """
 
 DELTA, DUCKDB = "deltalake", "duckdb"
+SINK_METADATA = "tidelog/database_table"
+"""The label of an asset's table in a database."""
 
 
 def table_address(table: str, storage_kind: str | None = None) -> dict[str, str]:

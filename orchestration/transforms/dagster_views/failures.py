@@ -30,6 +30,8 @@ FINAL = (
     TableMissingError,
     ValueError,
 )
+FAILED_AGAIN_MINUTES = 5
+"""The full minutes of an hour at which a failed table, mart or copy is tried again."""
 PASSING = (CommitConflictError, LogServiceError, RegistryError, SparkGoneError)
 
 

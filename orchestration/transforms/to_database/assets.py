@@ -16,7 +16,7 @@ from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.resources.warehouse import WarehouseResource
 from orchestration.transforms.dagster_views import events
-from orchestration.transforms.dagster_views.address import DUCKDB, table_address
+from orchestration.transforms.dagster_views.address import DUCKDB, SINK_METADATA, table_address
 from orchestration.transforms.dagster_views.assets import (
     Presentation,
     asset_spec,
@@ -32,8 +32,6 @@ from orchestration.transforms.to_database.declarations import DatabaseTable
 from orchestration.transforms.to_database.kind import StoredKind
 from orchestration.transforms.to_database.opening import opened, refusals_as_failures
 from orchestration.transforms.to_database.run import Storing
-
-SINK_METADATA = "tidelog/database_table"
 
 
 class DatabaseTableConfig(dg.Config):

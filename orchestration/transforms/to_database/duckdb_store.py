@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from log_service.common.private_files import open_private
 from orchestration.databases.owners import Owner, owner_text, refusal
+from orchestration.databases.refusals import StoreError
 from orchestration.lake.durable import sync
 from orchestration.lake.quoting import quoted_name
 from orchestration.lake.tables import CommitConflictError, ranges_predicate
@@ -34,7 +35,6 @@ from orchestration.transforms.to_database.stores import (
     Batch,
     KnownRows,
     Standing,
-    StoreError,
     validate_columns,
     validate_presence,
 )

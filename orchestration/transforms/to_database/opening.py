@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from orchestration.databases.owners import owner_of
+from orchestration.databases.refusals import StoreError
 from orchestration.lake.tables import Lake
 from orchestration.resources.database import DatabaseResource
 from orchestration.resources.warehouse import WarehouseResource
@@ -14,7 +15,7 @@ from orchestration.transforms.declarations import table_key
 from orchestration.transforms.to_database.declarations import DatabaseTable
 from orchestration.transforms.to_database.duckdb_store import DuckdbStore
 from orchestration.transforms.to_database.sql_store import SqlStore, follower_of
-from orchestration.transforms.to_database.stores import Store, StoreError
+from orchestration.transforms.to_database.stores import Store
 
 
 @contextmanager

@@ -23,6 +23,7 @@ import sqlalchemy as sa
 
 from orchestration.databases import owners
 from orchestration.databases.owners import OWNERS, Owner
+from orchestration.databases.refusals import refusals_translated
 from orchestration.databases.types import KEY_LENGTH, chunks
 from orchestration.databases.urls import shown_url
 from orchestration.lake.tables import CommitConflictError
@@ -34,7 +35,6 @@ from orchestration.transforms.to_database.stores import (
     Batch,
     KnownRows,
     Standing,
-    StoreError,
     validate_columns,
     validate_presence,
 )
@@ -535,25 +535,3 @@ def _taken_by_others(store: SqlStore) -> Iterator[None]:
         raise CommitConflictError(
             f"another run begins to write the table {store.table} of {store.place}"
         ) from error
-
-
-@contextmanager
-def refusals_translated(place: str) -> Iterator[None]:
-    """Translate errors of SQLAlchemy.
-
-    :raises StoreError: the database could not be reached or refused.
-    """
-    try:
-        yield
-    except sa.exc.OperationalError as error:
-        raise StoreError(
-            f"{place} did not take it: {_short(error)}. Nothing was committed", is_passing=True
-        ) from error
-    except sa.exc.SQLAlchemyError as error:
-        raise StoreError(f"{place} refuses: {_short(error)}. Nothing was committed") from error
-
-
-def _short(error: sa.exc.SQLAlchemyError) -> str:
-    """Return the database's error text, without the statement and its values."""
-    found = getattr(error, "orig", None) or error
-    return str(found).strip().partition("\n")[0]

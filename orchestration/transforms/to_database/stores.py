@@ -154,14 +154,6 @@ class Store(Protocol):
         ...
 
 
-class StoreError(RuntimeError):
-    """The database could not be reached or refused. If ``is_passing``, another try may help."""
-
-    def __init__(self, text: str, *, is_passing: bool = False) -> None:
-        super().__init__(text)
-        self.is_passing = is_passing
-
-
 def validate_columns(place: str, table: str, existing: set[str], schema: pa.Schema) -> None:
     """Refuse rows of ``schema``, which has columns that the table lacks.
 

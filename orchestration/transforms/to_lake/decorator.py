@@ -15,6 +15,7 @@ from orchestration.rows.aggregates import Aggregate
 from orchestration.topics.inputs import input_name
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.dagster_views.assets import Presentation
+from orchestration.transforms.dagster_views.failures import FAILED_AGAIN_MINUTES
 from orchestration.transforms.declarations import (
     DEFAULT_HISTORY_FROM,
     NO_SUITE,
@@ -26,8 +27,6 @@ from orchestration.transforms.declarations import (
 )
 from orchestration.transforms.to_lake.assets import derived_table_asset, topic_table_asset
 
-FAILED_AGAIN_MINUTES = 5
-"""The full minutes of an hour at which a failed table, mart or copy is tried again."""
 FAILED_AGAIN_CRON = f"*/{FAILED_AGAIN_MINUTES} * * * *"
 OF_TOPICS = (
     "unique_by",

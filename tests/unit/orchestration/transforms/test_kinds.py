@@ -11,8 +11,7 @@ from orchestration.topics.spec import (
     declared_topics,
     forget_declared_topics,
 )
-from orchestration.transforms.archiving.kind import declare_archives
-from orchestration.transforms.kinds import why_no_replay
+from orchestration.transforms.kinds import declare_of_topics, why_no_replay
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +27,7 @@ def only_topics_of_the_test() -> Iterator[None]:
 def test_an_archive_says_that_there_is_no_replay_into_it() -> None:
     declare_topic(TopicSpec(name="eu.orders", archive=True))
     declare_topic(TopicSpec(name="plain"))
-    declare_archives()
+    declare_of_topics()
     told = why_no_replay("eu_orders_archive")
     assert told is not None
     assert told.startswith("eu_orders_archive is the archive of the topic eu.orders")
