@@ -1,11 +1,10 @@
-"""The one table of the APIs that we can encode, with their keys, version ranges and message
-classes.
+"""The table of the APIs that we can encode: keys, version ranges and message classes.
 
-Decides which versions are spoken and which are advertised; which APIs a node serves is for
-``broker.registry`` to say. Ranges are Apache Kafka 4.3's (stable versions only). Produce is
-advertised from 0 although 0-2 are refused, because released librdkafka versions read a higher
-minimum as "no Produce at all" (KAFKA-18659). Knows no bytes and imports a message module only when
-its classes are asked for.
+It decides which versions are spoken and which are advertised. ``broker.registry`` decides which
+APIs a node serves. Ranges are Apache Kafka 4.3's (stable versions only). Produce is advertised from
+version 0 although versions 0-2 are refused, because released librdkafka versions read a higher
+minimum as "no Produce at all" (KAFKA-18659). A message module is imported only when its classes are
+asked for.
 """
 
 from collections.abc import Mapping
