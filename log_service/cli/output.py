@@ -43,7 +43,7 @@ json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option
 def checked_servers(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """Refuse servers that are not host:port while arguments are read. None names no servers."""
+    """Return the servers. Refuse those that are not host:port while click reads the arguments."""
     if value is None:
         return None
     from log_service.config.client import (  # noqa: PLC0415 - help, and commands that ask no cluster, have no use for it

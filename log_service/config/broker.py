@@ -70,7 +70,7 @@ def validate_broker_change(change: BrokerChange) -> None:
 
     Raises:
         KafkaError: INVALID_REQUEST, a key cannot change while a broker runs, or not at this level;
-            a value is none of its key; or the broker cannot go by all values together.
+            a value is not valid for its key; or the broker cannot go by all values together.
     """
     _validate_names(sorted(change.set_names), is_default=change.is_default)
     own_prefixes = _own_prefixes(change.layers.static)

@@ -75,7 +75,7 @@ def settings_of_file(text: str, name: str) -> dict[str, Any]:
     ``name`` stands for the file in errors.
 
     Raises:
-        ConfigError: it is no properties file, or a value is none of its key.
+        ConfigError: the file is not a properties file, or a value is not valid for its key.
     """
     return settings_of_properties(parse_properties(text), name)
 
@@ -88,7 +88,7 @@ def settings_of_properties(properties: Mapping[str, str], name: str) -> dict[str
     ``name`` stands for the properties in errors.
 
     Raises:
-        ConfigError: a value is none of its key.
+        ConfigError: a value is not valid for its key.
     """
     kinds = _kinds()
     found: dict[str, Any] = {}
@@ -131,7 +131,7 @@ def settings_of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the security settings from variables such as ``TIDELOG_SECURITY_PROTOCOL``.
 
     Raises:
-        ConfigError: a value is none of its setting.
+        ConfigError: a value is not valid for its setting.
     """
     kinds, variables = _kinds(), {name: f"{PREFIX}{name.upper()}" for name in SECURITY_SETTINGS}
     return {

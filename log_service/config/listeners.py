@@ -182,8 +182,7 @@ def inter_broker_listener(keys: ListenerKeys, listeners: tuple[ListenerConfig, .
     """Return the name of the listener between nodes.
 
     Raises:
-        ConfigError: none of the listeners is the one that was named, or has the protocol that was
-            named.
+        ConfigError: no listener has the configured name or security protocol.
     """
     names = [listener.name for listener in listeners]
     if not names:

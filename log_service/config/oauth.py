@@ -62,7 +62,7 @@ def oauth_config(texts: Mapping[str, str], listener: str) -> OAuthConfig:
     """Return how a listener checks tokens.
 
     Raises:
-        ConfigError: there is nothing to check tokens with, or a value is none of its key.
+        ConfigError: there is nothing to check tokens with, or a value is not valid for its key.
     """
     where = f"OAUTHBEARER on listener {listener}"
     _validate_classes(texts, listener, CLASSES, where)

@@ -216,8 +216,8 @@ def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> No
     """Check all values of one client metrics subscription.
 
     Raises:
-        KafkaError: INVALID_REQUEST, the key is none, or the interval is out of bounds;
-            INVALID_CONFIG, a value is none of its key, or a pattern makes no sense.
+        KafkaError: INVALID_REQUEST, there is no such key, or the interval is out of bounds;
+            INVALID_CONFIG, a value is not valid for its key, or a pattern makes no sense.
     """
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a client metrics subscription needs a name")

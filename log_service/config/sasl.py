@@ -37,8 +37,8 @@ def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
     """Return the SASL configuration of a listener.
 
     Raises:
-        ConfigError: no mechanism is enabled, one that is not there is, one has no JAAS text, or a
-            value is none of its key.
+        ConfigError: no mechanism is enabled, an enabled one does not exist or has no JAAS text, or
+            a value is not valid for its key.
     """
     names = _mechanisms(texts, listener)
     delay_ms = _number(texts, "connection.failed.authentication.delay.ms", listener)

@@ -31,7 +31,7 @@ def tls_config(
     general one (KIP-684).
 
     Raises:
-        ConfigError: a value is none of its key, or two keys contradict each other.
+        ConfigError: a value is not valid for its key, or two keys contradict each other.
     """
     reader = _Texts(texts, listener)
     for name in JAVA_ONLY:

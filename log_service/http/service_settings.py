@@ -188,7 +188,7 @@ class SettingsFile:
         ``client`` has settings of Kafka clients that the file does not name.
 
         Raises:
-            ConfigError: a value is none of its key, or two contradict each other.
+            ConfigError: a value is not valid for its key, or two values contradict each other.
         """
         listeners = self._listeners(usual_address)
         own = self.behind(self.prefix)

@@ -28,7 +28,7 @@ class Complaints:
         self._made_ms: dict[str, int] = {}
 
     def note(self, text: str) -> None:
-        """Make or repeat a complaint."""
+        """Log a new complaint, or keep a repeated one current."""
         now_ms = self._now_ms()
         self._expire(now_ms)
         if text not in self._made_ms:

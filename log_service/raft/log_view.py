@@ -75,7 +75,9 @@ class LogView(Protocol):
 class FetchCheck(NamedTuple):
     """The relation of a fetch position to the leader's log.
 
-    The position is part of the log, unless one of the two fields is set.
+    If both fields are None, the leader's log contains the position. ``diverging`` is the epoch and
+    end offset from which the replica's log is known to diverge. ``snapshot_id`` is the snapshot to
+    fetch instead of records.
     """
 
     diverging: EpochEnd | None = None

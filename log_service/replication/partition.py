@@ -259,10 +259,12 @@ class Partition(Replica):
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int
     ) -> Verification:
-        """Return the verification of a transaction's first batch, or ``ONGOING`` if it is open.
+        """Return the verification of a transaction's first batch, ``ONGOING`` if the transaction is
+        open.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch; as ``served_log``.
+            KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch; or an error of
+                ``served_log``.
         """
         producers = self.served_log().producer_state
         return begin_verification(
@@ -274,7 +276,7 @@ class Partition(Replica):
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; NOT_ENOUGH_REPLICAS;
-                as ``served_log``.
+                or an error of ``served_log``.
         """
         log, state = self.served_log(), self.state
         if state.is_under_min_isr:
@@ -390,7 +392,7 @@ class Partition(Replica):
         With ``is_leader_needed=False``, a follower serves records below its own high watermark.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE; as ``served_log``.
+            KafkaError: OFFSET_OUT_OF_RANGE; or an error of ``served_log``.
         """
         self.read_count += 1
         state = self.state
@@ -461,7 +463,7 @@ class Partition(Replica):
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, the reader's epoch is unknown here, or its offset was
-                deleted; as ``served_log``.
+                deleted; or an error of ``served_log``.
         """
         log = self.served_log(current_leader_epoch, is_leader_needed=is_leader_needed)
         epoch, end_offset = self._epoch_end(log, last_fetched_epoch)
@@ -506,7 +508,8 @@ class Partition(Replica):
         end. This method may read from the disk, so callers may run it in the thread pool.
 
         Raises:
-            KafkaError: OFFSET_NOT_AVAILABLE, the client must retry soon; as ``served_log``.
+            KafkaError: OFFSET_NOT_AVAILABLE, the client must retry soon; or an error of
+                ``served_log``.
         """
         log = self.served_log(current_leader_epoch)
         match timestamp:
@@ -579,7 +582,7 @@ class Partition(Replica):
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, ``offset`` is above the high watermark;
-                POLICY_VIOLATION, the topic is only compacted; as ``served_log``.
+                POLICY_VIOLATION, the topic is only compacted; or an error of ``served_log``.
         """
         log = self.served_log()
         if not log.config.is_deleted:

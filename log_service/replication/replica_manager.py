@@ -673,7 +673,7 @@ class ReplicaManager:
         Listeners get ``on_moved`` when the move is complete.
 
         Raises:
-            KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; as ``get_partition``.
+            KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; or an error of ``get_partition``.
         """
         target = self._logs.placement.find_directory(path)
         self.moves.request(self.get_partition(topic, index), target, self._nursery)

@@ -32,7 +32,7 @@ class ReplayContext(NamedTuple):
 class InTransaction(NamedTuple):
     """The producer's transaction that the records of a decision belong to.
 
-    ``shown`` is the producer's state that the log checks.
+    ``shown`` is the ``Verification`` that the log checks before it appends.
     """
 
     producer_id: int

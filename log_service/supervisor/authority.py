@@ -56,10 +56,10 @@ class LocalAuthority:
         return f"<LocalAuthority {self.directory}>"
 
     def keep(self, path: Path, name: str, hosts: Sequence[str], now: datetime) -> bool:
-        """Have a key and a certificate of ``name`` in a PEM file. Make them where they are missing,
-        near their end, or for other hosts.
+        """Issue a key and a certificate to ``name`` in a PEM file, unless the file has good ones.
 
-        Returns whether they were made.
+        They are issued anew if they are missing, expire soon, or lack one of ``hosts``. Return
+        whether they were issued.
         """
         present = _read_certificate(path)
         if present is not None and _is_good(present, hosts, now):

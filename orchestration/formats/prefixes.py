@@ -109,7 +109,10 @@ def refused(count: int, reason: str, schema: pa.Schema) -> tuple[pa.Table, pa.Ar
 
 
 def in_order(count: int, parts: Sequence[Part], schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
-    """Return the rows of all parts in the order of their values, and the faults of all values."""
+    """Join parts of ``count`` values into rows in the order of the values, and a fault per value.
+
+    The fault of a value that became a row is null.
+    """
     if len(parts) == 1:
         return parts[0][1], parts[0][2]
     reasons: npt.NDArray[Any] = np.full(count, None, object)

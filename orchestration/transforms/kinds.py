@@ -203,7 +203,7 @@ class Kind(Protocol):
         warehouse: "WarehouseResource",  # noqa: ARG002
         lake: Lake,  # noqa: ARG002
     ) -> AbstractContextManager[Ownership | None]:
-        """Open the table, and yield its owner. Yield None if the table ``has_owner`` not.
+        """Open the table, and yield its owner. Yield None if ``has_owner`` is False.
 
         :raises StoreError: the database refuses.
         """

@@ -69,7 +69,7 @@ STALE_VIEW = frozenset(
 
 
 class _Fetched:
-    """Batches of one partition that are not opened yet."""
+    """Fetched batches of one partition that no poll has read yet."""
 
     __slots__ = ("reader", "size_bytes", "state", "version")
 

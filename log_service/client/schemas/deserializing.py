@@ -166,7 +166,7 @@ class Deserializing(ABC, Generic[R_co]):
 
 
 class AsyncDeserializing(Deserializing[SchemaRegistryClient]):
-    """The calls of a deserializer in tasks on trio or on asyncio."""
+    """The calls of a deserializer that tasks on trio or asyncio await."""
 
     async def deserialize(
         self, topic: str, data: bytes | None, headers: Sequence[RecordHeader] = ()
@@ -189,7 +189,7 @@ class AsyncDeserializing(Deserializing[SchemaRegistryClient]):
 
 
 class BlockingDeserializing(Deserializing[BlockingSchemaRegistryClient]):
-    """The calls of a deserializer in threads."""
+    """The calls of a deserializer that block the calling thread."""
 
     def deserialize(
         self, topic: str, data: bytes | None, headers: Sequence[RecordHeader] = ()

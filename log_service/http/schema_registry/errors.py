@@ -124,7 +124,7 @@ def invalid_version(version: str) -> RegistryError:
 
 
 def invalid_compatibility() -> RegistryError:
-    """The level is none of the seven."""
+    """The level is not one of the seven."""
     levels = (
         "NONE, BACKWARD, FORWARD, FULL, BACKWARD_TRANSITIVE, FORWARD_TRANSITIVE, and"
         " FULL_TRANSITIVE"
@@ -133,14 +133,14 @@ def invalid_compatibility() -> RegistryError:
 
 
 def invalid_policy() -> RegistryError:
-    """The compatibility policy is none of the three."""
+    """The compatibility policy is not one of the three."""
     return RegistryError(
         42203, "Invalid compatibility policy. Valid values are STRICT, LENIENT, and LOGICAL"
     )
 
 
 def invalid_mode() -> RegistryError:
-    """The mode is none of the five."""
+    """The mode is not one of the five."""
     modes = "READWRITE, READONLY, READONLY_OVERRIDE, IMPORT and FORWARD"
     return RegistryError(42204, f"Invalid mode. Valid values are {modes}")
 

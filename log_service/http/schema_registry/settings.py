@@ -83,7 +83,7 @@ def read_registry_settings(
     ``client`` has settings of Kafka clients that the file does not name.
 
     Raises:
-        ConfigError: a value is none of its key. ``name`` stands for the file.
+        ConfigError: a value is not valid for its key. ``name`` stands for the file.
     """
     file = SettingsFile.read(
         text,

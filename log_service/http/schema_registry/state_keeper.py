@@ -26,19 +26,19 @@ class TopicRecord(Protocol):
 
     @property
     def offset(self) -> int:
-        """Its offset."""
+        """The record's offset."""
 
     @property
     def timestamp_ms(self) -> int:
-        """Its time."""
+        """The record's timestamp, in milliseconds since 1970."""
 
     @property
     def key(self) -> bytes | None:
-        """Its key."""
+        """The record's key."""
 
     @property
     def value(self) -> bytes | None:
-        """Its value."""
+        """The record's value, None for a tombstone."""
 
 
 class StateKeeper:

@@ -27,9 +27,10 @@ logger = logging.getLogger(__name__)
 
 
 class ClusterLogins:
-    """A listener of the cluster that asks for passwords. ``check`` is a ``CheckPassword``.
+    """Checks passwords by logging in at the cluster. ``check`` is a ``CheckPassword``.
 
-    ``settings`` are those of a client, without user and password.
+    ``servers`` are the addresses of the listener, separated by commas. ``settings`` are the
+    settings of a client, without user and password.
 
     Raises:
         ConfigError: ``settings`` name no mechanism with passwords.

@@ -59,7 +59,7 @@ def parse_scram_argument(text: str) -> ScramArgument:
     """Parse the argument of a user.
 
     Raises:
-        ConfigError: it is not of that form, or a value is none of its key.
+        ConfigError: the argument is not of that form, or a value is not valid for its key.
     """
     match = FORM.fullmatch(text.strip())
     if match is None:

@@ -384,7 +384,7 @@ def take_in(
 ) -> Intake:
     """Read ``ranges``, as far as ``limits`` allow.
 
-    Without limits all of them are read, and no record that is larger than the default maximum.
+    Without limits, all ranges are read, and a record above the default maximum size is rejected.
     ``scratch`` is a directory that Spark can read, too. It is None where Spark runs on another
     machine.
     """

@@ -90,7 +90,7 @@ class Storing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoringAttempt:
-    """One attempt, while no other run can commit to the table."""
+    """An attempt to read and commit a batch, while no other run can commit to the table."""
 
     work: Storing
     table: TopicTable

@@ -381,7 +381,7 @@ def spaced(word: str) -> str:
 
 
 def types_of(body: Iterable[object]) -> list[Message | Enum]:
-    """Return messages, then enums."""
+    """Return the messages of a body, then its enums."""
     types = [each for each in body if isinstance(each, Message | Enum)]
     return sorted(types, key=lambda each: isinstance(each, Enum))
 
