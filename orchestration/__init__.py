@@ -17,7 +17,7 @@ A room imports only rooms that stand above it in this list:
 - ``resources``: the resources of assets. ``topics``: topics as assets.
 - ``transforms``: functions over DataFrames become tables, topics or tables of a database.
   ``sources``: rows and files become records.
-- ``sensing``: sensors that start runs and tell of trouble. ``maintenance``: the upkeep of lake and
+- ``sensing``: sensors that start runs and report trouble. ``maintenance``: the upkeep of lake and
   topics. ``marts``: results for other readers. ``calls``: Python calls without Dagster.
 - ``assembly``: a project's Definitions. ``components``: declarations in YAML. ``infrastructure``:
   cluster, mirrors and queues in the UI.

@@ -1,7 +1,8 @@
 """Counts the records that each client id appended to each topic, so that a topic names its sources.
 
-Kafka's protocol tells the ids of producers and not the names of their clients. Invariants: at most
-``MAX_PAIRS`` pairs are counted. A further one takes the place of the pair that was counted first.
+Kafka's protocol reports the ids of producers but not the names of their clients. Invariants: at
+most ``MAX_PAIRS`` pairs are counted. A further one takes the place of the pair that was counted
+first.
 """
 
 from collections.abc import Iterator

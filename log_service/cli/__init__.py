@@ -20,8 +20,8 @@
 - ``mirror``: topics of one cluster copied into another. ``registry``: serves schemas over HTTP.
   ``rest``: serves records over HTTP. ``console``: serves pages of a cluster. ``http_services``:
   what these three have in common.
-  ``schemas``: asks a registry, through ``registry_connection``. ``schema_files``: types by suffix.
-  ``registry_client``: tells that a registry is late.
+- ``schemas``: asks a registry, through ``registry_connection``. ``schema_files``: types by suffix.
+  ``registry_client``: says on standard error that a registry is late.
   ``record_schemas``: keys and values with schemas, as JSON.
 - ``top`` (with ``top_metrics``, ``top_registry``, ``top_rates``, ``top_view``): a cluster in a
   terminal.

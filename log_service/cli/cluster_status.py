@@ -3,7 +3,7 @@
 A row has leaders, replicas, lag, disk and the broker's place in the quorum. Controllers that are no
 brokers follow, with their place in the quorum alone.
 
-The exit code tells scripts the health. 0 is healthy. 3 works, but the next failure may cost
+The exit code reports the health to scripts. 0 is healthy. 3 works, but the next failure may cost
 something. 4 means that clients cannot read or write something now. 1 means that no broker can be
 asked, as with every command.
 """

@@ -1,8 +1,8 @@
 """Prints records as lines, and reads lines as records.
 
 Lines are values, keys and values, a template's output (printed only) or JSON. Decides only bytes.
-Keys and values are printed unchanged. Null is printed as ``null``, which only JSON tells from text
-of that spelling.
+Keys and values are printed unchanged. Null is printed as ``null``. Only the JSON output
+distinguishes it from the text ``null``.
 """
 
 import base64

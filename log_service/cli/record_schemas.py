@@ -148,7 +148,7 @@ Place = tuple[str, bool, SchemaIdentity]
 class RecordDecoder:
     """Decodes the keys and values of records by the schemas that they name.
 
-    ``is_verbose``: each schema is told once, when its first record is read.
+    ``is_verbose``: each schema is printed once, when its first record is read.
     """
 
     def __init__(self, registry: SchemaRegistryClient, *, is_verbose: bool = False) -> None:

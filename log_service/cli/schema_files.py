@@ -29,7 +29,7 @@ def schema_type_of(name: str, given: str | None) -> str:
     """Return the type of a schema: the given one, or else that of the file's suffix.
 
     Raises:
-        UsageError: neither tells it.
+        UsageError: neither names a type.
     """
     found = given or SUFFIXES.get(PurePath(name).suffix.lower())
     if found is None:

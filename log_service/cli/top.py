@@ -1,8 +1,9 @@
 """``tidelog top`` shows brokers, topics and groups of a running cluster, with their rates.
 
-It asks with the client's API alone, so that it works on any Kafka cluster. Offsets tell how fast
-topics grow, and commits how fast groups read. A broker's metrics page adds bytes. Decides what is
-looked at and when. ``top_rates`` turns two looks into rates, ``top_view`` into a screen.
+It asks with the client's API alone, so that it works on any Kafka cluster. The growth of offsets
+gives the rates of topics, and the growth of commits the rates of groups. A broker's metrics page
+adds bytes. Decides what is looked at and when. ``top_rates`` turns two looks into rates,
+``top_view`` into a screen.
 """
 
 import os

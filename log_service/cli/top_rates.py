@@ -102,7 +102,7 @@ def broker_row(now: Look, node_id: int) -> Row:
 
 
 def topic_row(before: Look, now: Look, name: str, interval_s: float) -> Row:
-    """Return a topic as a row: records and, where a metrics page tells, bytes per second."""
+    """Return a topic as a row: records and, if a metrics page has them, bytes per second."""
     topic, then = now.topics[name], before.topics.get(name)
     traffic, traffic_then = now.traffic.get(name), before.traffic.get(name)
     return {

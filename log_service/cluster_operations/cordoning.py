@@ -78,7 +78,7 @@ class Cordon:
 async def cordoned(admin: Admin, say: Callable[[str], object]) -> AsyncIterator[Cordon]:
     """Yield a cordon that is taken back at the end of the block, also if the block is cancelled.
 
-    ``say`` is told what the cluster refused.
+    ``say`` is called with a line for each refusal of the cluster.
     """
     cordon = Cordon(say)
     try:

@@ -52,7 +52,7 @@ async def planned_moves(
 
     Raises:
         ResetRefused: a partition does not exist, or has no position that could be shifted.
-        KafkaError: the cluster refuses to tell offsets.
+        KafkaError: the cluster refuses to list offsets.
     """
     topics = sorted({where.topic for where in wanted})
     bounds = await admin.describe_offsets(topics) if wanted else {}

@@ -51,7 +51,7 @@ what the others tell.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
     """A cluster at about one moment. ``silent`` are brokers that serve, as the cluster says, and
-    did not tell of themselves.
+    did not respond.
     """
 
     cluster_id: str
@@ -84,8 +84,8 @@ async def read_layout(admin: Admin) -> ClusterLayout:
     """Return brokers and partitions, for a plan.
 
     Raises:
-        KafkaError: a broker that serves does not tell of itself, without which no plan knows what
-            it copies.
+        KafkaError: a broker that serves does not respond. Without its sizes, no plan knows what it
+            copies.
     """
     layout, silent = await _read(admin)
     for broker_id, why in silent.items():
@@ -341,7 +341,7 @@ def quorum_of(found: QuorumDescription) -> QuorumState:
 
 
 async def active_controller(admin: Admin, described: ClusterDescription) -> int:
-    """Return the node that leads the metadata quorum, -1 where none does or no broker tells.
+    """Return the node that leads the metadata quorum, or -1 if there is none or no broker knows it.
 
     What a broker of such a cluster names as the controller is any broker that serves: its clients
     need no more. Only a cluster without a metadata quorum names the true one.

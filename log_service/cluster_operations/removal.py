@@ -46,7 +46,7 @@ async def plan_emptying(
 
     Raises:
         PlanRefused: as ``cluster_plans.plans.drain``.
-        KafkaError: the cluster does not tell how it is once they are cordoned.
+        KafkaError: the state of the cluster cannot be read after the cordon.
     """
     leaving = [
         each
@@ -73,7 +73,7 @@ async def emptying(
 ) -> AsyncIterator[Emptying]:
     """Yield the plan of ``plan_emptying``, whose cordon holds until the block ends.
 
-    ``say`` is told what the cluster refused of the cordon. Raises as ``plan_emptying``.
+    ``say`` is called with a line for each refusal of the cordon. Raises as ``plan_emptying``.
     """
     async with cordoned(admin, say) as cordon:
         yield await plan_emptying(

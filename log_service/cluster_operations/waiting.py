@@ -74,7 +74,7 @@ async def wait_until_empty(admin: Admin, broker_id: int) -> ClusterLayout:
 
     Raises:
         PlanRefused: it has replicas, for ``EMPTY_SECONDS``.
-        KafkaError: the cluster does not tell.
+        KafkaError: the cluster's state cannot be read.
     """
     deadline = trio.current_time() + EMPTY_SECONDS
     while True:

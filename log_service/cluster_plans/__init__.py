@@ -8,7 +8,7 @@ and what is wrong now. Values in, values out.
   what stands in the way.
 - ``plan``: moves with their bytes, and how long they take. ``plans``: those for rebalancing,
   adding, draining, and for topics.
-- ``reassignment_file``: plans in the JSON of Kafka's own tool, with mistakes told by field.
+- ``reassignment_file``: plans in the JSON of Kafka's own tool. Mistakes are reported by field.
 - ``execution``: which moves start next, and the throttles that go with them.
 - ``health``: what is wrong with a cluster, the worst first. ``leaving``: what it loses when it
   forgets a broker.

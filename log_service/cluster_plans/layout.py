@@ -43,7 +43,7 @@ class LogDirectory:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLayout:
     """A registered broker; without ``rack`` it belongs to the rack of all that have none. A fenced
-    one does not tell its directories.
+    broker does not report its directories.
 
     ``cordon_below`` says where directories are cordoned apart from the broker's own setting, in
     words; empty where nowhere.
@@ -67,9 +67,9 @@ class BrokerLayout:
 class PartitionLayout:
     """A partition. The first replica is the preferred leader; ``leader`` is -1 while there is none.
 
-    ``size_bytes`` is the size of one replica, the largest that a broker tells. ``lags`` are offsets
-    behind the leader by broker, as far as brokers tell. ``adding`` and ``removing`` are those of a
-    reassignment that is under way.
+    ``size_bytes`` is the size of the largest replica that a broker reports. ``lags`` are offsets
+    behind the leader by broker, as far as brokers report them. ``adding`` and ``removing`` are
+    those of a reassignment that is under way.
     """
 
     where: TopicPartition

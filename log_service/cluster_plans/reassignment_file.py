@@ -33,7 +33,7 @@ Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 
 class PlanFileMistakes(PlanRefused):
-    """A file of a plan has mistakes, each of them told by its field."""
+    """A file of a plan has mistakes. Each one is listed with its field."""
 
     def __init__(self, name: str, mistakes: list[str]) -> None:
         shown = mistakes[:MAX_MISTAKES]
@@ -120,7 +120,7 @@ class PlanFile:
 def read(text: str, name: str) -> PlanFile:
     """Return the content of a reassignment file.
 
-    Its mistakes are told by ``plan_of``, together with those that only the cluster shows.
+    ``plan_of`` reports its mistakes, together with those that only the cluster shows.
 
     Raises:
         PlanFileMistakes: the text is not JSON.
@@ -270,7 +270,7 @@ def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None
     Raises:
         PlanFileMistakes: a field is missing, unknown, twice there or of the wrong type; a topic,
             partition or broker is not there, a broker is fenced or cordoned, or a partition moves
-            already. All mistakes are told at once, entry by entry.
+            already. All mistakes are listed at once, entry by entry.
     """
     by_name = {partition.where: partition for partition in layout.partitions}
     mistakes = [*file.mistakes]

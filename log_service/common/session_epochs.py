@@ -1,5 +1,5 @@
-"""The epochs of fetch sessions (KIP-227) and share sessions (KIP-932). They tell the requests of
-one session apart.
+"""The epochs of fetch sessions (KIP-227) and share sessions (KIP-932). They distinguish the
+requests of one session.
 
 The first request of a session has epoch 0, and each later one the next. A request with the final
 epoch ends the session.

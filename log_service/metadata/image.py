@@ -62,8 +62,8 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """One broker. Its epoch is the offset of its registration; a fenced one leads nothing and is
-    not told to clients.
+    """One broker. Its epoch is the offset of its registration; a fenced broker leads nothing and is
+    not in the metadata of clients.
     """
 
     node_id: NodeId

@@ -29,8 +29,8 @@ LAST_CHUNK = b"0\r\n\r\n"
 class PageRequest:
     """The method and the path of a request.
 
-    ``is_chunked`` tells whether the client knows chunked responses (HTTP/1.1), ``hosts`` by which
-    names it reached this host.
+    ``is_chunked``: the client knows chunked responses (HTTP/1.1). ``hosts`` are the names by which
+    it reached this host.
     """
 
     path: str

@@ -9,8 +9,8 @@ sweeps all connections. Each connection has one or two tasks of its own.
 Invariants:
 
 - Nothing that a peer does ends ``run``.
-- Every connection counted in the shared budget is removed from it again, and its handler is told
-  once.
+- Every connection counted in the shared budget is removed from it again, and its handler is
+  notified of the close once.
 - Nothing is left open after ``drain`` or cancellation.
 """
 

@@ -124,8 +124,8 @@ class ApiKey(IntEnum):
 class ApiSpec:
     """One API as we speak it; version ends are inclusive.
 
-    ``advertised_min_version`` is what ApiVersions tells; None is an API of ours that ApiVersions
-    never tells.
+    ``advertised_min_version`` is the minimum in ApiVersions responses; None is for an API of our
+    own that ApiVersions never lists.
     """
 
     key: ApiKey

@@ -135,10 +135,9 @@ class SampledRate:
 
 
 def pause_ms(rate: float, span_ms: float, bound: float) -> int:
-    """Return how long nothing may come, so that a rate over a span falls to its bound. Return 0
-    where it is not above it.
+    """Return the pause after which a rate over a span falls to its bound, 0 if it is not above it.
 
-    For a bound that is next to nothing that is for as long as can be told.
+    The pause is at most ``LONGEST_PAUSE_MS``, also for a bound near zero.
     """
     if rate <= bound:
         return 0
@@ -220,7 +219,7 @@ class Meters:
             known[0].count(-amount, now_ms)
 
     def note_pause(self, paused_ms: int) -> None:
-        """Remember that a client was told to pause."""
+        """Record that a client was asked to pause."""
         self.pause_count += 1
         self.pause_total_ms += paused_ms
 

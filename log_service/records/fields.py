@@ -186,8 +186,8 @@ def check_fields(
 ) -> Steps[None]:
     """Check the records of a batch and their headers.
 
-    ``faults`` is told which records break the rules or have a wrong offset delta. ``check_more``
-    checks the fields of the records of each step, whose first index it is given.
+    ``faults`` collects the records that break the rules or have a wrong offset delta.
+    ``check_more`` checks the fields of the records of each step, whose first index it is given.
 
     Raises:
         KafkaError: INVALID_RECORD, a record is malformed; MESSAGE_TOO_LARGE, there are more headers

@@ -72,7 +72,7 @@ def read_varint(
 def is_null(plain: Buffer, position: int) -> bool:
     """Return whether the length at ``position`` is that of a null.
 
-    Clients may encode -1 in more bytes than it needs, so the first byte alone does not tell.
+    Clients may encode -1 in more bytes than it needs, so the first byte alone does not show it.
     Raises as ``read_varint``.
     """
     return read_varint(plain, position)[0] == -1

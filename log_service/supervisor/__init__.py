@@ -1,6 +1,6 @@
 """Starts, watches, restarts and stops the processes of one tidelog installation.
 
-- ``spec``: what a component is, and what all components are told (values only).
+- ``spec``: a component, and the values that all components receive (values only).
 - ``guard``: a small process around each component, so that nothing outlives the supervisor, however
   that ends.
 - ``readiness``: when a component counts as ready. ``grpc_call``: the bytes of a call of gRPC, by
@@ -9,7 +9,7 @@
   deadline.
 - ``supervisor``: all of them: order of starting, restarts with backoff, order of stopping.
 - ``complaints``: what a component says to be wrong.
-- ``state``: the file that tells ``tidelog status`` what runs.
+- ``state``: the file from which ``tidelog status`` reads what runs.
 - ``nodes``: several brokers on one machine, each with its properties file. ``fleet``: one more or
   one less while they run.
 - ``control``: how another process asks a running supervisor for that. ``installation``: the nodes,

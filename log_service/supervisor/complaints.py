@@ -1,7 +1,7 @@
 """Reads a component's complaints about itself, from a file with a line for each.
 
 A line may end with a part behind ``MOMENTARY``, such as the time of the next try. ``tidelog
-status`` shows that part. The terminal does not, because it tells a complaint once.
+status`` shows that part. The terminal does not, because it prints a complaint once.
 """
 
 from collections.abc import Sequence

@@ -257,7 +257,7 @@ def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
     such topic could be created.
 
     Raises:
-        ConfigError: some do; all are told.
+        ConfigError: some do; the text names all of them.
     """
     settings = dict(override.split("=", 1) for override in overrides)
     wanted = {key.strip(): value.strip() for key, value in settings.items()}

@@ -39,7 +39,7 @@ class ComponentProcess:
     def component_pid(self) -> int | None:
         """The component's own process id.
 
-        None where the system does not tell it, or where it is not there yet.
+        None if the system does not report it, or the process does not exist yet.
         """
         try:
             children = (

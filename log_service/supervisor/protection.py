@@ -263,8 +263,8 @@ async def keep_certificates(
     say: Callable[[str], None],
     now: Callable[[], datetime] = utc_now,
 ) -> None:
-    """Renew certificates before they end, until cancelled. What cannot be written is told, and
-    tried again at the next look.
+    """Renew certificates before they end, until cancelled. A certificate that cannot be written is
+    reported, and written at the next look.
     """
     while True:
         await trio.sleep(RENEWAL_CHECK_S)

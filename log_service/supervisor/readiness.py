@@ -1,7 +1,7 @@
 """Decides from outside whether a component is ready. It sends a request that needs a response, or
 reads the component's heartbeat file.
 
-A connection alone tells little: the system accepts it for a process that is stopped, and a
+A connection alone proves little: the system accepts it for a process that is stopped, and a
 library's own threads may greet where the program behind them hangs. So a probe asks what only the
 program can respond to, and waits for that. Every probe ends within ``PROBE_DEADLINE_S``.
 """

@@ -79,7 +79,7 @@ class HeartbeatReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UptimeReadiness:
-    """Ready once it has stayed alive for a time. It tells nothing of later events."""
+    """Ready once it has stayed alive for a time. It says nothing about later events."""
 
     seconds: float = 2.0
 

@@ -134,8 +134,9 @@ class Supervisor:
         self._say(f"{component.name:<{self._width}}  {text}")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until cancelled; ``started`` is told once what is essential is ready. Stops all on
-        the way out.
+        """Run the components until cancelled, then stop them all.
+
+        ``task_status`` is started once the essential components are ready.
 
         Raises:
             StorageError: another supervisor runs on this data.

@@ -84,7 +84,7 @@ def _items(text: str) -> list[str]:
 class Subscription:
     """The metrics that one client pushes, by prefix.
 
-    There are none where it pushes nothing. The id tells the client when that has changed.
+    There are none where it pushes nothing. The id changes with them, so a client notices.
     """
 
     subscription_id: int

@@ -306,7 +306,7 @@ def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
 def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> dict[str, str]:
     """Return the names, by id, of the topics of a table's dead letters that are deleted.
 
-    It is empty where the broker is away, because a replay then tells that itself.
+    It is empty if the broker cannot be reached, because the replay then reports that itself.
     """
     from orchestration.log_client import (  # noqa: PLC0415 - with the command, not with its help
         connection,
@@ -434,7 +434,7 @@ def tried(
 ) -> tuple[Mapping["RecordPlace", str] | None, str]:
     """Return the reasons why the table would reject fixed records again, by record.
 
-    They are None where no trial was made, and then the text tells why. ``found`` are the table's
+    They are None if there was no trial. The text then gives the reason. ``found`` are the table's
     dead letters.
     """
     from orchestration.calls.fix_trial import (  # noqa: PLC0415 - with the command, not with its help
@@ -482,7 +482,7 @@ def show_fixes(
     as_json: bool,
     nothing: str,
 ) -> None:
-    """Print the fixes, and which of them would be rejected ``again``, as ``tried`` tells it.
+    """Print the fixes, and which of them would be rejected ``again``, as ``tried`` returned it.
 
     ``nothing`` is printed where there are no fixes.
     """

@@ -182,7 +182,7 @@ def from_archive(told: Mapping[str, Any]) -> str:
 def refuse_transforms(
     name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False
 ) -> None:
-    """Refuse a replay that the project's table ``name`` cannot do, and tell why.
+    """Refuse a replay that the project's table ``name`` cannot do, and give the reason.
 
     :raises ClickException: ``name`` allows no replay, or only one of everything or of dead letters.
     """

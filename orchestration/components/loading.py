@@ -2,7 +2,7 @@
 
 Reads each file by Dagster's own loader, so templates, post-processing and components of other
 packages work as under ``dg``. All components are loaded before one of them builds its definitions,
-because a transform may name a topic of any file. Decides how a mistake is told: as one sentence
+because a transform may name a topic of any file. Decides how a mistake is reported: as one sentence
 with file and line. Imports nothing but the components that the files name.
 """
 

@@ -1,4 +1,4 @@
-"""The commits of a table as its transaction log tells them: offset ranges, pace and time."""
+"""The commits in a table's transaction log: their offset ranges, pace and time."""
 
 import re
 from collections.abc import Mapping, Sequence

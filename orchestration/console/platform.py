@@ -34,7 +34,8 @@ NO_PLATFORM = "The platform is not installed here: pip install 'tidelog[platform
 class Overview:
     """The project as it is now.
 
-    ``topics`` are all that it declares or reads. ``trouble`` tells why some facts are not known.
+    ``topics`` are all that it declares or reads. ``trouble`` is the reason why some facts are not
+    known.
     """
 
     tables: tuple[TableFacts, ...]
@@ -60,7 +61,7 @@ class Sight:
 
 
 class Platform:
-    """The project in a folder. ``missing`` tells why there is none, empty if there is one."""
+    """The project in a folder. ``missing`` is why there is none, empty if there is one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

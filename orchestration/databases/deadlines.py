@@ -1,9 +1,9 @@
 """Limits how long a database may take to respond, by the option of each driver.
 
 Drivers that are not known here get no limit of their own. SQLite's limit is the wait for a lock.
-PostgreSQL is told within each transaction, with ``SET LOCAL``. Poolers such as PgBouncer refuse the
-startup parameter ``options``, which would also replace ``PGOPTIONS``. A setting of the session
-would stay with a pooler's connection, which others use next.
+PostgreSQL gets its limit within each transaction, with ``SET LOCAL``. Poolers such as PgBouncer
+refuse the startup parameter ``options``, which would also replace ``PGOPTIONS``. A setting of the
+session would stay with a pooler's connection, which others use next.
 """
 
 from typing import Any

@@ -40,7 +40,7 @@ _owners = sa.Table(
 class NotOwnerError(ProgressError):
     """The table belongs to another owner.
 
-    The text names the owner, and tells how to take the table over.
+    The text names the owner, and says how to take the table over.
     """
 
 
@@ -48,7 +48,7 @@ class NotOwnerError(ProgressError):
 class Owner:
     """An asset, as ``lake/accounts``, of the lake with that id.
 
-    ``place`` tells people where the lake is. ``deployment`` belongs to the identity where the
+    ``place`` shows people where the lake is. ``deployment`` belongs to the identity where the
     progress bears its name, and is empty elsewhere.
     """
 

@@ -510,7 +510,7 @@ class _Commit:
 def attempts_transaction(origin: Origin) -> str:
     """Return the application transaction that counts a target's attempts.
 
-    It tells a rival run of the target from other targets.
+    It distinguishes a rival run of the target from runs of other targets.
     """
     return f"{origin.target}/{origin.topic_id}"
 

@@ -1,7 +1,7 @@
 """Runs ``python -m orchestration.demo``: the supervisor in trio, the story in a thread.
 
 The exit code is 0 if everything holds. It is 1 if something failed or does not hold, and a sentence
-tells the reason. It is 130 after an interrupt.
+gives the reason. It is 130 after an interrupt.
 """
 
 import argparse

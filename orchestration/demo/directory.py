@@ -17,7 +17,7 @@ MARKER_TEXT = (
 
 
 class DemoError(RuntimeError):
-    """The demo cannot go on, or something does not hold. The text tells the reason."""
+    """The demo cannot go on, or something does not hold. The text gives the reason."""
 
 
 def prepare_directory(directory: Path) -> None:

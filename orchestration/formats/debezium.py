@@ -2,8 +2,9 @@
 
 Decides which row a change leaves. An insert, an update and a row of a snapshot leave the row
 ``after``. A delete leaves none, and counts as a tombstone. A truncate, a message and a row with a
-placeholder do not fit, because they do not tell the row. JSON within ``after`` is read by the rule
-of JSON values. In other formats the envelope is a record of the schema.
+placeholder do not fit, because they do not contain the row. JSON within ``after`` is read by the
+rule of JSON values. In other formats the envelope is a record of the schema.
+
 Invariant: each value is a row, a deletion or has a reason. Rows keep the values' order.
 """
 

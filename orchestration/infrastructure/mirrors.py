@@ -6,9 +6,9 @@ an observation of the flow's asset, which the UI plots: records and seconds, and
 
 The file is read when definitions load, and with each tick. No cluster is asked while definitions
 load. A file that cannot be used does not keep the rest of the project from loading. An asset of the
-file's own tells the mistake, and so does each tick. ``decide_lags`` decides which lags are worth an
+file's own shows the mistake, and so does each tick. ``decide_lags`` decides which lags are worth an
 observation, and the cursor remembers the reported ones. A flow that cannot be measured keeps no
-other from its turn. Its asset tells why, and so does the tick.
+other from its turn. Its asset shows the reason, and so does the tick.
 """
 
 import json
@@ -143,10 +143,10 @@ def decide_lags(
 ) -> tuple[frozenset[str], dict[str, Reported]]:
     """Return the flows to report, and the reports to remember.
 
-    ``failures`` tells, by flow, why it could not be measured. A lag that changed is reported at
-    most once per interval, and at once where it became zero. A lag that stays, and is not zero, is
-    reported every minute, because its seconds grow. A failure to measure a flow is reported at
-    once, and once.
+    ``failures`` has the reason, by flow, why a lag could not be measured. A lag that changed is
+    reported at most once per interval, and at once where it became zero. A lag that stays, and is
+    not zero, is reported every minute, because its seconds grow. A failure to measure a flow is
+    reported at once, and once.
     """
     failed = failures or {}
     measured = {flow: f"{lag} at {int(now_s // 60)}" if lag else "0" for flow, lag in lags.items()}

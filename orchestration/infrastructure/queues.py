@@ -6,8 +6,8 @@ service for the depth of each queue and reports it as an observation of that ass
 plots. The depth is the queue's lag: the number of unfinished records, also behind finished ones.
 
 ``decide_depths`` decides which depths are worth an observation, and the cursor remembers the
-reported ones. A queue that cannot be looked at keeps no other from its turn, and the tick tells
-why.
+reported ones. A queue that cannot be looked at keeps no other from its turn, and the tick gives the
+reason.
 """
 
 import json
@@ -85,7 +85,7 @@ def queue_sensor(
     name: str = "queue_depths",
     now_s: Callable[[], float] = time.time,
 ) -> dg.SensorDefinition:
-    """Return the sensor that tells the depths of queues. ``now_s`` returns the time in seconds."""
+    """Return the sensor that reports queues' depths. ``now_s`` returns the time in seconds."""
 
     @dg.sensor(
         name=name,

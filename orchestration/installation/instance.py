@@ -178,7 +178,7 @@ def validate_postgres(is_postgres: bool) -> None:  # noqa: FBT001 - the setting 
 
 @contextmanager
 def open_instance(home: Path) -> Iterator[DagsterInstance]:
-    """Yield the instance of a folder, in a process that is not told DAGSTER_HOME."""
+    """Yield the instance of a folder, in a process without DAGSTER_HOME."""
     with (
         named_in_environment(HOME_VARIABLE, str(home)),
         DagsterInstance.from_config(str(home)) as instance,

@@ -2,7 +2,7 @@
 
 Dagster colours its lines, also in a file, and writes the whole stack of each error, often twice.
 Its UI keeps the stack with the tick or the run that failed, and the log is for reading. Decides
-which parts a line leaves out, and which logger tells normal events. Knows no process.
+which parts a line leaves out, and which logger writes normal events. Knows no process.
 """
 
 import logging
@@ -53,7 +53,7 @@ def without_stacks(text: str) -> str:
 def project_logger() -> logging.Logger:
     """Return the logger of a served project, for normal events and for what is wrong.
 
-    Dagster's own loggers tell warnings only, because each start and request is a line of theirs.
+    Dagster's own loggers write warnings only, because they log each start and each request.
     """
     logger = logging.getLogger(PROJECT_LOGGER)
     if not logger.handlers:

@@ -1,7 +1,7 @@
 """Checks whether the database of TIDELOG_POSTGRES_URL can be reached.
 
-If not, one sentence without the password tells the reason. Dagster would try for a while and then
-tell that it tried too often. Here the driver asks the database once and reports its answer.
+If not, one sentence without the password gives the reason. Dagster would try for a while and then
+report that it tried too often. Here the driver asks the database once and reports its answer.
 """
 
 import re
@@ -20,7 +20,7 @@ ENCODED = (
 def check_postgres(url: str) -> None:
     """Connect once and leave again.
 
-    :raises SettingsError: the database cannot be reached or refuses the login. The text tells the
+    :raises SettingsError: the database cannot be reached or refuses the login. The text gives the
         reason.
     """
     import psycopg  # noqa: PLC0415 - where PostgreSQL is used at all

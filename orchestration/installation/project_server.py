@@ -1,9 +1,10 @@
 """The code server's servicer: Dagster's own, with reloads of the project and forked runs.
 
 "Reload definitions" in the UI forgets the project's modules and imports them again in this process.
-A new server id tells Dagster's other processes. Runs are forked from a process that imported the
+A new server id notifies Dagster's other processes. Runs are forked from a process that imported the
 project once, at its start. A run after a reload forgets that copy first. A project that cannot be
 loaded is Dagster's load error until the next reload. Runs that go on are not touched.
+
 Invariants: runs never see a mixture of old and new modules. A reload holds no lock that a run needs
 while it imports the project.
 """
@@ -65,7 +66,7 @@ def run_with_project(
 class ProjectServer(DagsterApiServer):
     """Serves the project of the current directory.
 
-    ``events`` is told of normal events. The other keywords are those of Dagster's server.
+    ``events`` receives normal events. The other keywords are those of Dagster's server.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class ProjectServer(DagsterApiServer):
 
         A project that cannot be loaded is the location's error until it can.
 
-        ``on_reloaded`` is told the reason, or None after a success.
+        ``on_reloaded`` is called with the reason of a failure, or with None after a success.
         """
         fault = None
         gc.unfreeze()  # what was imported of the project before is garbage from now on

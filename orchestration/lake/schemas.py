@@ -1,7 +1,8 @@
 """Compares the columns of a result with the columns of a table.
 
 Decides whether rows may be appended as they are, with added columns, only with wider columns, or
-not at all, and tells why. Knows Arrow types only.
+not at all, and gives the reason. Knows Arrow types only.
+
 Invariant: rows that conform have exactly the table's columns, in its order and types. Where it is
 allowed they have wider types, and new columns behind these.
 """
@@ -191,7 +192,7 @@ def validate_shape(name: str, existing: Sequence[str], declared: Sequence[str]) 
 
     A table keeps all rows, or the newest by certain columns.
 
-    :raises SchemaConflictError: tells what the table and the declaration keep.
+    :raises SchemaConflictError: names the rows that the table and the declaration keep.
     """
     if tuple(existing) != tuple(declared):
         raise SchemaConflictError(

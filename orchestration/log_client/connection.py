@@ -78,8 +78,8 @@ class ClientRangeReader:
 
     ``timeout_ms`` bounds the wait for each next piece of the range. The client's own limit holds
     where it is None. ``client_config`` is the path of a properties file, which has to be there
-    where the reader is called. Where it is None, the environment tells how to log in. Where
-    ``is_tolerant``, a batch that cannot be read is told offset by offset.
+    where the reader is called. If it is None, the environment has the login. Where ``is_tolerant``,
+    a batch that cannot be read is reported offset by offset.
     """
 
     bootstrap_servers: str
@@ -132,7 +132,7 @@ def unreadable_rows(batch: UnreadableBatch) -> pa.RecordBatch:
 
 
 class Connection:
-    """A connected ``LogClient``. The protocol tells the promises of its methods."""
+    """A connected ``LogClient``. The protocol documents the promises of its methods."""
 
     def __init__(
         self,

@@ -109,7 +109,7 @@ class CompactionPass:
 
     The figures count the records and bytes that were written anew, none where no pass was due.
 
-    ``reason`` tells why the partition could not be compacted. With ``is_under_way`` it goes on, and
+    ``reason`` is why the partition could not be compacted. With ``is_under_way`` it goes on, and
     its figures are not there yet.
     """
 
@@ -181,7 +181,7 @@ class Sender(Protocol):
         transaction.
 
         The offsets are those of the topic ``source``. When this returns, ``committed_offsets``
-        tells them.
+        returns them.
 
         :raises SenderFencedError: the transaction does not count.
         :raises LogServiceError: the transaction does not count, or its outcome is not known. Then

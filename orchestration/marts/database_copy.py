@@ -42,7 +42,7 @@ MAX_REASONS = 5
 
 
 class SqlError(RuntimeError):
-    """A table cannot be put into the database. The text tells the reason."""
+    """A table cannot be put into the database. The text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

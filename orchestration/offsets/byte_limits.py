@@ -3,7 +3,7 @@
 A few kilobytes of compressed batches may hold gigabytes of records, so a number of offsets bounds
 no memory. A run therefore counts the bytes that it opens, and stops reading when its budget is
 spent. The next run goes on from there. A record larger than ``record_bytes`` is never parsed. It
-becomes a dead letter that keeps the beginning of its value and tells the place of the whole one.
+becomes a dead letter that keeps the beginning of its value and names the place of the whole value.
 Decides which partitions are read where the budget is not enough for all. Knows no table, no Spark.
 Invariants: a run opens at most its budget and one record batch. At least one range that is not
 empty is read. Unread offsets stay above the checkpoint.
@@ -129,7 +129,7 @@ def _where_not(is_large: pa.Array, headers: pa.Array) -> pa.Array:
 class BudgetedRead:
     """Reads ranges as far as a budget goes.
 
-    ``taken`` tells the offsets that were read, once all batches were.
+    ``taken`` has the offsets that were read, once all batches were read.
     """
 
     def __init__(self, ranges: OffsetRanges, read: Reading, run_bytes: int | None) -> None:

@@ -21,7 +21,7 @@ UNDEFINED_OFFSET = -1
 class ProgressError(Exception):
     """A further run would lose or repeat records.
 
-    The text names topic, partition and offsets, and tells the remedy.
+    The text names topic, partition and offsets, and gives the remedy.
     """
 
 

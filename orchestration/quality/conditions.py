@@ -71,7 +71,7 @@ NEVER_LAST = COMPARISONS | {
 def validate_condition(what: str, condition: str) -> None:
     """Refuse a condition that cannot be SQL.
 
-    :raises ValueError: begins with ``what`` and tells the fault.
+    :raises ValueError: begins with ``what`` and names the fault.
     """
     if not condition.strip():
         raise ValueError(f"{what} has no condition")

@@ -1,10 +1,11 @@
 """Runs suites of Great Expectations on a Spark DataFrame or on a bounded sample.
 
 They are declared as plain values and shown as asset checks. Great Expectations is imported when a
-suite runs, because its import takes seconds. Decides nothing about commits. The outcome tells
+suite runs, because its import takes seconds. Decides nothing about commits. The outcome says
 whether an expectation is met and whether it blocks.
+
 Invariants: there is one outcome per expectation, in the order declared. An expectation that cannot
-be evaluated is not met, and its outcome tells the reason.
+be evaluated is not met, and its outcome has the reason.
 """
 
 import hashlib

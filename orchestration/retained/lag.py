@@ -131,7 +131,7 @@ def lag_behind(log: LogClient, descriptions: Sequence[TopicDescription], load: L
 
     ``load`` loads the table.
 
-    :raises LogServiceError: the offsets of a topic cannot be told.
+    :raises LogServiceError: the offsets of a topic cannot be read.
     :raises DeltaError, OSError: the table cannot be read.
     """
     first, *others = [lag_in(log, one, load) for one in descriptions]
@@ -141,7 +141,7 @@ def lag_behind(log: LogClient, descriptions: Sequence[TopicDescription], load: L
 def lag_in(log: LogClient, description: TopicDescription, load: Load) -> TopicLag:
     """Return the lag of a table behind one existing topic.
 
-    :raises LogServiceError: the topic's offsets cannot be told.
+    :raises LogServiceError: the topic's offsets cannot be read.
     :raises DeltaError, OSError: the table cannot be read.
     """
     topic = description.topic
@@ -158,9 +158,9 @@ def lag_in(log: LogClient, description: TopicDescription, load: Load) -> TopicLa
 def seconds_behind(log: LogClient, lag: TopicLag, now_s: float) -> float | None:
     """Return the waiting time of the oldest record that is not committed.
 
-    It is 0.0 if no record waits, and None if it cannot be told. Looks at the partitions that lag
-    most, up to ``MAX_LOOKED_AT``. A record without timestamp, or one that was compacted away, does
-    not count.
+    It is 0.0 if no record waits, and None if it is unknown. Looks at the partitions that lag most,
+    up to ``MAX_LOOKED_AT``. A record without timestamp, or one that was compacted away, does not
+    count.
     """
     pending = [(of.topic, one) for of in lag.each for one in of.partitions if one.pending]
     waiting = sorted(pending, key=lambda found: found[1].pending, reverse=True)[:MAX_LOOKED_AT]

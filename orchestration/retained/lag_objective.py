@@ -1,8 +1,8 @@
 """Judges whether a table commits every record within the seconds of its declared objective.
 
-Decides exactly and cheaply. The log tells the first offset that is younger than the objective, and
-every offset below it must be committed. Knows no sensor. The watchdog judges while no run commits,
-and a run judges after each of its commits.
+Decides exactly and cheaply. The log returns the first offset that is younger than the objective,
+and every offset below it must be committed. Knows no sensor. The watchdog judges while no run
+commits, and a run judges after each of its commits.
 """
 
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ def lag_verdict(log: LogClient, lag: TopicLag, within_s: int, now: int) -> Verdi
 
 
 def evaluation(key: dg.AssetKey, verdict: Verdict) -> dg.AssetCheckEvaluation:
-    """Return the event that tells of a verdict on a table."""
+    """Return the event that reports a verdict on a table."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=CHECK_NAME,

@@ -30,7 +30,7 @@ MAX_DIGITS = 38
 
 
 class AggregateError(ValueError):
-    """A group cannot be computed. The text names the aggregate and tells the remedy."""
+    """A group cannot be computed. The text names the aggregate and gives the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

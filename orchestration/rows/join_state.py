@@ -52,7 +52,7 @@ class JoinState:
 def declared_text(topics: Sequence[str], shape: JoinShape) -> str:
     """Return the part of the declaration that must not change while rows are kept.
 
-    It tells the topics, the key columns, the range of time, and the kind of join.
+    It names the topics, the key columns, the range of time, and the kind of join.
     """
     on = ", ".join(f"{left} = {right}" for left, right in shape.on)
     times = (
@@ -65,7 +65,7 @@ def declared_text(topics: Sequence[str], shape: JoinShape) -> str:
 def validate_joined(snapshot: TableSnapshot, declared: str) -> None:
     """Refuse a table that is no join, or not the declared one.
 
-    :raises SchemaConflictError: tells the table's join and the declared one.
+    :raises SchemaConflictError: names the table's join and the declared join.
     """
     if snapshot.joined_as == declared:
         return

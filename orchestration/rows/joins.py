@@ -52,7 +52,7 @@ A key that many records share on both sides makes more pairs than records.
 
 
 class JoinError(ValueError):
-    """A batch cannot be joined. The text tells the reason and the remedy."""
+    """A batch cannot be joined. The text gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +130,8 @@ class JoinClock:
 class Arrivals:
     """The rows that a batch read of one side, with ``PLACE`` and the side's columns.
 
-    ``waiting`` holds the partitions with more records than the batch read. ``is_any_read`` tells
-    whether any offsets of the topic were read.
+    ``waiting`` holds the partitions with more records than the batch read. ``is_any_read``: some
+    offsets of the topic were read.
     """
 
     topic_id: str

@@ -56,7 +56,7 @@ class Held:
 class Replaced:
     """The ranges whose rows a replay replaces.
 
-    ``is_whole`` tells that they are all that was committed and is still in the log.
+    ``is_whole``: they are all records that were committed and are still in the log.
     """
 
     ranges: OffsetRanges

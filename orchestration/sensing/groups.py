@@ -5,10 +5,10 @@ The sensor lists the groups of any application. It reports each as an observatio
 materializes them. The UI shows them after the first observation. The platform's own groups are left
 out, because the lag of a table or a transform is reported on its own asset.
 
-``decide_groups`` decides which groups are worth an observation. The cursor remembers what was told.
-A tick looks at a bounded number of groups for a bounded time, and says so if there are more. The
-next tick begins after the group at which this one stopped. A group that cannot be looked at does
-not block others, and the tick says why.
+``decide_groups`` decides which groups are worth an observation. The cursor remembers the reported
+values. A tick looks at a bounded number of groups for a bounded time, and says so if there are
+more. The next tick begins after the group at which this one stopped. A group that cannot be looked
+at does not block others, and the tick says why.
 """
 
 import json
@@ -60,7 +60,7 @@ class GroupLag:
 
     @property
     def value(self) -> str:
-        """The remembered text, which changes with everything that is told."""
+        """The remembered text, which changes with every reported value."""
         return json.dumps([self.state, self.member_count, dict(sorted(self.lags.items()))])
 
 
@@ -129,11 +129,11 @@ def decide_groups(
     reported: Mapping[str, Reported],
     now_s: float,
 ) -> tuple[list[str], list[str], dict[str, Reported]]:
-    """Return the groups to tell, the groups that are gone, and the memory for the next tick.
+    """Return the groups to report, the groups that are gone, and the memory for the next tick.
 
-    A group is told when its lag, members or state changed, at most once per interval, and at once
-    when its lag becomes zero. A told group that is no longer ``listed`` is gone. A listed group
-    that was not ``found`` keeps its memory.
+    A group is reported when its lag, members or state changed, at most once per interval, and at
+    once when its lag becomes zero. A reported group that is no longer ``listed`` is gone. A listed
+    group that was not ``found`` keeps its memory.
     """
     fresh = {
         group: Reported(value=each.value, at_s=now_s)

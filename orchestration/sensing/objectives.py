@@ -1,6 +1,6 @@
 """Lag objectives: asset checks that every record reaches its table within a number of seconds.
 
-The watchdog evaluates them, and tells when a verdict changes. Each commit of the table is also
+The watchdog evaluates them, and reports a changed verdict. Each commit of the table is also
 followed by a verdict, because Dagster treats a check that is older than the newest materialization
 as not evaluated. A manual run of the check gives the verdict of that moment.
 """

@@ -1,10 +1,10 @@
 """The pure decision which watermarks and lags are worth an event.
 
-The sensor's cursor remembers what was told. A topic's high watermark is told when it moved, and a
-table's lag when it changed, both at most once per interval. A lag that became zero is told at once.
-Dagster draws a line between samples, so a lag that stood still for longer is told once more before
-it grows. A falling lag needs no such sample, because the run that committed has told it. The cursor
-is never a checkpoint, and losing it costs a repeated event.
+The sensor's cursor remembers the reported values. A topic's high watermark is reported when it
+moved, and a table's lag when it changed, both at most once per interval. A lag that became zero is
+reported at once. Dagster draws a line between samples, so a lag that stood still for longer is
+reported once more before it grows. A falling lag needs no such sample, because the run that
+committed has reported it. The cursor is never a checkpoint, and losing it costs a repeated event.
 """
 
 import json
@@ -48,7 +48,7 @@ def reported_in(held: Any) -> dict[str, Reported]:
 def read_cursor(cursor: str | None) -> dict[str, Reported]:
     """Return the values that a sensor reported, from a cursor with nothing else, or nothing.
 
-    A missing cursor and another sensor's cursor tell nothing.
+    A missing cursor and another sensor's cursor give no progress.
     """
     try:
         return reported_in(json.loads(cursor or "{}"))
@@ -73,7 +73,7 @@ class Progress:
     first: str = ""
 
     def with_alerts(self, alerts: Mapping[str, str]) -> "Progress":
-        """Return the progress with ``alerts``, the last told occurrence by subject."""
+        """Return the progress with ``alerts``, the last reported occurrence by subject."""
         return replace(self, alerts={**self.alerts, **alerts})
 
     def only_of(self, tables: Collection[str], topics: Collection[str]) -> "Progress":
@@ -129,11 +129,11 @@ FIRST = "first"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDecision:
-    """Topics, tables and verdicts to tell, and the progress to remember.
+    """Topics, tables and verdicts to report, and the progress to remember.
 
-    ``topics`` are those whose watermark is told, ``tables`` those whose lag is told, ``evaluated``
-    those whose verdict is told. ``stood_at`` is the previous lag of those ``tables`` whose lag
-    stood still.
+    ``topics`` are those whose watermark is reported, ``tables`` those whose lag is, and
+    ``evaluated`` those whose verdict is. ``stood_at`` is the previous lag of those ``tables`` whose
+    lag stood still.
     """
 
     topics: tuple[str, ...]
@@ -151,7 +151,7 @@ def decide_events(
 ) -> EventDecision:
     """Return the values of ``lags`` and ``verdicts`` to report, both by table.
 
-    A verdict is told when it changes.
+    A verdict is reported when it changes.
     """
     topics: dict[str, Reported] = {}
     tables: dict[str, Reported] = {}
@@ -192,7 +192,7 @@ def decide_events(
 
 
 def is_due(last: Reported | None, value: str, now_s: float, *, is_urgent: bool = False) -> bool:
-    """Return whether to tell a value: it has changed, and the last telling is long enough ago."""
+    """Return whether to report a value: it has changed, and the last report is long enough ago."""
     if last is None:
         return True
     return last.value != value and (is_urgent or now_s - last.at_s >= REPORT_INTERVAL_S)

@@ -1,8 +1,8 @@
 """Notices new versions of the subjects of topics, and those that cannot be read.
 
-A version that can be read is told once, as an observation on the topic. One that cannot is an
-alert, too. Decides what is told, from the verdicts and from the memory of the last tick. A registry
-that does not respond is one that could not be read, and nothing is forgotten.
+A version that can be read is reported once, as an observation on the topic. One that cannot is an
+alert, too. Decides what is reported, from the verdicts and from the memory of the last tick. A
+registry that does not respond is one that could not be read, and nothing is forgotten.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ class RegistryLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryDrift:
-    """The outcome for all topics: alerts, the topics whose verdict is told, and the memory."""
+    """The outcome for all topics: alerts, the topics whose verdict is reported, and the memory."""
 
     alerts: tuple[Alert, ...] = ()
     reported: tuple[str, ...] = ()

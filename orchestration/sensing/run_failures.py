@@ -1,7 +1,7 @@
 """Alerts for failed runs: once at the first failure, then ever more rarely while failures go on.
 
-Killed runs that are tried again are not told. A failure is an observation on the tables of the run,
-so that the UI plots failures beside lag. ``notify`` sends it wherever a project wants it.
+Killed runs that are tried again are not reported. A failure is an observation on the tables of the
+run, so that the UI plots failures beside lag. ``notify`` sends it wherever a project wants it.
 """
 
 import re
@@ -56,10 +56,10 @@ class Alert:
 def decide_alert(
     *, subject: str, run_id: str, tags: Mapping[str, str], failures: int, why: str
 ) -> Alert | None:
-    """Return the alert, or None if nothing is to be told.
+    """Return the alert, or None if there is nothing to report.
 
     Of failures in a row the 1st, 2nd, 4th, 8th... is told. A run that died (killed, its machine
-    gone) and is tried again is not told.
+    gone) and is tried again is not reported.
     """
     count = max(failures, 1)
     if is_tried_again(tags) or not is_reported(count):

@@ -6,8 +6,8 @@ shape, and does not block others. If the table of dead letters is unreadable, th
 misfits is kept.
 
 Its ticks need no log service, so they also check whether the watchdog fails or hangs. An unreadable
-table or lake fails no tick, because a failed tick forgets what it told of the watchdog. It is told
-once until it is over.
+table or lake fails no tick, because a failed tick forgets its reports on the watchdog. It is
+reported once until it is over.
 """
 
 import json
@@ -177,10 +177,10 @@ def schema_drift_sensor(
     watchdog: str = WATCHDOG,
     now_s: Callable[[], float] = time.time,
 ) -> dg.SensorDefinition:
-    """Return the sensor that tells when the shape of a table or of a topic's records changes.
+    """Return the sensor that reports a changed shape of a table or of a topic's records.
 
     ``notify`` is called when the sensor named ``watchdog`` fails or hangs, because that sensor
-    tells of all others. It is also called when a table or the lake is unreadable.
+    reports on all others. It is also called when a table or the lake is unreadable.
     """
 
     @dg.sensor(
@@ -278,7 +278,7 @@ def read_shapes(cursor: str | None) -> dict[str, Shape]:
 
 
 def read_alerts(cursor: str | None) -> dict[str, str]:
-    """Read the last told failure by sensor, empty if the cursor is unreadable."""
+    """Read the last reported failure by sensor, empty if the cursor is unreadable."""
     return read_field(cursor, ALERTS)
 
 

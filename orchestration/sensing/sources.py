@@ -7,8 +7,8 @@ counts ticks without a look.
 A source that cannot be looked at, or whose topic is refused, is started, because its run says why
 it fails. A source whose look took too long is not started, because its run would take long as well,
 at every interval. Neither is a source whose position is unknown because the leader of the positions
-is away. Such a source is told after ``UNLOOKED_TICKS`` ticks in a row, because no run fails for it.
-If the whole log service is away, the tick is skipped.
+is away. Such a source is reported after ``UNLOOKED_TICKS`` ticks in a row, because no run fails for
+it. If the whole log service is away, the tick is skipped.
 
 Sources are looked at in parallel, each in a thread. A database or folder that hangs therefore
 delays other sources by at most ``LOOKS_WITHIN_S``.
@@ -218,7 +218,7 @@ class Look:
 def decide_unlooked(
     before: Mapping[str, int], looked: Mapping[str, str], known: Iterable[str]
 ) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return each source's number of ticks in a row without a look, and the sources to tell now.
+    """Return each source's number of ticks in a row without a look, and the sources to report.
 
     ``looked`` has the sources that were due, each with the reason why it was not looked at, or an
     empty text. ``before`` has the numbers of the previous tick. They stay for ``known`` sources

@@ -1,6 +1,6 @@
 """Notices topics that differ from their declarations: missing, or other partitions or configs.
 
-Other numbers of replicas are noticed, too. A difference is told after two ticks in a row, once
+Other numbers of replicas are noticed, too. A difference is reported after two ticks in a row, once
 until it changes or is over, because at the first tick a declared topic may just be about to be
 created. Nothing is changed here. A run of ``topics/NAME`` does that.
 """
@@ -56,7 +56,7 @@ def decide_topic_drift(before: Mapping[str, str], found: Mapping[str, Sequence[s
 
 
 def topic_drift_event(spec: TopicSpec, reported: str) -> dg.AssetObservation:
-    """Return the observation on a topic whose drift is told, or is over."""
+    """Return the observation on a topic whose drift is reported, or is over."""
     return dg.AssetObservation(
         asset_key=spec.asset_key,
         description=f"The topic {spec.name}: {reported}",

@@ -2,8 +2,8 @@
 
 It queries the log service, the lake and Dagster's runs, and leaves the decisions to ``decide_runs``
 and ``decide_events``. A tick waits up to ``wait_s``, and twice as long if everything was read and
-told. That is far below the limit of a tick. Long waits pay because the daemon pauses between ticks,
-and because a tick costs more than a wait. The second half begins only if the project was not
+reported. That is far below the limit of a tick. Long waits pay because the daemon pauses between
+ticks, and because a tick costs more than a wait. The second half begins only if the project was not
 reloaded in between. If the log service is away, the tick is skipped and never fails. A topic or a
 table that cannot be looked at is passed over, and the tick says so.
 
@@ -264,7 +264,8 @@ class Findings:
 def watch_until(watch: Watch, deadline_s: float, progress: Progress) -> Findings:
     """Look and wait until a table is to be started, or until the deadline.
 
-    The deadline is ``wait_s`` later if everything was read and told. ``progress`` is what was told.
+    The deadline is ``wait_s`` later if everything was read and reported. ``progress`` has the
+    reported values.
     """
     while True:
         lags = watch.lags()

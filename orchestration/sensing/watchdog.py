@@ -1,8 +1,8 @@
-"""The watchdog: judges lag objectives, and tells of late tables, failing sensors and topic drift.
+"""The watchdog: judges lag objectives, and reports late tables, failing sensors and topic drift.
 
 Topic drift means topics that differ from their declarations (``topic_drift``). The topic sensor
 waits for records, so one of its ticks may take long, or fail. Objectives are judged here, by
-separate ticks. A topic sensor that neither starts runs nor tells lag is therefore noticed by its
+separate ticks. A topic sensor that neither starts runs nor reports lag is therefore noticed by its
 effect. Each table is judged by itself, so one that cannot be judged does not block others. A tick
 that has looked for ``LOOKS_WITHIN_S`` leaves the other tables to the next one, which begins with
 them.
@@ -11,7 +11,7 @@ A table that could not be evaluated, or a log service that did not respond, in
 ``UNEVALUATED_TICKS`` ticks in a row is reported once until it is over.
 
 Of a sensor's failures in a row the 1st, 2nd, 4th, 8th... is told, and a tick that has not ended
-after ``HUNG_AFTER_S``, once. Sensors tick more often than this one looks, so it tells the first
+after ``HUNG_AFTER_S``, once. Sensors tick more often than this one looks, so it reports the first
 failure that it sees from each of these on. A tick that is still running does not hide the failures
 before it.
 

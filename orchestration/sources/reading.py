@@ -83,8 +83,9 @@ class Source(Protocol):
 
         The next portion is requested after the last commit.
 
-        ``note`` is told what a person should know. :raises SourceError: it cannot be read any
-        further.
+        ``note`` is called with each line for a person.
+
+        :raises SourceError: the source cannot be read any further.
         """
         ...
 

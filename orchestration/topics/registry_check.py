@@ -1,8 +1,8 @@
 """The asset check that the newest version of a topic's subject can be read into its columns.
 
 It stands on the topic, and on each table that follows it. A run of the check gives the verdict of
-that moment. The sensor of schema drift tells a verdict that changed, and each commit of a table is
-followed by a recent one. Decides nothing about schemas.
+that moment. The sensor of schema drift reports a verdict that changed, and each commit of a table
+is followed by a recent one. Decides nothing about schemas.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ def registry_check(key: dg.AssetKey, specs: Sequence[TopicSpec]) -> dg.AssetChec
 
 
 def evaluation(key: dg.AssetKey, verdicts: Sequence[Compatibility]) -> dg.AssetCheckEvaluation:
-    """Return the event that tells the verdicts on an asset without a run of its check."""
+    """Return the event that reports the verdicts on an asset without a run of its check."""
     return dg.AssetCheckEvaluation(asset_key=key, check_name=CHECK_NAME, **_shown(verdicts))
 
 

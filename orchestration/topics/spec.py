@@ -57,11 +57,11 @@ class TopicSpec:
     """A topic as declared.
 
     ``configs`` are Kafka's topic configs by key. Numbers and truth values become the texts that
-    Kafka reads. ``key`` tells readers the key of the records. ``schema`` is the Spark DDL of the
-    JSON in a record's value (see ``orchestration.values.ddl``), where a NOT NULL field is required.
-    It may also be a result of ``avro_schema``, ``protobuf_schema`` or ``from_registry``.
+    Kafka reads. ``key`` describes the key of the records to readers. ``schema`` is the Spark DDL of
+    the JSON in a record's value (see ``orchestration.values.ddl``), where a NOT NULL field is
+    required. It may also be a result of ``avro_schema``, ``protobuf_schema`` or ``from_registry``.
     Without a schema transforms get the bytes. ``archive`` keeps the records in the lake, too. It is
-    True, or an ``Archive`` that tells when and how long. ``rounding`` ("half_up", "half_even",
+    True, or an ``Archive`` that says when and how long. ``rounding`` ("half_up", "half_even",
     "down") rounds decimals with more digits than their scale, which are dead letters without it.
     ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers. Without it
     they are seconds. ``decimals="base64"`` reads decimals as Debezium and Connect write them, as
@@ -332,7 +332,7 @@ def _fields_of(ddl: str, reading: Reading) -> types.StructType:
 def validate_topic(name: str, topic: object) -> None:
     """Refuse an input or target of ``name`` that is no topic.
 
-    :raises ValueError: tells the given value.
+    :raises ValueError: names the given value.
     """
     if isinstance(topic, TopicSpec):
         return
@@ -363,7 +363,7 @@ def validate_takes_rows(name: str, topic: TopicSpec) -> None:
 class TopicChanges:
     """The changes that bring a topic up to its declaration.
 
-    ``notes`` tell the differences that are left alone.
+    ``notes`` name the differences that are left alone.
     """
 
     is_new: bool

@@ -1,9 +1,9 @@
 """The columns of a transform's result, as far as they are known without Spark.
 
 Rules, keys and marts that name other columns are refused when the project loads. A statement in SQL
-tells its columns. A function in Python tells them where each of its returns ends in a ``select`` of
+shows its columns. A function in Python shows them where each of its returns ends in a ``select`` of
 named columns from a parameter, perhaps filtered or sorted afterwards. It is read and never called.
-Invariant: columns are told only where every run returns just these.
+Invariant: columns are returned only where every run returns just these.
 """
 
 import ast
@@ -36,7 +36,7 @@ Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 def result_columns(function: Callable[..., Any]) -> tuple[str, ...] | None:
-    """Return the columns of a function's result, None where only a run tells them."""
+    """Return the columns of a function's result, None if only a run shows them."""
     told: tuple[str, ...] | None = getattr(function, "columns", None)
     if told is not None or hasattr(function, "statement") or hasattr(function, "__wrapped__"):
         return told

@@ -282,9 +282,9 @@ class Warehouse:
 def validate_question(sql: str) -> None:
     """Refuse several statements, or none, or one that reads nothing.
 
-    DuckDB tells later where SQL cannot be parsed.
+    DuckDB reports later where SQL cannot be parsed.
 
-    :raises WarehouseError: tells the number of statements, or the kind of the statement.
+    :raises WarehouseError: names the number of statements, or the kind of the statement.
     """
     try:
         kinds = [one.type for one in duckdb.extract_statements(sql)]

@@ -2,11 +2,11 @@
 needs.
 
 DuckDB explains the query over an empty stand-in first. The filters that it pushes down to the scan
-tell the partitions, offsets and times, and the plan tells the columns. ``topic_reads`` finds these
-in the archive and in the log. An unknown filter narrows nothing, and DuckDB filters all records
-once more, so the answer never depends on this. A topic that is scanned once is streamed. One that
-is scanned several times is read once into DuckDB. Each topic is read up to its last stable offset
-at the time of the query.
+contain the partitions, offsets and times, and the plan contains the columns. ``topic_reads`` finds
+these in the archive and in the log. An unknown filter narrows nothing, and DuckDB filters all
+records once more, so the answer never depends on this. A topic that is scanned once is streamed.
+One that is scanned several times is read once into DuckDB. Each topic is read up to its last stable
+offset at the time of the query.
 """
 
 import json
@@ -298,7 +298,7 @@ def base_name(number: int) -> str:
 def base_schema(number: int, value_format: ValueFormat | None = None) -> pa.Schema:
     """Return the columns of the relation below the view of a topic.
 
-    They carry the topic's number, because DuckDB's plan tells the columns of a scan and not its
+    They carry the topic's number, because DuckDB's plan contains the columns of a scan and not its
     table.
     """
     own = [pa.field(f"{number}:{name}", kind) for name, kind in zip(COLUMNS, TYPES, strict=True)]

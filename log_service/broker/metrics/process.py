@@ -2,7 +2,7 @@
 
 Their names are those of Prometheus's own Python client. Disk traffic of the process has Kafka's
 name, ``kafka_server_kafkaserver_linux_disk_*``. Values come from /proc where it exists. Values that
-a system does not tell are left out.
+the operating system does not report are left out.
 """
 
 import gc

@@ -58,8 +58,8 @@ class RegistryCore:
     ) -> Steps[RegisteredSchema]:
         """Register a schema under a subject, and return it with its id.
 
-        A schema that the subject has already keeps its id. Old registries tell neither version nor
-        guid.
+        A schema that the subject has already keeps its id. Old registries return neither version
+        nor guid.
 
         Raises:
             SchemaRegistryError: the schema is invalid (422), or incompatible (409).

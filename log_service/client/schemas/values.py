@@ -93,7 +93,7 @@ class Schema:
 class RegisteredSchema:
     """A schema with the id that a registry gave it.
 
-    ``version`` and ``guid`` are None where the registry does not tell them.
+    ``version`` and ``guid`` are None if the registry does not return them.
     """
 
     schema: Schema

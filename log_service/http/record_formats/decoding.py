@@ -55,8 +55,8 @@ class Decoded:
     """A key or a value. ``value`` is a value of JSON, and bytes are in base64.
 
     ``kind`` is null, json, string, binary, msgpack, avro, json_schema or protobuf. ``error`` is
-    empty if the bytes are what their prefix or the format says. ``size`` tells about how long the
-    value is as JSON.
+    empty if the bytes are what their prefix or the format says. ``size`` is about the length of the
+    value as JSON, in bytes.
     """
 
     kind: str

@@ -43,7 +43,7 @@ class Comparison:
 class Filterable:
     """The parts of a record that a filter can look at, as JSON values.
 
-    ``is_long`` tells that they are looked at in another thread.
+    ``is_long``: they are looked at in another thread.
     """
 
     partition: int

@@ -16,7 +16,7 @@ from log_service.http.server.values import HttpError
 
 @dataclass(slots=True, eq=False)
 class _Own:
-    """The places of one person. ``count`` tells how many the person has or waits for."""
+    """The places of one person. ``count`` is how many the person has or waits for."""
 
     limiter: trio.CapacityLimiter
     count: int = 0

@@ -1,4 +1,4 @@
-"""The cluster as an asset: a run looks at it, and every asset check tells of one kind of trouble.
+"""The cluster as an asset: a run looks at it, and each asset check reports one kind of trouble.
 
 ``log_service.cluster_plans.health`` decides which troubles there are, and how bad each one is. A
 check fails with severity ERROR where clients cannot read or write now, else with WARN.

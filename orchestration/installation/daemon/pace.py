@@ -205,8 +205,8 @@ class Resting:
 class Turns:
     """A pause that ends when a sensor's turn has come.
 
-    ``submit`` starts the sensor's ticks, and notices their end. ``due`` is told a sensor's interval
-    before each of its ticks. ``submit`` starts no tick where ``rests`` returns True.
+    ``submit`` starts the sensor's ticks, and notices their end. ``due`` is called with a sensor's
+    interval before each of its ticks. ``submit`` starts no tick where ``rests`` returns True.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ def newest(context: Any) -> Hashable:
 def turned_on(context: Any) -> Hashable:
     """Return the status of each sensor and schedule of the instance, on or off.
 
-    It is read because no event tells that a person changed it.
+    It is read because no event reports that a person changed it.
     """
     columns = InstigatorsTable.c
     with context.instance.schedule_storage.connect() as connection:
@@ -345,7 +345,7 @@ def turned_on(context: Any) -> Hashable:
 def dynamic_partitions(context: Any) -> Hashable:
     """Return the number of the newest dynamic partition, and the count of all.
 
-    They are read because no event tells of partitions that come from outside.
+    They are read because no event reports partitions that come from outside.
     """
     number = DynamicPartitionsTable.c.id
     with context.instance.event_log_storage.index_connection() as connection:

@@ -59,7 +59,7 @@ def commit_events(
     """Yield the events of each commit as it is made.
 
     Events of the first commit are outputs and checks of the step. Those of later commits are plain
-    events. ``has_days``: the table has an asset with its days, which are told, too.
+    events. ``has_days``: the table has an asset with its days, which are reported, too.
     """
     days = NewDays(context.instance, table)
     for number, result in enumerate(results):
@@ -103,7 +103,7 @@ def asset_spec(
 
 
 def declared_columns(columns: Sequence[str] | None) -> dict[str, list[str]]:
-    """Return the metadata of a lake table with these columns. None: only a run tells them."""
+    """Return the metadata of a lake table with these columns. None: only a run shows them."""
     return {} if columns is None else {COLUMNS_METADATA: list(columns)}
 
 

@@ -51,7 +51,7 @@ def explained(
 ) -> Iterator[None]:
     """Translate errors of the platform.
 
-    ``after`` tells the user what to expect. Any other error is a bug and keeps its traceback. The
+    ``after`` says to the user what to expect. Any other error is a bug and keeps its traceback. The
     whole text of a cause, such as Spark's with its logical plan, goes into the log of the run.
     """
     try:

@@ -4,10 +4,9 @@
 Materializing days replays the records of that time into ``lake/TABLE``. Consecutive days are one
 run. The job ``replay_TABLE`` has a form. It takes offsets, times, everything, the rejected records,
 or dead letters with corrected values. A dry run shows what it would replay. Tags name the table of
-the job's run, tell a dry run from a replay, and give the reason of a refusal. Both wait for the
-table's pool, as its own runs do. Both report the replaced rows on ``lake/TABLE``, so that
-downstream tables are computed anew. Neither moves a checkpoint. The work itself is in
-``replay``.
+the job's run, distinguish a dry run from a replay, and give the reason of a refusal. Both wait for
+the table's pool, as its own runs do. Both report the replaced rows on ``lake/TABLE``, so that
+downstream tables are computed anew. Neither moves a checkpoint. The work itself is in ``replay``.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence

@@ -5,7 +5,7 @@ available again, acquired, acknowledged out of order, or archived. A range has t
 deliveries, and an acquired one the member that holds it and the milliseconds until its lock
 expires. A partition from which the group has not fetched since this node began to lead it has start
 offset -1. The ranges of a response are bounded, and ``record_count`` counts all records in flight.
-UNKNOWN_TOPIC_OR_PARTITION and NOT_LEADER_OR_FOLLOWER are told by partition.
+A partition's error is UNKNOWN_TOPIC_OR_PARTITION or NOT_LEADER_OR_FOLLOWER.
 
 Kafka has no such request, because only the leader of a partition knows these states. The key is
 far outside Kafka's range and ApiVersions does not list it.

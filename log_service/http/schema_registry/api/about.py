@@ -1,4 +1,4 @@
-"""Endpoints that tell about the registry itself, and those that clients probe."""
+"""Endpoints that describe the registry itself, and those that clients probe."""
 
 from log_service import __version__
 from log_service.http.schema_registry import errors

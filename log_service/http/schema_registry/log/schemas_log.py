@@ -99,7 +99,7 @@ class SchemasLog:
         """Wait until the listener has every record that was in the log when this call began.
 
         Raises:
-            ReadTimedOut: it took longer, or the cluster did not tell where the log ends.
+            ReadTimedOut: it took longer, or the cluster did not return the end of the log.
         """
         left_ms = self._admin.cluster.countdown(timeout_ms)
         last_error: Exception | None = None

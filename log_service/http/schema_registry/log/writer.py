@@ -164,7 +164,7 @@ class SchemasWriter:
             Superseded: another instance is the writer now, or this one never took over.
             RecordsTooLarge: the broker or ``MAX_BATCH_BYTES`` allows less.
             NotWritten: the cluster does not respond, or refuses.
-            OutcomeUnknown: the time was over before the cluster told.
+            OutcomeUnknown: the deadline passed before the cluster responded.
         """
         left_ms = self._cluster.countdown(timeout_ms)
         async with self._lock:

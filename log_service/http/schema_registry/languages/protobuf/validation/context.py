@@ -1,4 +1,4 @@
-"""The file that is checked, and how a broken rule is told."""
+"""The file that is checked, and how a broken rule is reported."""
 
 from dataclasses import dataclass
 
