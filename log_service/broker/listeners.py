@@ -68,7 +68,7 @@ class ListenerGroup:
         """Bind the addresses.
 
         Raises:
-            OSError: one cannot be bound.
+            OSError: an address cannot be bound.
         """
         for config in self._configs:
             self._bound.append(

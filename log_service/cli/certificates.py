@@ -113,7 +113,7 @@ def check_is_protected(data: Path) -> None:
     """Refuse an installation without a local authority.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: the installation has no authority.
     """
     if not is_protected(data):
         text = (

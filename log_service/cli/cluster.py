@@ -500,7 +500,7 @@ async def refuse_fenced_targets(
     already is waited for only where a partition gets fewer replicas than it has.
 
     Raises:
-        PlanRefused: some are fenced. The error names all of them.
+        PlanRefused: some targets are fenced. The error names all of them.
     """
     fenced = {each.node_id for each in await admin.describe_brokers() if each.is_fenced}
     topics = (

@@ -187,7 +187,8 @@ def words_of(command: str, order: Sequence[int]) -> list[str]:
     """Return the words of the user's command.
 
     Raises:
-        BadParameter: it cannot be split into words, or is the same for each of several brokers.
+        BadParameter: the command cannot be split into words, or is the same for each of several
+            brokers.
     """
     try:
         words = shlex.split(command)
@@ -242,8 +243,8 @@ async def exit_code_of(words: Sequence[str]) -> int:
     too.
 
     Raises:
-        OSError: it cannot be run.
-        TooSlowError: it was killed after ``COMMAND_SECONDS``.
+        OSError: the program cannot be run.
+        TooSlowError: the program was killed after ``COMMAND_SECONDS``.
     """
     process = await trio.lowlevel.open_process(words, stdin=subprocess.DEVNULL)
     try:

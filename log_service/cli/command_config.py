@@ -49,7 +49,7 @@ def read_file(path: Path) -> dict[str, Any]:
     Keys that no client has, and a secret that others may read, are reported on standard error.
 
     Raises:
-        ConfigError: it cannot be read, or is no properties file.
+        ConfigError: the file cannot be read, or is not a properties file.
     """
     settings, is_open, warning = read_settings_file(path)
     if warning is not None:

@@ -336,7 +336,7 @@ def partitions_of(
     """Return the partitions to read, or all where none is named.
 
     Raises:
-        ClickException: one does not exist.
+        ClickException: a partition does not exist.
     """
     chosen = [TopicPartition(topic, partition) for topic in topics for partition in wanted]
     for where in chosen:

@@ -58,7 +58,7 @@ def refuse_to_stop(data: Path, node_id: int) -> None:
     """Refuse to remove a node that the installation's files name as a controller.
 
     Raises:
-        ClickException: it is one.
+        ClickException: the node is such a controller.
     """
     cluster = Installation(data).nodes()
     if cluster is not None:

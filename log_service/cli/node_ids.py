@@ -45,7 +45,7 @@ def node_ids_of(text: str, option: str) -> list[int]:
     """Return the node ids of a list with commas.
 
     Raises:
-        BadParameter: one is no node id.
+        BadParameter: an item is not a node id.
     """
     parts = [part.strip() for part in text.split(",")]
     wrong = [part for part in parts if not is_node_id(part)]

@@ -129,7 +129,7 @@ async def present(
     Returns whether the cluster is now as the plan wants it.
 
     Raises:
-        ClickException: it cannot be carried out.
+        ClickException: the plan cannot be carried out.
         Exit: Ctrl-C in the middle.
     """
     if execute and dry_run:

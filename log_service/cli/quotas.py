@@ -103,7 +103,7 @@ def value_of(key: str, text: str) -> float:
     """Return the number that a text means.
 
     Raises:
-        BadParameter: it means none, or there is no such quota.
+        BadParameter: the text is not a number, or there is no such quota.
     """
     if key not in KEYS:
         raise click.BadParameter(

@@ -285,7 +285,7 @@ def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
     """Return the headers of pairs of name and value.
 
     Raises:
-        LineError: they are no such pairs.
+        LineError: the JSON is not a list of such pairs.
     """
     is_pairs = isinstance(headers, list) and all(
         isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in headers

@@ -95,7 +95,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     Its form is ``{"partitions": [{"topic": ..., "partition": ..., "offset": ...}], "version": 1}``.
 
     Raises:
-        ClickException: it has another form.
+        ClickException: the file has another form.
     """
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))

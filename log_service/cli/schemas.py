@@ -95,7 +95,7 @@ async def read_schema(
 
     Raises:
         UsageError: its type is not known.
-        ClickException: it is empty, or not text in UTF-8.
+        ClickException: the text is empty, or not text in UTF-8.
     """
     name = name_of(source)
     kind = schema_type_of(name, schema_type)

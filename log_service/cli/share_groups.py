@@ -91,7 +91,7 @@ def whole_topics(named: Sequence[str]) -> list[str]:
     """Return the topics that an option names.
 
     Raises:
-        UsageError: it names partitions of one: a queue forgets whole topics.
+        UsageError: the option names partitions of a topic, but a queue forgets only whole topics.
     """
     topics = [split_partitions(text, "--topic") for text in named]
     for topic, partitions in topics:

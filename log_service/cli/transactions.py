@@ -295,7 +295,7 @@ def one_partition(text: str) -> TopicPartition:
     """Return the one partition that the text names.
 
     Raises:
-        BadParameter: it names none, or several.
+        BadParameter: the text names no partition, or several.
     """
     topic, numbers = split_partitions(text, "TOPIC:PARTITION")
     if numbers is None or len(numbers) != 1:
@@ -311,7 +311,7 @@ def beginning_at(
     """Return the open transaction of a partition that begins at an offset.
 
     Raises:
-        ClickException: none does. The text names the open ones.
+        ClickException: no transaction begins there. The text names the open transactions.
     """
     for each in producers:
         if each.transaction_start_offset == start_offset:

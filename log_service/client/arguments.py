@@ -24,7 +24,7 @@ def topic_name(name: Any) -> str:
     """Return a valid topic name.
 
     Raises:
-        TypeError: it is not text.
+        TypeError: the name is not text.
         KafkaError: INVALID_TOPIC_EXCEPTION, it is empty, or longer than any topic's name can be.
     """
     if not isinstance(name, str):
@@ -54,7 +54,7 @@ def partitions(named: Iterable[Any]) -> list[TopicPartition]:
     """Return valid partitions as a list.
 
     Raises:
-        TypeError: one is not a ``TopicPartition`` of a text and a whole number.
+        TypeError: an element is not a ``TopicPartition`` of a text and a whole number.
         ValueError: a partition's number is negative.
     """
     listed = list(named)
@@ -128,7 +128,7 @@ def whole_number(given: Any, what: str) -> int:
     """Return a whole number. ``what`` appears in the error text.
 
     Raises:
-        TypeError: it is not a whole number.
+        TypeError: the value is not a whole number.
     """
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise TypeError(f"{what} is a whole number, not {given!r}")
@@ -152,9 +152,9 @@ def offset_metadata(given: Any) -> str:
     """Return the metadata of a committed offset.
 
     Raises:
-        TypeError: it is not text.
-        ValueError: it is longer than a request can carry. A broker takes 4,096 bytes unless
-            ``offset.metadata.max.bytes`` says otherwise.
+        TypeError: the metadata is not text.
+        ValueError: the metadata is longer than a request can carry. A broker takes 4,096 bytes
+            unless ``offset.metadata.max.bytes`` says otherwise.
     """
     if not isinstance(given, str):
         raise TypeError(f"the metadata of an offset is text, not {type(given).__name__}")

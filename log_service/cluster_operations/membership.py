@@ -33,7 +33,7 @@ async def refuse_unknown_brokers(
     """Refuse ids of brokers that are not registered, all of them at once.
 
     Raises:
-        PlanRefused: some are not.
+        PlanRefused: some ids are not registered.
     """
     known = [broker.broker_id for broker in layout.brokers]
     unknown = [each for each in dict.fromkeys(broker_ids) if each not in known]
@@ -99,8 +99,8 @@ async def refuse_voter(admin: Admin, cluster_id: str, voter: RaftVoter) -> dict[
     ``cluster_id`` is its directory's.
 
     Raises:
-        PlanRefused: it belongs to another cluster, it votes already, it does not run, or the quorum
-            is fixed in the nodes' files.
+        PlanRefused: the voter belongs to another cluster, votes already, or does not run, or the
+            quorum is fixed in the nodes' files.
     """
     found = (await admin.describe_cluster()).cluster_id
     if cluster_id != found:
@@ -175,7 +175,7 @@ async def refuse_undone_removal(admin: Admin, node_id: int) -> None:
     before.
 
     Raises:
-        PlanRefused: it is a voter again.
+        PlanRefused: the node is a voter again.
     """
     deadline = trio.current_time() + JOIN_SECONDS
     while trio.current_time() < deadline:

@@ -100,7 +100,7 @@ async def forget(
 
     Raises:
         PlanRefused: the broker is not empty, or too few voters would be left without it.
-        ClusterNotReady: it was stopped, and the cluster does not notice.
+        ClusterNotReady: the broker was stopped, but the cluster does not notice.
         KafkaError: the cluster refuses a step.
     """
     layout = await wait_until_empty(admin, broker_id)

@@ -31,7 +31,7 @@ async def brokers_to_restart(
     serve.
 
     Raises:
-        PlanRefused: one is not registered, or is down.
+        PlanRefused: a broker is not registered, or is down.
     """
     await refuse_unknown_brokers(admin, state.layout, broker_ids)
     down = [each for each in broker_ids if each in state.layout.fenced]

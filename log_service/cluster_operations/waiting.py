@@ -36,7 +36,7 @@ async def wait_until_serving(admin: Admin, broker_id: int, say: Say = str) -> No
     """Wait until a broker is registered and not fenced.
 
     Raises:
-        ClusterNotReady: it is not, for ``JOIN_SECONDS``.
+        ClusterNotReady: the broker is not serving after ``JOIN_SECONDS``.
     """
     aim = f"broker {broker_id} serves"
     await _wait(
@@ -53,7 +53,7 @@ async def wait_until_fenced(admin: Admin, broker_id: int, say: Say = str) -> Non
     """Wait until the cluster has noticed that a broker is down.
 
     Raises:
-        ClusterNotReady: it has not, for ``JOIN_SECONDS``.
+        ClusterNotReady: the cluster has not noticed after ``JOIN_SECONDS``.
     """
     aim = f"the cluster notices that broker {broker_id} is down"
     await _wait(
@@ -73,7 +73,7 @@ async def wait_until_empty(admin: Admin, broker_id: int) -> ClusterLayout:
     itself says that nothing is left.
 
     Raises:
-        PlanRefused: it has replicas, for ``EMPTY_SECONDS``.
+        PlanRefused: the broker still has replicas after ``EMPTY_SECONDS``.
         KafkaError: the cluster's state cannot be read.
     """
     deadline = trio.current_time() + EMPTY_SECONDS
@@ -131,7 +131,8 @@ async def wait_for_sync(
     See ``cluster_plans.rolling``.
 
     Raises:
-        ClusterNotReady: it cannot, for all that time; the text says why.
+        ClusterNotReady: the cluster cannot be without the broker for all that time. The text says
+            why.
     """
     aim = "until all is in sync again" if is_restarted else f"before broker {broker_id} restarts"
     failed = "not all is in sync again" if is_restarted else f"broker {broker_id} is not restarted"

@@ -65,7 +65,7 @@ class QuorumMember:
 
     @property
     def is_behind(self) -> bool:
-        """Whether it is further behind than a moment explains."""
+        """Whether the member is further behind than a momentary delay explains."""
         return self.caught_up_ms_ago > QUORUM_LAG_MS or (
             self.caught_up_ms_ago < 0 and self.lag > QUORUM_LAG_OFFSETS
         )

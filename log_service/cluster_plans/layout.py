@@ -58,7 +58,9 @@ class BrokerLayout:
 
     @property
     def is_cordoned(self) -> bool:
-        """Whether it takes no new replicas: all directories that have not failed are cordoned."""
+        """Whether the broker takes no new replicas: all directories that have not failed are
+        cordoned.
+        """
         online = [directory for directory in self.log_dirs if directory.is_online]
         return bool(online) and all(directory.is_cordoned for directory in online)
 
@@ -101,7 +103,7 @@ class ClusterLayout:
         """Return a broker.
 
         Raises:
-            PlanRefused: it is not registered.
+            PlanRefused: the broker is not registered.
         """
         for broker in self.brokers:
             if broker.broker_id == broker_id:

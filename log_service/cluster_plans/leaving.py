@@ -41,7 +41,7 @@ def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
     """Refuse to forget a broker that is there.
 
     Raises:
-        PlanRefused: it is unknown, or it serves.
+        PlanRefused: the broker is unknown, or it serves.
     """
     if not layout.broker(broker_id).is_fenced:
         raise PlanRefused(
@@ -56,7 +56,7 @@ def refuse_to_lose_replicas(layout: ClusterLayout, broker_id: int) -> None:
     their moves were taken back.
 
     Raises:
-        PlanRefused: it has some.
+        PlanRefused: the broker has replicas.
     """
     if all(broker_id not in each.replicas for each in layout.partitions):
         return

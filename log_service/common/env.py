@@ -129,7 +129,7 @@ class Files(Protocol):
         """Open a file for appending and reading.
 
         Raises:
-            FileNotFoundError: it does not exist and ``create`` is false.
+            FileNotFoundError: the file does not exist and ``create`` is false.
         """
 
     def exists(self, path: Path) -> bool:

@@ -15,7 +15,7 @@ def private_directory(path: Path) -> Path:
     """Return a directory that its owner alone can enter. One that others could enter is closed.
 
     Raises:
-        OSError: it cannot be made or closed.
+        OSError: the directory cannot be created, or closed to others.
     """
     path.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     path.chmod(PRIVATE_DIRECTORY)
@@ -27,7 +27,7 @@ def open_private(path: Path, flags: int) -> int:
     descriptor.
 
     Raises:
-        OSError: it cannot be opened or closed to others.
+        OSError: the file cannot be opened or closed to others.
     """
     descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
@@ -43,7 +43,7 @@ def replace_private(path: Path, content: str | bytes) -> None:
     UTF-8.
 
     Raises:
-        OSError: it cannot be written; the older file is as it was.
+        OSError: the file cannot be written; the older file is unchanged.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)

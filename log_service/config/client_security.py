@@ -280,7 +280,7 @@ def validate_web_url(url: str, key: str) -> None:
     The URL is not shown, as it may hold a secret.
 
     Raises:
-        ConfigError: it is no http or https URL of a host, or has a user in it.
+        ConfigError: the URL is not an http or https URL of a host, or contains a user.
     """
     try:
         parts = urlsplit(url)

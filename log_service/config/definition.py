@@ -223,8 +223,8 @@ class ConfigKey:
         """Return the value of a text.
 
         Raises:
-            ConfigError: it stands for none of this key; the message names the key, the text and
-                what would be accepted.
+            ConfigError: the text is not a valid value of this key. The message names the key, the
+                text and what would be accepted.
         """
         value = self._convert(text.strip())
         complaint = self.validator(value) if self.validator else None

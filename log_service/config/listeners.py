@@ -82,7 +82,7 @@ def parse_metrics_listener(text: str) -> tuple[str, int] | None:
     An empty host is every address.
 
     Raises:
-        ConfigError: it is not ``host:port``.
+        ConfigError: the value is not ``host:port``.
     """
     if not text.strip():
         return None
@@ -281,8 +281,8 @@ def controller_security(
     It follows the first of ``controller.listener.names``, even if this node is no controller.
 
     Raises:
-        ConfigError: that listener has no protocol, though others are protected; or its keys
-            contradict each other.
+        ConfigError: the listener of controllers has no protocol, though others are protected; or
+            its keys contradict each other.
     """
     name = keys.controller_names[0]
     if name not in keys.protocols and all(

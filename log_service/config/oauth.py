@@ -100,8 +100,8 @@ def node_token(texts: Mapping[str, str], listener: str, jaas: SecretText | None)
     """Return a node's login to other nodes by a token, from a file or an endpoint.
 
     Raises:
-        ConfigError: none is named, it is not allowed, or an endpoint is named and nothing to show
-            to it.
+        ConfigError: no source is named, the named source is not allowed, or an endpoint is named
+            without credentials.
     """
     where = f"the OAUTHBEARER login of this node on listener {listener}"
     _validate_classes(texts, listener, CLASSES_OF_LOGINS, where)

@@ -129,7 +129,7 @@ class SettingsFile:
         """Return a key that is true or false.
 
         Raises:
-            ConfigError: it is neither.
+            ConfigError: the value is neither true nor false.
         """
         text = self.found[key]
         if text.lower() not in BOOLEANS:
@@ -140,7 +140,7 @@ class SettingsFile:
         """Return a whole number within bounds.
 
         Raises:
-            ConfigError: it is none, or beyond a bound.
+            ConfigError: the value is not a whole number, or is out of bounds.
         """
         text = self.found[key]
         is_number = text.isascii() and text.isdigit() and len(text) <= len(str(at_most))
@@ -153,7 +153,7 @@ class SettingsFile:
         """Return a list of words in small letters.
 
         Raises:
-            ConfigError: one is not allowed.
+            ConfigError: a word is not allowed.
         """
         names = tuple(allowed)
         chosen = frozenset(each.lower() for each in split_list(self.found[key]))

@@ -140,8 +140,8 @@ class MetadataDelta:
         """Take one record.
 
         Raises:
-            MetadataError: it refers to what is not there, such as a topic, or is of a kind that
-                must not stand here.
+            MetadataError: the record refers to something unknown, such as a topic, or is of a type
+                that must not stand here.
         """
         if self._transaction is not None and not isinstance(record, _ENDS_OF_TRANSACTIONS):
             self._held.append(record)

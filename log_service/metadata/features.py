@@ -128,7 +128,7 @@ def validate_levels(levels: Mapping[str, int]) -> None:
     """Check the finalized levels of a cluster that is there already.
 
     Raises:
-        StorageError: one of them cannot be served.
+        StorageError: this version cannot serve one of the levels.
     """
     for name, level in sorted(levels.items()):
         if not is_supported(name, level):

@@ -80,7 +80,7 @@ class BrokerRegistration:
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead, and be in sync."""
+        """Whether the broker may lead, and be in sync."""
         return not self.is_fenced and not self.is_in_controlled_shutdown
 
     def has_online(self, directory_id: UUID) -> bool:

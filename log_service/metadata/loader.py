@@ -74,7 +74,7 @@ class MetadataLoader:
         """Take committed batches, in order.
 
         Raises:
-            MetadataError: they contradict what was replayed before.
+            MetadataError: the batches contradict those replayed before.
         """
         delta = MetadataDelta(self.image)
         for batch in batches:

@@ -36,7 +36,7 @@ def decode(
     """Return (message, offset behind it). The buffer ends where the frame ends.
 
     Raises:
-        TooManyElementsError: it has more than ``max_elements`` list elements in all.
+        TooManyElementsError: the message has more than ``max_elements`` list elements in all.
         ProtocolError: the bytes are not such a message, or this version is not spoken.
     """
     view = buffer if type(buffer) is memoryview else memoryview(buffer)

@@ -48,7 +48,7 @@ class TokenBucket:
         return self.tokens
 
     def is_idle(self, windows: QuotaWindows, now_ms: int) -> bool:
-        """Whether it is full again by now, as a new one is."""
+        """Whether the bucket is full again by now, as a new one is."""
         missing = self._rate * (windows.count * windows.size_ms - now_ms + self._updated_ms) / 1_000
         return self.tokens is None or self.tokens >= missing
 

@@ -95,7 +95,8 @@ def check_in_steps(
         KafkaError: INVALID_RECORD, names the record and its fault; MESSAGE_TOO_LARGE, there are
             more than may be checked.
         RejectedRecordsError: records break the rules.
-        UnknownSchemasError: they do not, but name schemas that ``schemas`` has no verdict on.
+        UnknownSchemasError: the records break no rule, but name schemas without a verdict in
+            ``schemas``.
     """
     count = header.record_count
     if count * MIN_RECORD_BYTES > len(plain):

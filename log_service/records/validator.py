@@ -232,7 +232,7 @@ def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
     """Return consecutive batches that this process built, for an append without validation.
 
     Raises:
-        CorruptBatch: they are not whole batches.
+        CorruptBatch: the bytes are not whole batches.
     """
     batches = tuple(iterate_headers(buffer))
     assert batches, "an append has at least one batch"

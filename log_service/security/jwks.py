@@ -184,7 +184,7 @@ def fetch_document(url: str, tls: IssuerTls = SYSTEM_TLS) -> bytes:
     Blocks.
 
     Raises:
-        OSError: it cannot be read, is too large, or is elsewhere by now.
+        OSError: the document cannot be read, is too large, or has moved.
     """
     if urlsplit(url).scheme == "file":
         content = _read_file(_path_of(url))

@@ -83,7 +83,7 @@ class OAuthOffer:
         """Fetch the keys for the first time.
 
         Raises:
-            ConfigError: they cannot be fetched; the node or service must not start.
+            ConfigError: the keys cannot be fetched; the node or service must not start.
         """
         if self.jwks is None:
             return

@@ -141,7 +141,7 @@ def write_private(path: Path, content: bytes) -> None:
     """Replace a file as a whole by one that its owner alone may read.
 
     Raises:
-        StorageError: it cannot be written.
+        StorageError: the file cannot be written.
     """
     try:
         replace_private(path, content)

@@ -378,7 +378,7 @@ def check_ports_are_free(wanted: Sequence[tuple[str, int, str, str]]) -> None:
     ``check_port_is_free``.
 
     Raises:
-        ConfigError: one or more cannot be listened on.
+        ConfigError: one or more ports cannot be bound.
     """
     refusals = []
     for one in wanted:
@@ -395,7 +395,7 @@ def check_servers(bootstrap_servers: str) -> None:
     from.
 
     Raises:
-        ConfigError: they are not ``host:port,...``.
+        ConfigError: the addresses are not ``host:port,...``.
     """
     try:
         ClientConfig.of(bootstrap_servers, {})

@@ -77,7 +77,7 @@ class NodeSpec:
 
     @property
     def is_controller(self) -> bool:
-        """Whether it is a voter of the metadata quorum."""
+        """Whether the node is a voter of the metadata quorum."""
         return self.roles == BOTH_ROLES
 
     @property
@@ -112,15 +112,16 @@ class ClusterSpec:
         )
 
     def with_one_more(self) -> "ClusterSpec":
-        """Return it with another broker."""
+        """Return the cluster with another broker."""
         node = NodeSpec(node_id=self.next_node_id, roles=BROKER_ROLE)
         return replace(self, nodes=(*self.nodes, node), next_node_id=self.next_node_id + 1)
 
     def without(self, node_id: int) -> "ClusterSpec":
-        """Return it without a broker.
+        """Return the cluster without a broker.
 
         Raises:
-            ConfigError: there is no such node, or it is a voter, which the files of all nodes name.
+            ConfigError: there is no such node, or the node is a voter, which the files of all nodes
+                name.
         """
         if self.node(node_id).is_controller:
             controllers = ", ".join(str(node.node_id) for node in self.nodes if node.is_controller)
@@ -180,7 +181,8 @@ def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> Clu
     of an older one stay where they are.
 
     Raises:
-        ConfigError: it has more nodes already, or is a broker alone that cannot be joined.
+        ConfigError: the installation already has more nodes, or is a single broker that cannot be
+            joined.
         StorageError: its file cannot be understood.
     """
     present = read_cluster(data_directory)
@@ -257,7 +259,7 @@ def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
     such topic could be created.
 
     Raises:
-        ConfigError: some do; the text names all of them.
+        ConfigError: some properties do; the text names all of them.
     """
     settings = dict(override.split("=", 1) for override in overrides)
     wanted = {key.strip(): value.strip() for key, value in settings.items()}

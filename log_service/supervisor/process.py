@@ -91,7 +91,7 @@ async def start(component: Component, log_directory: Path) -> ComponentProcess:
     """Start a component behind a guard.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the component cannot be started.
     """
     log_path = log_directory / f"{component.name}.log"
     argv = [

@@ -85,7 +85,7 @@ class InstallationProtection:
         """Write where passwords are checked, ``host:port`` of each node, and return the file.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the file cannot be written.
         """
         lines = [
             (

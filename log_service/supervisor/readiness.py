@@ -40,7 +40,7 @@ async def wait_until_ready(readiness: Readiness) -> None:
 
 
 async def is_ready(readiness: Readiness) -> bool:
-    """Ask once."""
+    """Ask the component once, and return whether it is ready."""
     match readiness:
         case HttpReadiness():
             return await _responds(readiness)

@@ -189,7 +189,7 @@ class Supervisor:
         before them.
 
         Raises:
-            StartFailed: it was not ready in time; it is gone again.
+            StartFailed: the component was not ready in time, and was removed again.
         """
         assert self._nursery is not None, "it runs"
         self._ordered.append(component)
@@ -216,7 +216,7 @@ class Supervisor:
         """Stop a component in order, start it again, and wait until it is ready.
 
         Raises:
-            StartFailed: it is not ready in time; it goes on being started.
+            StartFailed: the component is not ready in time. Its start continues.
         """
         component = self._component(name)
         await self._stop_one(component)
@@ -227,7 +227,7 @@ class Supervisor:
         this supervisor runs.
 
         Raises:
-            ConfigError: it is held already.
+            ConfigError: the component is held already.
         """
         if name in self._held:
             raise ConfigError(f"{name} is stopped already")
@@ -240,8 +240,8 @@ class Supervisor:
         """Start a component that was held, and wait until it is ready.
 
         Raises:
-            ConfigError: it is not held.
-            StartFailed: it is not ready in time; it goes on being started.
+            ConfigError: the component is not held.
+            StartFailed: the component is not ready in time. Its start continues.
         """
         if name not in self._held:
             raise ConfigError(f"{name} was not stopped: it runs, or starts again by itself")

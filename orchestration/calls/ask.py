@@ -54,8 +54,8 @@ def ask(
     Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were
     archived, where a batch cannot be read, and where a topic is gone.
 
-    :raises WarehouseError: it is not one question, DuckDB cannot answer it, or the confinement does
-        not name one of its topics.
+    :raises WarehouseError: the SQL is not a single question, DuckDB cannot answer it, or the
+        confinement does not name one of its topics.
     :raises LogServiceError: a topic is asked for, and the log service does not respond.
     """
     validate_question(sql)

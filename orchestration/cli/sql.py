@@ -91,7 +91,7 @@ def answered(question: str, settings: "Settings", **how: Any) -> "tuple[pa.Table
 
     ``how`` goes to ``ask``.
 
-    :raises ClickException: it cannot be answered.
+    :raises ClickException: the question cannot be answered.
     """
     from orchestration.cli.surroundings import explained  # noqa: PLC0415 - with the command
 

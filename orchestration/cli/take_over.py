@@ -120,7 +120,7 @@ def opened_table(definitions: "dg.Definitions", table: str) -> Iterator[tuple[st
 def chosen(table: str, known: list[str]) -> str:
     """Return the asset among ``known`` that ``table`` names, with its first part or without.
 
-    :raises ClickException: none, or two.
+    :raises ClickException: no asset has that name, or two have it.
     """
     found = [one for one in sorted(known) if table in {one, one.rpartition("/")[2]}]
     if len(found) > 1:

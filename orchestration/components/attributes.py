@@ -66,7 +66,7 @@ def folder_of(context: dg.ComponentLoadContext) -> Path:
 def refusals_placed(context: dg.ComponentLoadContext) -> Iterator[None]:
     """Tell file and line of a declaration that makes no sense.
 
-    :raises ProjectError: it makes none.
+    :raises ProjectError: the declaration makes no sense.
     """
     try:
         yield

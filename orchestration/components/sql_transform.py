@@ -176,7 +176,7 @@ def known_columns(topic: TopicSpec, *, has_headers: bool = False) -> Collection[
 def day(text: str) -> date:
     """Return a day.
 
-    :raises ValueError: it is none.
+    :raises ValueError: the value is not a day.
     """
     try:
         return date.fromisoformat(text)

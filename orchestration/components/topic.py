@@ -175,7 +175,7 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     def spec(self, folder: Path | None = None) -> TopicSpec:
         """Return the declaration. Schema files lie in ``folder``.
 
-        :raises ValueError: it makes no sense.
+        :raises ValueError: the declaration makes no sense.
         """
         return TopicSpec(
             name=self.name,

@@ -38,7 +38,7 @@ class Place:
     def parse(cls, text: str) -> Self:
         """Return the place that ``text`` names.
 
-        :raises PlaceError: it names none.
+        :raises PlaceError: the text names no place.
         """
         found = PLACE.fullmatch(text)
         if found is None:

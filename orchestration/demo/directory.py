@@ -23,7 +23,7 @@ class DemoError(RuntimeError):
 def prepare_directory(directory: Path) -> None:
     """Leave ``directory`` existing, marked and otherwise empty.
 
-    :raises DemoError: it is not a demo's, or an installation runs on it.
+    :raises DemoError: the directory is not a demo's, or an installation runs on it.
     """
     if directory.exists() and not directory.is_dir():
         raise DemoError(f"{directory} is a file: name a directory with --data")

@@ -52,7 +52,7 @@ def create_topics(bootstrap_servers: str, specs: Sequence[TopicSpec]) -> None:
 def produce(bootstrap_servers: str, sets: Sequence[DataSet], console: Console) -> dict[str, int]:
     """Send all records and return, by topic, how many the broker acknowledged.
 
-    :raises DemoError: it did not acknowledge all.
+    :raises DemoError: the broker did not acknowledge all records.
     """
     columns = (
         TextColumn("  producing {task.description:<9}"),

@@ -237,7 +237,7 @@ def read_long(data: bytes, at: int, where: str) -> tuple[int, int]:
     """Return the zigzag varint that begins at ``at``, and its end.
 
     :raises IndexError: the bytes end.
-    :raises UnfitError: it has more than 64 bits.
+    :raises UnfitError: the varint has more than 64 bits.
     """
     byte = data[at]
     at += 1
@@ -456,7 +456,7 @@ def _uuid(text: str, where: str) -> str:
 def default_of(one: AvroField) -> Any:
     """Return the value of a field that a record does not have.
 
-    :raises ValueError: it has no default, or one that cannot be read.
+    :raises ValueError: the field has no default, or one that cannot be read.
     """
     kind, default = one.type, one.default
     if default is NOTHING:

@@ -50,7 +50,7 @@ def resolving_reader(
     The record begins at ``begin`` in a value. A record within itself may be so in ``written``
     without end (``parse_written``).
 
-    :raises UnresolvableError: it cannot be read so.
+    :raises UnresolvableError: ``written`` cannot be read as ``declared``.
     """
     fields, defaults = _fields(written, declared, "")
     places = {one.name: place for place, one in enumerate(_columns(declared))}

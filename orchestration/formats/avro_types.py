@@ -120,8 +120,8 @@ def parse_avro(text: str | bytes, chosen: Chosen = ALL, *, is_older: bool = Fals
 
     An older schema need not have all fields that are left out.
 
-    :raises ValueError: it is no JSON, no Avro schema, or has a type that no table can hold. The
-        text names the field.
+    :raises ValueError: the text is not JSON, or not an Avro schema, or has a type that no table can
+        hold. The text names the field.
     """
     try:
         declared = json.loads(text)

@@ -215,7 +215,7 @@ def ddl_of(kind: types.DataType) -> str:
 def unframed(value: bytes) -> int:
     """Return where a value begins behind Confluent's framing.
 
-    :raises UnfitError: it has no such framing.
+    :raises UnfitError: the value has no such framing.
     """
     if len(value) < FRAME_BYTES or value[0] != MAGIC:
         raise UnfitError(NO_PREFIX)
@@ -225,7 +225,7 @@ def unframed(value: bytes) -> int:
 def microseconds(time_us: int, where: str) -> int:
     """Return ``time_us``, microseconds since 1970, if it lies in the years 1 to 9999.
 
-    :raises UnfitError: it does not. The text names the field ``where``.
+    :raises UnfitError: the time is outside these years. The text names the field ``where``.
     """
     if not FIRST_US <= time_us <= LAST_US:
         raise UnfitError(f"field {where} is not a time of the years 1 to 9999")
@@ -263,7 +263,7 @@ def validate_names(names: Sequence[str], where: str) -> None:
 def read_file(file: str | Path) -> bytes:
     """Return the bytes of a schema file.
 
-    :raises SchemaFileError: it cannot be read.
+    :raises SchemaFileError: the file cannot be read.
     """
     try:
         return in_project(file).read_bytes()

@@ -28,7 +28,7 @@ def descriptor_set(file: Path) -> bytes:
 
     A ``.proto`` file is compiled.
 
-    :raises SchemaFileError: it cannot be read or compiled.
+    :raises SchemaFileError: the file cannot be read or compiled.
     """
     content = read_file(file)
     if file.suffix == ".proto":

@@ -354,7 +354,7 @@ def _add(
 def file_descriptor(text: str, name: str = ROOT) -> FileDescriptorProto:
     """Return the descriptor of a file that a registry returned in base64.
 
-    :raises RegistrySchemaError: it is none.
+    :raises RegistrySchemaError: the text is not a descriptor.
     """
     try:
         file = FileDescriptorProto.FromString(b64decode(text, validate=True))

@@ -228,7 +228,7 @@ class Lake:
     def existing(self, name: str) -> TableSnapshot:
         """Return the newest version of the table.
 
-        :raises TableMissingError: it does not exist yet.
+        :raises TableMissingError: the table does not exist yet.
         """
         found = self.snapshot(name)
         if found is None:

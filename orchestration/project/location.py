@@ -36,7 +36,7 @@ class ProjectError(RuntimeError):
 def find_project(*directories: Path) -> Path:
     """Return the first of ``directories`` that is a project.
 
-    :raises ProjectError: none holds a package ``assets``. The text names the last one.
+    :raises ProjectError: no directory has a package ``assets``. The text names the last directory.
     """
     for candidate in directories:
         if (candidate / ASSETS / "__init__.py").is_file():
@@ -71,7 +71,7 @@ def what_is_missing(directory: Path) -> str:
 def import_project(project: Path) -> list[ModuleType]:
     """Import every module of the project's packages and return them. ``sensors`` may be missing.
 
-    :raises ProjectError: one of them cannot be imported.
+    :raises ProjectError: a module cannot be imported.
     """
     if sys.path[0] != str(project):
         sys.path.insert(0, str(project))

@@ -73,7 +73,7 @@ def declared_config(resource: dg.ResourceDefinition | None) -> Mapping[str, Any]
 def accept(refusal: str) -> None:
     """Raise the reason that ``refused_config`` returned, if any.
 
-    :raises SettingsError: it returned a reason.
+    :raises SettingsError: ``refused_config`` returned a reason.
     """
     if refusal:
         raise SettingsError(refusal)

@@ -72,7 +72,7 @@ class Source(Protocol):
         """Whether there may be something new after ``position``.
 
         :raises LookTooLongError: it is unknown after the time that a look has. :raises SourceError:
-            it cannot be looked at.
+            the source cannot be looked at.
         """
         ...
 

@@ -54,7 +54,7 @@ class SchemaError(ValueError):
 def parse_ddl(ddl: str) -> types.StructType:
     """Return the fields that ``ddl`` declares.
 
-    :raises SchemaError: it is not a schema.
+    :raises SchemaError: ``ddl`` is not a schema.
     """
     words = _Words(ddl)
     fields = types.StructType(list(_fields(words, end="")))

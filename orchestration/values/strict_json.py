@@ -105,7 +105,8 @@ class StrictSchema:
 def load_object(value: bytes | None) -> dict[str, Any]:
     """Return ``value`` as a JSON object.
 
-    :raises ValueError: it is none. The text says why, in the words of a dead letter.
+    :raises ValueError: the value is not a JSON object. The text says why, in the words of a dead
+        letter.
     """
     document = load_document(value)
     if not isinstance(document, dict):
@@ -118,7 +119,8 @@ def load_document(value: bytes | None) -> Any:
 
     Numbers with a fraction or exponent are decimals.
 
-    :raises ValueError: it is none. The text says why, in the words of a dead letter.
+    :raises ValueError: the value is not a JSON document. The text says why, in the words of a dead
+        letter.
     """
     if value is None:
         raise _RefusedError(NULL_VALUE)

@@ -25,7 +25,7 @@ MAX_MS = (2**63 - 1) // 1_000
 def moment(time_us: int) -> datetime:
     """Return microseconds since 1970 as a time.
 
-    :raises OverflowError: it is beyond ``FIRST_US`` and ``LAST_US``.
+    :raises OverflowError: the time is not between ``FIRST_US`` and ``LAST_US``.
     """
     return EPOCH + time_us * MICROSECOND
 

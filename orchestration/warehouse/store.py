@@ -145,7 +145,7 @@ class Warehouse:
         fit into memory spill into a temporary folder. The answer itself has to fit. ``confinement``
         bounds the question of another person.
 
-        :raises WarehouseError: it is not one query, or DuckDB cannot answer it.
+        :raises WarehouseError: the SQL is not a single query, or DuckDB cannot answer it.
         :raises UnknownRelationError: a relation does not exist.
         :raises LogServiceError: the log service does not respond.
         """

@@ -95,7 +95,7 @@ class AuditFile:
         """Open the file.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         await self._files.run_in_pool(lambda: self._rolling.append(()))
 

@@ -53,7 +53,7 @@ class AuditTrail:
         """Start writing the file.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         if self._file is not None:
             await self._file.open()

@@ -151,7 +151,7 @@ class Offer:
         """Validate changes of the listener's JAAS texts.
 
         Raises:
-            ConfigError: one cannot be used.
+            ConfigError: a text cannot be used.
         """
         for mechanism in self.config.mechanisms:
             text = texts.get(jaas_key(self._listener, mechanism))
@@ -249,7 +249,7 @@ class NodeLogins:
         """Fetch the keys that check tokens, and refresh them in ``nursery``.
 
         Raises:
-            ConfigError: they cannot be fetched.
+            ConfigError: the keys cannot be fetched.
         """
         for offer in self._offers.values():
             if offer.oauth is not None:

@@ -160,7 +160,7 @@ class Pipeline:
         ``context`` names the client. The request counts as part of the enclosing call.
 
         Raises:
-            ProtocolError: it does not parse, or is in an unsupported version.
+            ProtocolError: the request does not parse, or is in an unsupported version.
         """
         found, body = self._open(context, frame)
         self._decode(found, frame, body, found.route.api.max_elements)

@@ -26,7 +26,7 @@ class SubscriptionPattern:
     (KIP-848).
 
     Raises:
-        ConfigError: it is empty.
+        ConfigError: the expression is empty.
     """
 
     pattern: str
@@ -230,7 +230,7 @@ class Subscriptions:
         """Return the state of a partition.
 
         Raises:
-            ValueError: it is not assigned to this consumer.
+            ValueError: the partition is not assigned to this consumer.
         """
         state = self._partitions.get(topic_partition)
         if state is None:

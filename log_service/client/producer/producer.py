@@ -370,9 +370,9 @@ class Producer:
         It is committed at the end of the block, and aborted if an exception leaves the block.
 
         Raises:
-            TransactionAbortable: it could not be committed, and is aborted. Read the input again,
-                and do the work again.
-            ProducerFenced, ProducerFailed: this producer can do nothing more.
+            TransactionAbortable: the transaction could not be committed, and is aborted. Read the
+                input again, and do the work again. ProducerFenced, ProducerFailed: this producer
+                can do nothing more.
             KafkaError: REQUEST_TIMED_OUT and others, the outcome of the commit is not known.
                 ``commit_transaction`` tells.
         """

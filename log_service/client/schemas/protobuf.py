@@ -77,7 +77,7 @@ def first_message_name(schema: Schema) -> str | None:
     """Return the full name of the first message in a file, which is text or its descriptor.
 
     Raises:
-        SerializationError: it is neither.
+        SerializationError: the file is neither text nor a descriptor.
     """
     if "{" in schema.text:  # base64 has none
         text = NO_CODE.sub(" ", schema.text)

@@ -206,7 +206,7 @@ def plain_json(value: Any) -> tuple[Any, int]:
     Times and decimals become text, and so do floats that JSON has no number for.
 
     Raises:
-        ValueError: it is too long, has too many parts, or is nested too deeply.
+        ValueError: the value is too long, has too many parts, or is nested too deeply.
     """
     size = container_count = 0
 

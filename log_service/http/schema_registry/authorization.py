@@ -98,7 +98,7 @@ def require_references(
     """Refuse a schema with references to subjects that the principal may not read.
 
     Raises:
-        RegistryError: it may not read one of them.
+        RegistryError: the principal may not read one of the subjects.
     """
     for reference in references:
         require(access, request, Need.READ, within(reference.subject, subject))

@@ -151,7 +151,7 @@ def read_names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Return a list of texts. None is an empty one.
 
     Raises:
-        BadFieldError: it has another type.
+        BadFieldError: the value has another type.
     """
     return tuple(_texts(fields.get(name) or [], name))
 

@@ -107,7 +107,7 @@ class SchemaParser:
         """Return a hash of a schema's text and of all that it refers to.
 
         Raises:
-            RegistryError: it refers to something missing.
+            RegistryError: the schema refers to something missing.
         """
         try:
             dependencies = self._dependencies(content.references, subject, is_new=False)

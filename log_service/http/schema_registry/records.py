@@ -167,7 +167,7 @@ def read_key(key: bytes | None) -> RegistryKey:
     """Return a record's key.
 
     Raises:
-        UnreadableRecordError: it is no key of a registry.
+        UnreadableRecordError: the key is not one of a registry.
     """
     fields = _object(key, "key", MAX_KEY_BYTES)
     magic = fields.get("magic", 0)
@@ -189,7 +189,7 @@ def read_stored_schema(value: bytes) -> StoredSchema:
     """Return the value of a SCHEMA record.
 
     Raises:
-        UnreadableRecordError: it is not such a value.
+        UnreadableRecordError: the value is malformed.
     """
     fields = _object(value, "value")
     try:
@@ -211,7 +211,7 @@ def read_stored_settings(value: bytes) -> Settings:
     """Return the value of a CONFIG record.
 
     Raises:
-        UnreadableRecordError: it is not such a value.
+        UnreadableRecordError: the value is malformed.
     """
     try:
         return read_settings(_object(value, "value"))
@@ -223,7 +223,7 @@ def read_stored_mode(value: bytes) -> Mode:
     """Return the value of a MODE record.
 
     Raises:
-        UnreadableRecordError: it is not such a value.
+        UnreadableRecordError: the value is malformed.
     """
     try:
         return Mode(_text(_object(value, "value"), "mode"))
@@ -235,7 +235,7 @@ def read_deleted_version(value: bytes) -> int:
     """Return up to which version a DELETE_SUBJECT record deletes.
 
     Raises:
-        UnreadableRecordError: it is not such a value.
+        UnreadableRecordError: the value is malformed.
     """
     return _number(_object(value, "value"), "version")
 

@@ -133,7 +133,7 @@ class Registry:
         """Wait until the topic was read to its end once.
 
         Raises:
-            RegistryError: it takes too long.
+            RegistryError: reading takes too long.
         """
         if self._loaded.is_set():
             return

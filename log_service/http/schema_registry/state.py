@@ -91,7 +91,7 @@ class RegistryState:
         """Take one record of the topic.
 
         Raises:
-            UnreadableRecordError: it cannot be understood, and changes nothing.
+            UnreadableRecordError: the record cannot be understood, and changes nothing.
         """
         parsed = read_key(key)
         if key is not None and key != parsed.encode():

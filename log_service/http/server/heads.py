@@ -71,7 +71,8 @@ def parse_target(text: str, method: str) -> Target:
     """Return the parts of a target (RFC 9112, 3.2).
 
     Raises:
-        HttpError: it is neither a path, nor an address with a path, nor the star of OPTIONS.
+        HttpError: the target is neither a path, nor an address with a path, nor the star of
+            OPTIONS.
     """
     host = ""
     if text.lower().startswith(SCHEMES):

@@ -75,7 +75,7 @@ class _Places:
         """Hold a place.
 
         Raises:
-            HttpError: none is free. It has the given status and text.
+            HttpError: no place is free. The error has the given status and text.
         """
         taken = self._taken
         if taken.total() >= self._most or taken[address] >= self._most_of_address:

@@ -109,7 +109,7 @@ def validate_token(token: str, keys: KeySet, rules: WebTokenRules, now_s: float)
 
     Raises:
         UnknownKeyError: no key of its id is known.
-        TokenRefusedError: it is not to be trusted, for another reason.
+        TokenRefusedError: the token is not trusted, for another reason.
     """
     header, claims = _verified(token, keys, rules.algorithms)
     if "crit" in header:
@@ -121,7 +121,7 @@ def check_claims(claims: Mapping[str, Any], rules: WebTokenRules, now_s: float) 
     """Validate the claims of a token whose signature was checked.
 
     Raises:
-        TokenRefusedError: they are not as the rules want them.
+        TokenRefusedError: a claim breaks the rules.
     """
     expires_s, _ = _seconds(claims, "exp"), _seconds(claims, "iat")
     if expires_s + rules.skew_s <= now_s:

@@ -67,7 +67,7 @@ def read_java_key_store(content: bytes, password: SecretText | None) -> JavaKeyS
     Without a password its integrity is not checked, as in Java.
 
     Raises:
-        ConfigError: it is damaged, or the password is wrong.
+        ConfigError: the file is damaged, or the password is wrong.
     """
     if len(content) < len(MAGIC) + 8 + DIGEST_BYTES:
         raise ConfigError("the key store ends before its first entry")

@@ -20,7 +20,7 @@ from orchestration.dead_letters.places import Place, PlaceError
 def fix(*, table: str, place: str, value: str, execute: bool) -> dict[str, Any]:
     """Show a fix with a trial, or keep it and replay its record.
 
-    :raises ClickException: it is refused.
+    :raises ClickException: the fix is refused.
     """
     return _told(
         dead_letters.fix,
@@ -37,7 +37,7 @@ def fix(*, table: str, place: str, value: str, execute: bool) -> dict[str, Any]:
 def replay(*, table: str, place: str | None, rule: str | None, execute: bool) -> dict[str, Any]:
     """Count the dead letters that a replay would read, or replay them.
 
-    :raises ClickException: it is refused.
+    :raises ClickException: the replay is refused.
     """
     where = None if place is None else _place(place)
     return _told(dead_letters.replay, table=table, place=where, rule=rule, execute=execute)

@@ -28,7 +28,7 @@ MEMORY_BYTES = 512 << 20
 def sql(*, question: str, relations: Sequence[str], row_count: int = MAX_ROWS) -> dict[str, Any]:
     """Return the columns and the first rows of an answer, and why it has no more.
 
-    :raises ClickException: it cannot be answered.
+    :raises ClickException: the question cannot be answered.
     """
     confinement = Confinement(
         relations=relations,

@@ -63,7 +63,8 @@ class ClusterUsers:
     def of_file(cls, path: Path) -> Self:
         """Read a client's properties file.
 
-        :raises ConfigError: it cannot be read, names no servers, or no mechanism with passwords.
+        :raises ConfigError: the file cannot be read, names no servers, or no mechanism with
+            passwords.
         """
         servers, settings = servers_from_file(path), settings_from_file(path)
         if not servers:

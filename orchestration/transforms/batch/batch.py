@@ -161,7 +161,7 @@ def apply_rules(frame: Any, rules: Sequence[Rule]) -> Any:
 def call_transform(name: str, function: Transform, *frames: Any) -> Any:
     """Call a user's function and make sure that it returns a DataFrame.
 
-    :raises TransformError: it threw, or returned something else.
+    :raises TransformError: the function raised, or returned something else.
     """
     try:
         result = function(*frames)

@@ -28,7 +28,7 @@ class Result(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Return its columns."""
+        """Return the columns of the rows."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Result(Protocol):
         ...
 
     def frame(self) -> Any:
-        """Return it as a Spark DataFrame."""
+        """Return the rows as a Spark DataFrame."""
         ...
 
     def whole(self) -> Any:
@@ -103,7 +103,7 @@ class RowsResult:
 
     @property
     def schema(self) -> pa.Schema:
-        """Return its columns."""
+        """Return the columns of the rows."""
         return self.rows.schema
 
     @property
@@ -120,7 +120,7 @@ class RowsResult:
         return self.rows.take(pa.array(chosen_rows(self.row_count, size)))
 
     def frame(self) -> Any:
-        """Return it as a Spark DataFrame."""
+        """Return the rows as a Spark DataFrame."""
         return self.session.createDataFrame(self.rows)
 
     def whole(self) -> Any:
@@ -148,7 +148,7 @@ class FilesResult:
 
     @property
     def schema(self) -> pa.Schema:
-        """Return its columns."""
+        """Return the columns of the rows."""
         return self.files.schema
 
     @property
@@ -165,7 +165,7 @@ class FilesResult:
         return self.files.dataset().take(pa.array(chosen_rows(self.row_count, size)))
 
     def frame(self) -> Any:
-        """Return it as a Spark DataFrame."""
+        """Return the rows as a Spark DataFrame."""
         return self.session.read.parquet(*(str(file) for file in self.files.files))
 
     def whole(self) -> Any:

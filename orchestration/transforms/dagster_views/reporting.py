@@ -205,7 +205,7 @@ def milliseconds(text: str | None) -> int | None:
 
     A time without zone is UTC.
 
-    :raises ValueError: it is not ISO 8601.
+    :raises ValueError: the text is not ISO 8601.
     """
     if not text:
         return None

@@ -138,7 +138,7 @@ def replanned(
 ) -> OffsetRanges:
     """Return the offsets of a piece by the present state of log, archive and table.
 
-    :raises ProgressError: they can be read no more.
+    :raises ProgressError: the offsets can no longer be read.
     :raises NotReadyError: table or topic were made anew.
     """
     if state.snapshot is None or state.topic_id != wanted.topic_id:

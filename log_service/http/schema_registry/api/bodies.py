@@ -74,7 +74,7 @@ def number(request: HttpRequest, name: str, default: int) -> int:
     """Return a number of the query.
 
     Raises:
-        HttpError: it is no number. Confluent's registry answers 404 then.
+        HttpError: the text is not a number. Confluent's registry answers 404 then.
     """
     text = request.query_value(name)
     return default if text is None else whole_number(text)
@@ -84,7 +84,7 @@ def whole_number(text: str) -> int:
     """Return a number of a path or a query.
 
     Raises:
-        HttpError: it is no number of 32 bits. Confluent's registry answers 404 then.
+        HttpError: the text is not a number of 32 bits. Confluent's registry answers 404 then.
     """
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):

@@ -57,7 +57,7 @@ async def read_object(
 
     Raises:
         HttpError: the body is no JSON, has too many parts, or is in an unknown charset.
-        RegistryError: it is no object, or has a field that is not ``known``.
+        RegistryError: the body is not an object, or has a field that is not ``known``.
     """
     parse = partial(parse_object, request.body, frozenset(known), charset_of(request))
     return parse() if len(request.body) <= LONG_BODY_BYTES else await workers.run_off_loop(parse)

@@ -41,7 +41,7 @@ async def page_of(request: HttpRequest, items: AsyncGenerator[T, None], limit: i
     """Return the items that ``offset`` and ``limit`` ask for, and look at no others.
 
     Raises:
-        HttpError: one of both is no number.
+        HttpError: one of the two is not a number.
     """
     offset = max(number(request, "offset", 0), 0)
     asked = number(request, "limit", limit)

@@ -25,7 +25,7 @@ def context_scope(request: HttpRequest) -> str:
     """Return the context of the path as a scope, empty for the default context.
 
     Raises:
-        RegistryError: it is no name of a context.
+        RegistryError: the text is not the name of a context.
     """
     text = request.path_values.get("context")
     if text is None:
@@ -62,7 +62,7 @@ def valid_subject_of(request: HttpRequest) -> str:
     """Return a subject that schemas may be registered under.
 
     Raises:
-        RegistryError: it is empty, reserved, or has control characters.
+        RegistryError: the subject is empty, reserved, or has control characters.
     """
     subject = subject_of(request)
     if not is_valid_subject(subject):
@@ -74,7 +74,7 @@ def scope_of_request(request: HttpRequest) -> str:
     """Return the scope of a request for settings or modes: a subject, a context, or everything.
 
     Raises:
-        RegistryError: it has control characters.
+        RegistryError: the scope has control characters.
     """
     scope = subject_of(request) if "subject" in request.path_values else context_scope(request)
     if not is_valid_subject(scope, is_scope_allowed=True):

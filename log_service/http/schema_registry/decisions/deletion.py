@@ -100,7 +100,7 @@ def check_writable(state: RegistryState, subject: str) -> None:
     """Refuse changes of a subject that is read-only.
 
     Raises:
-        RegistryError: it is.
+        RegistryError: the subject is read-only.
     """
     if state.mode(subject).is_read_only:
         context = context_of(subject)

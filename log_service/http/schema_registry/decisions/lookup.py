@@ -30,7 +30,7 @@ def read_version(text: str) -> int:
     """Return the number of a version in a path. ``latest`` is ``LATEST_VERSION``.
 
     Raises:
-        RegistryError: it is no version.
+        RegistryError: the text is not a version.
     """
     if text in {"latest", "-1"}:
         return LATEST_VERSION

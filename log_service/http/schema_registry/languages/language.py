@@ -85,7 +85,7 @@ class ParsedSchema(Protocol):
     ) -> list[Difference]:
         """Return the reasons that keep this schema from reading values of ``writer``.
 
-        Empty: it can.
+        The result is empty if the schema can read them.
 
         ``sides`` are the names of both schemas in the texts. ``is_lenient`` accepts added and
         removed properties of open JSON objects. Other languages have one policy alone.

@@ -117,7 +117,7 @@ class SchemasReader:
         """Wait until the listener has the record at ``offset``, or the log continues behind it.
 
         Raises:
-            ReadTimedOut: it took longer than ``timeout_ms``.
+            ReadTimedOut: reading took longer than ``timeout_ms``.
         """
         self._waiter_count += 1
         try:

@@ -91,7 +91,7 @@ class SchemasLog:
         """Wait until the listener has the record at ``offset``.
 
         Raises:
-            ReadTimedOut: it took longer.
+            ReadTimedOut: reading took too long.
         """
         await self._reader.read_to(offset, timeout_ms)
 
@@ -99,7 +99,7 @@ class SchemasLog:
         """Wait until the listener has every record that was in the log when this call began.
 
         Raises:
-            ReadTimedOut: it took longer, or the cluster did not return the end of the log.
+            ReadTimedOut: reading took too long, or the cluster did not return the end of the log.
         """
         left_ms = self._admin.cluster.countdown(timeout_ms)
         last_error: Exception | None = None
@@ -135,7 +135,7 @@ class SchemasLog:
         """Become the only writer, and read everything that earlier writers wrote.
 
         Raises:
-            SchemasLogError: it did not succeed, and this instance may not write.
+            SchemasLogError: the take-over failed, and this instance may not write.
         """
         left_ms = self._admin.cluster.countdown(timeout_ms)
         self._is_taken_over = True
@@ -154,7 +154,7 @@ class SchemasLog:
 
         Raises:
             Superseded: this instance is not the writer. It must find out who leads.
-            SchemasLogError: it is not known whether it is.
+            SchemasLogError: it is unknown whether this instance is the writer.
         """
         left_ms = self._admin.cluster.countdown(timeout_ms)
         if not self._is_taken_over:

@@ -123,7 +123,7 @@ def plain_kinds(use: Use) -> frozenset[Kind] | None:
 def differences(reader: AvroType, writer: AvroType, budget: Budget) -> list[Difference]:
     """Return the reasons that keep a reader from reading a writer's values.
 
-    Empty: it can.
+    The result is empty if the reader can read them.
 
     Raises:
         InvalidSchemaError: the comparison takes more steps than the budget has.

@@ -350,7 +350,7 @@ def validate_size(text: str, limits: SchemaLimits) -> None:
     """Check that a text is Unicode and not too long.
 
     Raises:
-        InvalidSchemaError: it is not.
+        InvalidSchemaError: the text is not Unicode, or is too long.
     """
     try:
         size = len(text.encode())
@@ -365,7 +365,7 @@ def validate_union(uses: Sequence[Use], path: str) -> None:
     """Check that a union holds no union, and each type once. Names that wait are left out.
 
     Raises:
-        InvalidSchemaError: it does not.
+        InvalidSchemaError: the union breaks this rule.
     """
     names: set[str] = set()
     for number, use in enumerate(uses):

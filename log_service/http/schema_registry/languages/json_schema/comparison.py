@@ -143,7 +143,7 @@ class Comparison:
         """Compare two schemas.
 
         Raises:
-            InvalidSchemaError: it takes more steps than the budget has.
+            InvalidSchemaError: the comparison takes more steps than the budget has.
         """
         answer = self._begin(pair)
         while self._open:

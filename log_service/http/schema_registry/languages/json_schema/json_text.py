@@ -66,7 +66,7 @@ def validate_unicode(text: str) -> None:
     """Check that a text has no half of a surrogate pair, because UTF-8 cannot hold one.
 
     Raises:
-        InvalidSchemaError: it has one.
+        InvalidSchemaError: the text has such a half.
     """
     try:
         text.encode()

@@ -79,7 +79,7 @@ class JsonSchema:
     ) -> list[Difference]:
         """Return the reasons that keep this schema from reading values of ``writer``.
 
-        Empty: it can.
+        The result is empty if the schema can read them.
 
         Raises:
             InvalidSchemaError: the comparison takes too many steps.

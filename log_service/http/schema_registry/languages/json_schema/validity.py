@@ -44,7 +44,8 @@ def validate_schema(schema: Json, draft: Draft, budget: Budget) -> None:
     """Check a whole schema, with its definitions.
 
     Raises:
-        InvalidSchemaError: it is not valid. The message begins with the path inside the schema.
+        InvalidSchemaError: the schema is not valid. The message begins with the path inside the
+            schema.
     """
     waiting = [Child(steps=(), schema=schema)]
     while waiting:

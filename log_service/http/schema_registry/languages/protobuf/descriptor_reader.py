@@ -75,7 +75,7 @@ def parse_serialized(text: str) -> FileDescriptorProto:
     """Return the descriptor in a text of base64.
 
     Raises:
-        InvalidSchemaError: it is no base64, or no descriptor.
+        InvalidSchemaError: the text is not base64, or not a descriptor.
     """
     try:
         return FileDescriptorProto.FromString(binascii.a2b_base64(text, strict_mode=True))
@@ -353,7 +353,7 @@ def checked(pattern: re.Pattern[str], name: str, kind: str) -> str:
     """Return a name that can be printed.
 
     Raises:
-        InvalidSchemaError: it is no name.
+        InvalidSchemaError: the text is not a name.
     """
     if pattern.fullmatch(decoded(name)) is None:
         raise InvalidSchemaError(f"the {kind} {name[:40]!r} is no name")
@@ -375,7 +375,7 @@ def counted(number: int) -> int:
     """Return the number of a field, which no text can have below zero.
 
     Raises:
-        InvalidSchemaError: it is below zero.
+        InvalidSchemaError: the number is below zero.
     """
     if number < 0:
         raise InvalidSchemaError("the numbers of fields begin at 1")
