@@ -54,6 +54,8 @@ MAX_MOVED: Final = 256
 """Epochs that are tried after the last known one."""
 MAX_REMEMBERED: Final = 1_000
 RECORD_LIMIT_MODE: Final = 1
+OF_ONE_RECORD: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
+"""Errors of a request of which some records can be settled: a lock is over, an offset is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +204,7 @@ class ShareLeases:
             error = await self._settle_some(group_id, topic, several, kind)
             if error is None:
                 continue
-            if len(several) == 1 or error.code is not ErrorCode.INVALID_RECORD_STATE:
+            if len(several) == 1 or error.code not in OF_ONE_RECORD:
                 failed |= dict.fromkeys(several, error)
                 continue
             for each in several:  # those of a partition are settled together or not at all
