@@ -5,6 +5,8 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,6 +16,8 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingConsumer, NewTopic, TopicPartition
 from tests.helpers.rest_process import RestProcess
+from tests.integration.client_clusters import TIDELOG
+from tests.integration.cluster_nodes import ClusterNodes
 from tests.integration.http.rest_calls import NDJSON, committed, lines, post
 
 pytestmark = pytest.mark.timeout(180)
@@ -182,6 +186,40 @@ def test_a_proxy_that_is_killed_in_the_middle(
             assert post(proxies[number % 2], topic, *records, key=key).status_code == 200
     assert set(committed(bootstrap, topic).values()) == {3}
     assert len(committed(bootstrap, topic)) == 3_000
+
+
+def test_a_broker_that_is_killed_in_the_middle(tmp_path: Path) -> None:
+    """The client repeats its body until it has a result. Each node of three is killed once."""
+    rng = random.Random(1)
+    records = [{"value": f"v{n} {'x' * 300}", "key": f"k{n % 7}"} for n in range(3_000)]
+    with (
+        ClusterNodes(TIDELOG, tmp_path / "cluster") as nodes,
+        BlockingAdmin(nodes.bootstrap) as admin,
+        RestProcess(tmp_path, nodes.bootstrap) as one,
+        RestProcess(tmp_path, nodes.bootstrap) as other,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        admin.create_topics([NewTopic(name="t", partition_count=3, replication_factor=3)])
+        for node_id in nodes.node_ids:
+
+            def send(key: str = f"once-{node_id}") -> list[dict[str, Any]]:
+                for _ in range(300):
+                    with suppress(httpx.HTTPError):
+                        response = post(one, "t", *records, key=key)
+                        if response.status_code not in {409, 500, 503}:
+                            return lines(response)
+                    time.sleep(0.1)
+                raise AssertionError(response.text)
+
+            sent = threads.submit(send)
+            time.sleep(rng.uniform(0.02, 0.6))
+            nodes.kill(node_id)
+            found = sent.result()
+            again = post(other, "t", *records, key=f"once-{node_id}")
+            assert (again.headers["idempotent-replayed"], lines(again)) == ("true", found)
+            nodes.wait_until_whole("t")
+        assert set(committed(nodes.bootstrap, "t").values()) == {3}
+        assert len(committed(nodes.bootstrap, "t")) == 3_000
 
 
 @pytest.mark.parametrize(
