@@ -254,7 +254,8 @@ class SharedReader:
             if line is not None:
                 lines.append((record.partition, record.offset, line))
                 size_bytes += len(line)
-            if size_bytes >= CHUNK_BYTES:
+            most = POLL_RECORDS if self.window.next_number else TURN_RECORDS
+            if size_bytes >= CHUNK_BYTES or len(lines) >= most:  # the first ones come soon
                 await self._append(after, lines)
                 lines, size_bytes = [], 0
             if not count % TURN_RECORDS:
