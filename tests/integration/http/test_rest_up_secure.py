@@ -64,8 +64,8 @@ def test_users_act_with_their_own_rights(tmp_path: Path) -> None:
             cluster = bob.get("/v3/clusters").json()["data"][0]["metadata"]["self"]
             assert refusal(bob.get(f"{cluster}/acls")) == (403, 40301)
             assert refusal(bob.get(f"{cluster}/topics/orders")) == (403, 40301)
-        with client(f"{cluster}", authority, authorization=basic("boss", PASSWORD)) as boss:
-            change_acls(boss)
+            with client(f"{cluster}", authority, authorization=basic("boss", PASSWORD)) as boss:
+                change_acls(boss, bob)
 
 
 def version_1_knows_no_other_rights(ann: httpx.Client) -> None:
@@ -83,8 +83,8 @@ def version_1_knows_no_other_rights(ann: httpx.Client) -> None:
     assert refusal(ann.post(f"{queue}/settle", json=leases)) == (403, 40301)
 
 
-def change_acls(boss: httpx.Client) -> None:
-    """Create, find and delete ACLs."""
+def change_acls(boss: httpx.Client, bob: httpx.Client) -> None:
+    """Create, find and delete ACLs. Streams of a user end who may not read any more."""
     acl = {
         "resource_type": "TOPIC",
         "resource_name": "orders",
@@ -105,7 +105,13 @@ def change_acls(boss: httpx.Client) -> None:
     assert acl.items() <= min(found, key=lambda each: each["operation"] != "READ").items()
     link = next(each for each in found if each["operation"] == "READ")["metadata"]["self"]
     assert link == made.headers["location"]
-    gone = boss.delete(link)
+    path, query = "/v1/topics/orders/records", {"follow": "true", "from": "earliest"}
+    with bob.stream("GET", path, params=query) as one, bob.stream("GET", path, params=query) as two:
+        found_lines = [each.iter_lines() for each in (one, two)]
+        assert [json.loads(next(each))["value"] for each in found_lines] == [1, 1]
+        gone = boss.delete(link)
+        lasts = [json.loads([line for line in each if line][-1]) for each in found_lines]
+    assert [each["end"]["reason"] for each in lasts] == ["forbidden"] * 2
     assert [each["operation"] for each in gone.json()["data"]] == ["READ"]
     assert len(boss.get("/acls", params=wanted).json()["data"]) == 2
     for wrong in ({**acl, "operation": "ANY"}, {**acl, "pattern_type": "MATCH"}, {**acl, "x": 1}):
