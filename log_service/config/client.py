@@ -388,6 +388,9 @@ class ConsumerConfig(ClientConfig):
     skip_corrupt_batches: bool = _plain(
         False, "True: go on behind a batch that cannot be read, and log the offsets skipped"
     )
+    use_numpy: bool = _plain(
+        True, "False: leave numpy and its 20 MB alone; many small records then take more CPU"
+    )
     include_control_records: bool = _plain(
         False, "True: return LogRecord with its producer, also for the ends of transactions"
     )

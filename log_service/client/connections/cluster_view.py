@@ -232,17 +232,21 @@ def topic_views(response: MetadataResponse) -> list[TopicView]:
 
     It depends on no earlier view, so another thread may do this for a long response.
     """
-    return [_topic_view(described) for described in response.topics]
+    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
+    return [_topic_view(described, shared) for described in response.topics]
 
 
-def _topic_view(described: MetadataResponseTopic) -> TopicView:
+def _topic_view(
+    described: MetadataResponseTopic, shared: dict[tuple[int, ...], tuple[int, ...]]
+) -> TopicView:
+    """Return a topic. Equal lists of brokers are ``shared``, because most partitions have few."""
     partitions = []
     for index, partition in enumerate(
         sorted(described.partitions, key=lambda each: each.partition_index)
     ):
         if partition.partition_index != index:
             break  # after a gap the numbers of a broker's response cannot be trusted
-        partitions.append(_partition_view(partition))
+        partitions.append(_partition_view(partition, shared))
     return TopicView(
         name=described.name or "",
         topic_id=TopicId(described.topic_id),
@@ -268,14 +272,20 @@ def _newest(name: str, fresh: TopicView, known: TopicView | None) -> TopicView:
     return replace(fresh, partitions=tuple(partitions), available=_available(partitions))
 
 
-def _partition_view(described: MetadataResponsePartition) -> PartitionView:
+def _partition_view(
+    described: MetadataResponsePartition, shared: dict[tuple[int, ...], tuple[int, ...]]
+) -> PartitionView:
+    def nodes(listed: Sequence[int]) -> tuple[int, ...]:
+        found = tuple(listed)
+        return shared.setdefault(found, found)
+
     return PartitionView(
         partition=described.partition_index,
         leader=described.leader_id,
         leader_epoch=described.leader_epoch,
-        replicas=tuple(described.replica_nodes),
-        isr=tuple(described.isr_nodes),
-        offline_replicas=tuple(described.offline_replicas),
+        replicas=nodes(described.replica_nodes),
+        isr=nodes(described.isr_nodes),
+        offline_replicas=nodes(described.offline_replicas),
     )
 
 

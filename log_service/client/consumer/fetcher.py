@@ -418,6 +418,7 @@ class Fetcher:
                 check_crcs=self._config.check_crcs,
                 skip_corrupt=self._config.skip_corrupt_batches,
                 with_control=self._config.include_control_records,
+                use_numpy=self._config.use_numpy,
                 deserializers=self._deserializers,
             )
         except KafkaError as error:

@@ -20,7 +20,7 @@ from itertools import chain, islice, repeat
 from typing import Any
 
 from log_service.client.consumer.aborted import AbortedFilter
-from log_service.client.consumer.record_rows import rows_of
+from log_service.client.consumer.record_rows import rows_in_turn, rows_of
 from log_service.client.consumer.records import (
     ConsumerRecord,
     Deserializer,
@@ -59,6 +59,7 @@ class RecordReader:
         check_crcs: bool,
         skip_corrupt: bool = False,
         with_control: bool = False,
+        use_numpy: bool = True,
         deserializers: tuple[Deserializer | None, Deserializer | None],
     ) -> None:
         self._topic_partition = topic_partition
@@ -67,6 +68,7 @@ class RecordReader:
         self._check_crcs = check_crcs
         self._skip_corrupt = skip_corrupt
         self._with_control = with_control
+        self._rows_of = rows_of if use_numpy else rows_in_turn
         self._opened: list[OpenBatch] = []
         self._deserialize_key, self._deserialize_value = deserializers
         self._started = position
@@ -156,7 +158,7 @@ class RecordReader:
         if not opened:
             return False
         self._opened = opened
-        self._rows = rows_of(opened, self._topic_partition)
+        self._rows = self._rows_of(opened, self._topic_partition)
         if self._with_control:
             self._rows = map(LogRecord.of, self._rows, repeat(opened[0].header))
         if opened[0].header.base_offset < self.position:
@@ -241,7 +243,7 @@ class RecordReader:
     def _skip_opened(self, broken: int) -> None:
         header, self._opened = self._opened[broken].header, self._opened[broken + 1 :]
         if self._opened:
-            self._rows = rows_of(self._opened, self._topic_partition)
+            self._rows = self._rows_of(self._opened, self._topic_partition)
         else:
             self._rows, header = None, self._headers[self._next_batch - 1][1]
         self._move_behind(header)
@@ -254,7 +256,7 @@ class RecordReader:
         if batch.header.next_offset < self.position:
             return False
         try:
-            deque(rows_of([batch], self._topic_partition), maxlen=0)
+            deque(self._rows_of([batch], self._topic_partition), maxlen=0)
         except KafkaError:
             return True
         return False

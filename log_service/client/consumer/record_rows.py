@@ -46,6 +46,13 @@ def rows_of(
                 return many_rows(fields, batches, topic_partition)
             except KafkaError:
                 pass  # the loop returns the records before the malformed one
+    return rows_in_turn(batches, topic_partition)
+
+
+def rows_in_turn(
+    batches: Sequence[OpenBatch], topic_partition: TopicPartition
+) -> Iterator[ConsumerRecord]:
+    """Return the records of batches, each made when its turn comes, without numpy."""
     return chain.from_iterable(single_rows(batch, topic_partition) for batch in batches)
 
 

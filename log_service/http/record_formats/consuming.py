@@ -15,6 +15,8 @@ from log_service.http.cluster_clients.pool import LoginClients
 
 FETCH_BYTES: Final = 2 << 20
 PARTITION_FETCH_BYTES: Final = 512 << 10
+QUEUED_BYTES: Final = 4 << 20
+"""So much is fetched ahead of polls, beside one response of each leader."""
 
 
 @asynccontextmanager
@@ -36,6 +38,8 @@ async def open_consumer(
         "include_control_records": with_control,
         "fetch_max_bytes": FETCH_BYTES,
         "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
+        "queued_max_bytes": QUEUED_BYTES,
+        "use_numpy": False,
         "skip_corrupt_batches": True,
         "auto_offset_reset": reset,
     }

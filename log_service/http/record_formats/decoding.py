@@ -2,11 +2,13 @@
 
 Decoding never fails. Bytes that are not what their prefix says stay bytes, and ``error`` says why.
 Long ones are decoded in another thread, so that no record holds up other people. Values are not
-validated, because a schema may hold a regular expression that takes for ever.
+validated, because a schema may hold a regular expression that takes for ever. The libraries of
+schemas take 8 MB, so each is imported with the first value that needs it.
 """
 
 import base64
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isfinite
@@ -14,13 +16,8 @@ from typing import Any, Final, NoReturn
 
 import msgpack
 import trio
-from google.protobuf.json_format import MessageToDict
-from google.protobuf.message import Message
 
-from log_service.client.schemas.avro import AvroDeserializer
 from log_service.client.schemas.errors import SchemaRegistryError
-from log_service.client.schemas.json_schema import JsonSchemaDeserializer
-from log_service.client.schemas.protobuf import ProtobufDeserializer
 from log_service.client.schemas.registry_client import SchemaRegistryClient
 from log_service.client.schemas.values import AVRO, JSON, PROTOBUF
 from log_service.client.schemas.wire_format import MAGIC_ID, PREFIX
@@ -117,31 +114,56 @@ class RecordDecoder:
         if len(data) > MAX_PAYLOAD_BYTES:
             raise ValueError(f"it is longer than {MAX_PAYLOAD_BYTES} bytes")
         schema = await self._registry.get_schema(schema_id)
-        deserializer = self._deserializer(self._registry, schema.schema_type, is_key=is_key)
+        deserializer = await self._deserializer(self._registry, schema.schema_type, is_key=is_key)
         identity, payload = deserializer.identify(data, ())
         reader = await self._registry.run(deserializer.find_reader(topic, identity))
 
         def read() -> tuple[Any, int]:
             value = reader.read(payload)
-            return plain_json(MessageToDict(value) if isinstance(value, Message) else value)
+            return plain_json(_message_as_json(value) if schema.schema_type == PROTOBUF else value)
 
         is_long = len(data) > LONG_BYTES or len(data) * len(schema.text) > LONG_READ
         value, size = await trio.to_thread.run_sync(read) if is_long else read()
         kind = KINDS[schema.schema_type]
         return Decoded(kind=kind, value=value, schema_id=schema_id, size=max(size, len(data)))
 
-    def _deserializer(
+    async def _deserializer(
         self, registry: SchemaRegistryClient, schema_type: str, *, is_key: bool
     ) -> Any:
         kept = schema_type, is_key
         if kept not in self._deserializers:
-            kinds: dict[str, Any] = {
-                AVRO: AvroDeserializer,
-                JSON: partial(JsonSchemaDeserializer, validate=False, json_decode=parse_json),
-                PROTOBUF: ProtobufDeserializer,
-            }
-            self._deserializers[kept] = kinds[schema_type](registry, is_key=is_key)
+            kind = await trio.to_thread.run_sync(_deserializer_of, schema_type)
+            self._deserializers[kept] = kind(registry, is_key=is_key)
         return self._deserializers[kept]
+
+
+def _deserializer_of(schema_type: str) -> Callable[..., Any]:
+    """Return what makes a deserializer. Its library may have to be imported first."""
+    if schema_type == AVRO:
+        from log_service.client.schemas.avro import (  # noqa: PLC0415 - see the opening
+            AvroDeserializer,
+        )
+
+        return AvroDeserializer
+    if schema_type == PROTOBUF:
+        from log_service.client.schemas.protobuf import (  # noqa: PLC0415 - see the opening
+            ProtobufDeserializer,
+        )
+
+        return ProtobufDeserializer
+    from log_service.client.schemas.json_schema import (  # noqa: PLC0415 - see the opening
+        JsonSchemaDeserializer,
+    )
+
+    return partial(JsonSchemaDeserializer, validate=False, json_decode=parse_json)
+
+
+def _message_as_json(message: Any) -> Any:
+    from google.protobuf.json_format import (  # noqa: PLC0415 - see the opening
+        MessageToDict,
+    )
+
+    return MessageToDict(message)
 
 
 def decode_plain(data: bytes, wanted: str) -> Decoded:

@@ -197,3 +197,25 @@ def test_records_are_the_same_without_numpy(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(record_rows, "fields_module", lambda: None)
     assert read_all(reader_of(buffer), 300) == list(range(2000))
     assert [record.value for record in iterate_records(buffer)][:2] == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("use_numpy", [True, False])
+def test_numpy_is_left_alone_where_it_is_not_wanted(
+    monkeypatch: pytest.MonkeyPatch, *, use_numpy: bool
+) -> None:
+    """It takes 20 MB of a process that shows a few records."""
+    asked: list[bool] = []
+    monkeypatch.setattr(record_rows, "_fields_module", lambda: asked.append(True))
+    records = [NewRecord(1_000, b"k", b"v")] * (2 * record_rows.MIN_RECORD_COUNT)
+    reader = RecordReader(
+        PLACE,
+        build_batch(records),
+        0,
+        aborted=None,
+        check_crcs=True,
+        use_numpy=use_numpy,
+        deserializers=(None, None),
+    )
+    taken: list[ConsumerRecord] = []
+    assert reader.read_into(taken, 10 * len(records))
+    assert (len(taken), bool(asked)) == (len(records), use_numpy)

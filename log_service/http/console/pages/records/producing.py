@@ -8,16 +8,21 @@ import base64
 import binascii
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
 from log_service.client.schemas.errors import SchemaRegistryError
-from log_service.client.schemas.json_codecs import Encode, schema_encoder
 from log_service.client.schemas.serializing import reason_of
 from log_service.http.console.forms import choice_of
 from log_service.http.console.page_requests import PageRequest
 from log_service.http.record_formats.decoding import parse_json
 from log_service.http.server.values import HttpError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from log_service.client.schemas.json_codecs import Encode
 
 FORMATS = ("text", "json", "base64", "null")
 BY_SCHEMA = "json by schema"
@@ -49,7 +54,8 @@ async def record_part(page_request: PageRequest, name: str) -> bytes | None:
     latest = await registry.get_version(subject, "latest")
     about = f"schema id {latest.id}, the latest of {subject}"
     try:
-        encode = await schema_encoder(registry, subject, latest, about)
+        codecs = await trio.to_thread.run_sync(_codecs)
+        encode = await codecs.schema_encoder(registry, subject, latest, about)
     except SchemaRegistryError:
         raise
     except Exception as error:
@@ -58,7 +64,14 @@ async def record_part(page_request: PageRequest, name: str) -> bytes | None:
     return await trio.to_thread.run_sync(partial(_encoded, text, name, encode, about))
 
 
-def _encoded(text: str, name: str, encode: Encode, about: str) -> bytes | None:
+def _codecs() -> "ModuleType":
+    """Return the module of codecs, whose libraries take 8 MB once they are imported."""
+    from log_service.client.schemas import json_codecs  # noqa: PLC0415 - few people need it
+
+    return json_codecs
+
+
+def _encoded(text: str, name: str, encode: "Encode", about: str) -> bytes | None:
     """Return the bytes of a JSON text, None for null. It may take a while for a long text."""
     value = _json_of(text, name)
     if value is None:
