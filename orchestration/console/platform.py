@@ -5,10 +5,13 @@ its person allow.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import trio
 
 from log_service.common.env import Clock
 from log_service.http.console.page_requests import PageRequest
@@ -27,6 +30,7 @@ NO_PROJECT = (
     " folder of a project, or with `tidelog up --project FOLDER`. `tidelog init NAME` writes a new"
     " project."
 )
+STOPPING = "the console is stopping"
 NO_PLATFORM = "The platform is not installed here: pip install 'tidelog[platform]'"
 
 
@@ -52,6 +56,15 @@ class Overview:
         return needed_topics([each for each in self.tables if each.name == name], self.topics)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Answer:
+    """The answer that requests wait for. A ``refusal`` is raised instead."""
+
+    found: Any = None
+    refusal: HttpError | None = field(default_factory=partial(HttpError, 503, STOPPING))
+    is_there: trio.Event = field(default_factory=trio.Event)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
     """The project as one person may see it."""
@@ -72,12 +85,16 @@ class Platform:
         self.changes = Worker(CHANGES, folder)
         self.jobs = Jobs()
         self._remembered: dict[tuple[str, ...], tuple[int, Any]] = {}
+        self._asked: dict[tuple[str, ...], _Answer] = {}
 
     def __repr__(self) -> str:
         return f"<Platform {self.folder}>"
 
     async def ask(self, page_request: PageRequest, method: str, **parameters: Any) -> Any:
         """Return facts that are at most a few seconds old.
+
+        Requests for the same facts wait for one answer. A request that is given up ends nothing,
+        because a process that starts would otherwise begin again with the next one.
 
         Raises:
             HttpError: there is no project, or the platform refuses.
@@ -89,15 +106,43 @@ class Platform:
         at_ms, known = self._remembered.get(key, (-FRESH_MS, None))
         if clock.monotonic_ms() - at_ms < FRESH_MS:
             return known
-        found = await self.facts.ask(page_request.context.nursery, method, **parameters)
-        if len(self._remembered) >= MAX_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[key] = clock.monotonic_ms(), found
-        return found
+        answer = self._asked.get(key)
+        if answer is None:
+            answer = self._asked[key] = _Answer()
+            nursery = page_request.context.nursery
+            nursery.start_soon(self._ask, nursery, clock, key, answer, method, parameters)
+        await answer.is_there.wait()
+        if answer.refusal is not None:
+            raise answer.refusal
+        return answer.found
+
+    async def _ask(  # noqa: PLR0917 - a task takes no keywords
+        self,
+        nursery: trio.Nursery,
+        clock: Clock,
+        key: tuple[str, ...],
+        answer: "_Answer",
+        method: str,
+        parameters: Mapping[str, Any],
+    ) -> None:
+        try:
+            answer.found = await self.facts.ask(nursery, method, **parameters)
+            answer.refusal = None
+            if self._asked.get(key) is answer:  # else a change has made it old
+                if len(self._remembered) >= MAX_REMEMBERED:
+                    self._remembered.clear()
+                self._remembered[key] = clock.monotonic_ms(), answer.found
+        except HttpError as error:
+            answer.refusal = error
+        finally:
+            if self._asked.get(key) is answer:
+                del self._asked[key]
+            answer.is_there.set()
 
     def forget(self) -> None:
         """Forget the facts, because a change has made them old."""
         self._remembered.clear()
+        self._asked.clear()
 
     async def sight(self, page_request: PageRequest, more_topics: Collection[str] = ()) -> Sight:
         """Return the project as the person may see it. ``more_topics`` are asked for, too.

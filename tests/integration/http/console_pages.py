@@ -42,6 +42,14 @@ class Person:
         response = self.client.get(path, params=query or None, follow_redirects=True)
         return self._noted(response, status)
 
+    def part(self, path: str, **query: Any) -> str:
+        """Return the part of a page that its script asks for, which waits for late figures."""
+        headers = {"hx-request": "true"}
+        response = self.client.get(path, params=query or None, headers=headers)
+        assert response.status_code == 200, response.text
+        assert "<html" not in response.text
+        return response.text
+
     def send(self, path: str, status: int = 200, **form: Any) -> str:
         """Send a form, and return the text of the page that it leads to."""
         data = {"csrf_token": self.token, **{name: str(value) for name, value in form.items()}}

@@ -71,10 +71,10 @@ def test_the_flow_goes_from_clients_over_topics_to_groups(person: Person) -> Non
     page = opened_with(person, "/flow", f"producer shop topic {TOPIC}")
     assert f"topic {TOPIC} group {GROUP} {UNKNOWN} 60" in page
     assert "names of clients" not in page
-    assert f'<a href="/topics/{TOPIC}">' in person.open("/flow")
+    assert f'<a href="/topics/{TOPIC}">' in person.part("/flow")
     page = opened_with(person, "/flow", f"group {GROUP} 0.0 60", q="readers")
     assert "producer shop" in page
-    assert "Nothing flows" in person.open("/flow", q="no such name")
+    assert "Nothing flows" in person.part("/flow", q="no such name")
 
 
 def test_a_page_that_cannot_be_read_is_named(bootstrap: str, tmp_path: Path, name: str) -> None:
@@ -90,6 +90,6 @@ def test_a_page_that_cannot_be_read_is_named(bootstrap: str, tmp_path: Path, nam
         with BlockingProducer(bootstrap) as producer:
             producer.send(name, "1")
             producer.flush()
-        page = readable(person.open("/flow", q=name))
+        page = readable(person.part("/flow", q=name))
         assert re.search(f"producer producer id [0-9]+ topic {name}", page)
         assert "Kafka tells the ids" in page

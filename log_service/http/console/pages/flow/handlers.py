@@ -14,12 +14,15 @@ from log_service.http.server.values import HttpError, HttpResponse
 
 MAX_SEARCH_CHARACTERS = 250
 PART_TIMEOUT_S = 20.0
+FIRST_TIMEOUT_S = 0.5
+"""So long a page waits for its parts. Its script then asks for those that took longer."""
 
 
 async def show(page_request: PageRequest) -> HttpResponse:
     """Show the flow of records through the nodes that a text names, or through all."""
     search = page_request.query.get("q", "")[:MAX_SEARCH_CHARACTERS]
-    parts = await read_parts(page_request)
+    limit_s = PART_TIMEOUT_S if page_request.is_part else FIRST_TIMEOUT_S
+    parts, late = await read_parts(page_request, limit_s)
 
     def draw() -> tuple[FlowGraph, Picture]:
         graph = joined(parts, search=search)
@@ -32,6 +35,7 @@ async def show(page_request: PageRequest) -> HttpResponse:
         "picture": picture,
         "search": search,
         "own": path_to("flow", q=search),
+        "late": late,
     }
     if page_request.is_part:
         return part_response(page_request.part("picture.html", **values))
@@ -39,21 +43,26 @@ async def show(page_request: PageRequest) -> HttpResponse:
     return page_request.page("flow.html", title="Flow", commands=lines, **values)
 
 
-async def read_parts(page_request: PageRequest) -> list[FlowPart]:
-    """Return the parts of all areas. One that cannot be read is a note, and costs no other."""
+async def read_parts(
+    page_request: PageRequest, limit_s: float
+) -> tuple[list[FlowPart], tuple[str, ...]]:
+    """Return the parts of all areas, and the areas whose part takes longer.
+
+    One that cannot be read is a note, and costs no other.
+    """
     found: dict[str, FlowPart] = {}
+    late: list[str] = []
 
     async def read(name: str, source: FlowSource) -> None:
-        failure = f"it took longer than {PART_TIMEOUT_S:.0f} s"
         try:
-            with trio.move_on_after(PART_TIMEOUT_S):
+            with trio.move_on_after(limit_s) as scope:
                 found[name] = await source(replace(page_request, area=name))
-                return
         except (KafkaError, HttpError) as error:
-            failure = str(error)
-        found[name] = FlowPart(notes=(f"The part of the area {name} is missing: {failure}.",))
+            found[name] = FlowPart(notes=(f"The part of the area {name} is missing: {error}.",))
+        if scope.cancelled_caught:
+            late.append(name)
 
     async with trio.open_nursery() as nursery:
         for name, source in page_request.context.flows.items():
             nursery.start_soon(read, name, source)
-    return [found[name] for name in sorted(found)]
+    return [found[name] for name in sorted(found)], tuple(sorted(late))

@@ -2,12 +2,22 @@
 
 import itertools
 import re
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from log_service.http.console.flow import FlowEdge, FlowKind, FlowNode, FlowPart
 from log_service.http.console.pages.flow import graph as graph_module
 from log_service.http.console.pages.flow.graph import joined
+from log_service.http.console.pages.flow.handlers import (
+    FIRST_TIMEOUT_S,
+    PART_TIMEOUT_S,
+    read_parts,
+)
 from log_service.http.console.pages.flow.layout import (
     LABEL_HEIGHT,
     NODE_HEIGHT,
@@ -15,6 +25,7 @@ from log_service.http.console.pages.flow.layout import (
     picture_of,
 )
 from log_service.http.console.pages.flow.reading import Pace
+from log_service.http.server.values import HttpError
 
 
 def node(name: str) -> FlowNode:
@@ -118,3 +129,37 @@ def test_a_rate_is_the_growth_between_looks_that_are_apart() -> None:
     assert pace.look(11_000, {pair: 60, ("h", "t"): 5}) == {pair: 5.0}
     assert pace.look(11_500, {pair: 900}) == {pair: 5.0}
     assert pace.look(21_000, {pair: 50}) == {pair: 0.0}
+
+
+@dataclass(frozen=True)
+class Visit:
+    """The parts of a page request that the flow's parts are read with."""
+
+    context: Any
+    area: str = ""
+
+
+def test_a_part_that_takes_long_holds_up_no_page() -> None:
+    async def soon(_visit: object) -> FlowPart:
+        return PARTS[0]
+
+    async def later(_visit: object) -> FlowPart:
+        await trio.sleep(FIRST_TIMEOUT_S + 1)
+        return PARTS[1]
+
+    async def refused(_visit: object) -> FlowPart:
+        raise HttpError(400, "the project cannot be loaded")
+
+    async def run() -> None:
+        began_s = trio.current_time()
+        flows = {"topics": soon, "pipelines": later, "marts": refused}
+        visit: Any = Visit(context=SimpleNamespace(flows=flows))
+        parts, late = await read_parts(visit, FIRST_TIMEOUT_S)
+        assert (trio.current_time() - began_s, late) == (FIRST_TIMEOUT_S, ("pipelines",))
+        assert [each.edges for each in parts] == [(), PARTS[0].edges]
+        assert "the project cannot be loaded" in parts[0].notes[0]
+        parts, late = await read_parts(visit, PART_TIMEOUT_S)
+        assert PARTS[1] in parts
+        assert not late
+
+    trio.run(run, clock=MockClock(autojump_threshold=0))
