@@ -12,7 +12,7 @@ Versions: 1 as in Apache Kafka 4.2; 2 renewal of locks, and the response has the
 Acknowledgements that come with a ShareFetch are checked and stored by the same functions.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -284,19 +284,26 @@ def add_partitions(
     response: Any,
     results: Mapping[SharedPartition, Any],
     parts: Parts,
+    *,
+    unled: Collection[SharedPartition] = (),
 ) -> None:
-    """Add partitions by topic, and the leaders of those that are led elsewhere (KIP-951).
+    """Add partitions by topic, and the leaders of those that were led here until now (KIP-951).
 
-    Any other error names leader -1. The fields' default is 0, and franz-go 1.22 takes a leader of 0
-    or more beside any error as the new leader. It would fetch from broker 0 until it ends. (Apache
-    Kafka 4.3 leaves the default.)
+    Every other error names leader -1, because franz-go 1.22 fetches from any leader beside an error
+    until its metadata changes:
+
+    - An error that is not about the leader would name broker 0, the default of the field.
+    - This node did not lead the partitions of ``unled`` when it was asked. The client may know of a
+      later election than this node, and the leader that this node knows may be dead.
+
+    (Apache Kafka 4.3 names both.)
     """
     topics: dict[UUID, Any] = {}
     leaders: list[int] = []
     for (topic_id, index), partition in results.items():
         if partition.error_code:
-            is_elsewhere = partition.error_code in STALE_LEADER
-            leader = leader_hint(image, "", topic_id, index) if is_elsewhere else NO_HINT
+            is_named = partition.error_code in STALE_LEADER and (topic_id, index) not in unled
+            leader = leader_hint(image, "", topic_id, index) if is_named else NO_HINT
             partition.current_leader = parts.leader(
                 leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
             )

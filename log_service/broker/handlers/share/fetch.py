@@ -81,6 +81,7 @@ class _Fetch:
     """Whether it waits for any partition to acquire from, and not for more bytes."""
     led: dict[ShareKey, LedSharePartition] = field(default_factory=dict)
     errors: dict[SharedPartition, KafkaError] = field(default_factory=dict)
+    """Of partitions that the member cannot have from this node, before anything is fetched."""
     fetched: list[Fetched] | None = None
     is_paused: bool = False
     outcomes: Outcomes | None = None
@@ -351,7 +352,7 @@ def _response(fetch: _Fetch, fetched: list[Fetched], outcomes: Outcomes) -> Shar
     ).records.record_lock_duration_ms
     told = {} if fetch.is_paused else _results(fetch, fetched)
     _add_outcomes(told, outcomes)
-    add_partitions(fetch.call, node.image(), response, told, PARTS)
+    add_partitions(fetch.call, node.image(), response, told, PARTS, unled=fetch.errors)
     return response
 
 

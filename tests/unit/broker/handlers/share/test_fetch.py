@@ -288,7 +288,7 @@ def test_partitions_that_are_not_there_or_have_no_state() -> None:
     tell_shares(story)
 
 
-def test_another_leader_is_told_and_loads_what_was_stored() -> None:
+def test_another_leader_loads_what_was_stored() -> None:
     async def story(node: ShareNode) -> None:
         await node.share_record()
         await node.produce("a", batch(b"two"))
@@ -297,7 +297,7 @@ def test_another_leader_is_told_and_loads_what_was_stored() -> None:
         assert await member.acknowledge((1, 1, [ACCEPT])) == 0
         node.context.elect(2)
         got = await member.fetch()
-        assert (got.error, got.leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+        assert got.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         node.context.elect(1)
         got = await member.fetch()
@@ -318,6 +318,22 @@ def test_a_waiting_fetch_hears_at_once_that_the_leader_has_changed() -> None:
             node.context.elect(2)
             await trio.sleep(0.1)
             assert got.pop().error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    tell_shares(story)
+
+
+def test_a_node_that_was_asked_as_a_follower_names_no_leader() -> None:
+    """Its member may know of a later election, and the leader that this node knows may be dead."""
+
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        node.context.elect(2)
+        member = node.member()
+        for _ in range(2):
+            got = await member.fetch()
+            assert (got.error, got.leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        node.context.elect(1)
+        assert (await member.fetch()).error == ErrorCode.NONE
 
     tell_shares(story)
 
