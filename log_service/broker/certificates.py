@@ -32,7 +32,7 @@ from log_service.config.tls import tls_config
 from log_service.config.views import NodeConfig
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage, ResourceType
-from log_service.security.file_marks import FileMark, file_mark
+from log_service.security.file_digests import FileDigest, file_digest
 from log_service.security.tls.contexts import Contexts, client_context, end_of, server_context
 from log_service.security.tls.listener import TlsListener
 from log_service.security.tls.material import MAX_STORE_BYTES, files_of
@@ -52,7 +52,7 @@ class Loaded:
     """Current state of a listener: its configuration, and its files when they were read."""
 
     tls: TlsConfig
-    marks: tuple[FileMark, ...]
+    digests: tuple[FileDigest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class Certificates:
         for name in {**listeners, **outgoing}:
             tls = self._protections[name].tls
             assert tls is not None, "it has TLS"
-            self._loaded[name] = Loaded(tls=tls, marks=self._marks(tls))
+            self._loaded[name] = Loaded(tls=tls, digests=self._digests(tls))
             if name in outgoing and name in listeners:
                 self._nodes[name] = self._node(tls)
 
@@ -210,7 +210,7 @@ class Certificates:
             principal_mapping_rules=security.tls.principal_mapping_rules,
             endpoint_identification_algorithm=security.tls.endpoint_identification_algorithm,
         )
-        loaded = Loaded(tls=tls, marks=self._marks(tls))
+        loaded = Loaded(tls=tls, digests=self._digests(tls))
         if loaded == known:
             return None
         client = client_context(tls, self._read) if name in self._outgoing else None
@@ -253,8 +253,8 @@ class Certificates:
             raise OSError(errno.EFBIG, f"it has more than {MAX_STORE_BYTES} bytes")
         return self._env.files.read_bytes(path)
 
-    def _marks(self, tls: TlsConfig) -> tuple[FileMark, ...]:
-        return tuple(file_mark(path, self._read) for path in files_of(tls))
+    def _digests(self, tls: TlsConfig) -> tuple[FileDigest, ...]:
+        return tuple(file_digest(path, self._read) for path in files_of(tls))
 
 
 def _is_true(text: str | None) -> bool:

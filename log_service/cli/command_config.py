@@ -37,8 +37,8 @@ def configured_settings(bootstrap_servers: str) -> dict[str, Any]:
         return read_whole_file(given)
     if named := os.environ.get(FILE_VARIABLE):
         return read_file(Path(named)) | settings_of_environment(os.environ)
-    if told := settings_of_environment(os.environ):
-        return told
+    if settings := settings_of_environment(os.environ):
+        return settings
     own = Path(os.environ.get(DATA_SETTING) or DEFAULT_DATA) / OPERATOR_FILE
     return read_file(own) if own.is_file() and bootstrap_servers == default_servers() else {}
 

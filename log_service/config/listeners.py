@@ -159,21 +159,23 @@ def controller_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
         ConfigError: a listener cannot be protected as its keys say.
     """
     bound = {end_point.name: end_point for end_point in keys.listeners}
-    told = {end_point.name: end_point for end_point in keys.advertised or ()}
+    advertised = {end_point.name: end_point for end_point in keys.advertised or ()}
     return tuple(
-        _controller_listener(keys, bound[name], told.get(name, bound[name]))
+        _controller_listener(keys, bound[name], advertised.get(name, bound[name]))
         for name in keys.controller_names
         if name in bound
     )
 
 
-def _controller_listener(keys: ListenerKeys, bound: EndPoint, told: EndPoint) -> ListenerConfig:
+def _controller_listener(
+    keys: ListenerKeys, bound: EndPoint, advertised: EndPoint
+) -> ListenerConfig:
     return ListenerConfig(
         name=bound.name,
         host=bound.host,
         port=bound.port,
-        advertised_host=keys.host_name if told.host in EVERY_ADDRESS else told.host,
-        advertised_port=told.port,
+        advertised_host=keys.host_name if advertised.host in EVERY_ADDRESS else advertised.host,
+        advertised_port=advertised.port,
         security=_protection(bound.name, keys),
     )
 
@@ -230,31 +232,31 @@ def _overlaps(one: str, other: str) -> bool:
 
 def _advertised(keys: ListenerKeys, brokers: list[EndPoint]) -> dict[str, EndPoint]:
     if keys.advertised is None:
-        told = {
+        advertised = {
             end_point.name: end_point._replace(host=end_point.host or keys.host_name)
             for end_point in brokers
         }
     else:
-        told = {
+        advertised = {
             end_point.name: end_point
             for end_point in keys.advertised
             if end_point.name not in keys.controller_names
         }
         names = {end_point.name for end_point in brokers}
-        for name in told.keys() ^ names:
-            where = "advertised.listeners" if name in told else "listeners"
+        for name in advertised.keys() ^ names:
+            where = "advertised.listeners" if name in advertised else "listeners"
             raise ConfigError(
                 f"listener {name} stands only in {where}; listeners and advertised.listeners must"
                 " name the same ones"
             )
-    for name, end_point in told.items():
+    for name, end_point in advertised.items():
         if end_point.host in EVERY_ADDRESS:
             raise ConfigError(
                 f"clients would be told to connect to {end_point.host or 'an empty host'} for"
                 f" listener {name}, which is no address; set advertised.listeners to a host name or"
                 " address that clients reach"
             )
-    return told
+    return advertised
 
 
 def _protection(name: str, keys: ListenerKeys, *, is_bound: bool = True) -> ListenerSecurity:

@@ -15,6 +15,6 @@ clock, randomness and a thread pool are passed in as arguments.
 - ``token_endpoint``: the endpoint from which a client fetches its tokens.
 - ``issuer_requests``: HTTP requests to an issuer, for keys and for tokens.
 - ``issuer_errors``: the error of a failed exchange with an issuer.
-- ``file_marks``: digests that show whether a file has changed.
+- ``file_digests``: digests that show whether a file has changed.
 - ``audit``: the lines of the audit log.
 """

@@ -22,7 +22,7 @@ import trio
 
 from log_service.common.env import Clock
 from log_service.common.urls import shown_url
-from log_service.security.file_marks import FileMark, file_mark
+from log_service.security.file_digests import FileDigest, file_digest
 from log_service.security.issuer_requests import MAX_DOCUMENT_BYTES, IssuerTls, exchange
 from log_service.security.sasl.oauthbearer import ValidToken
 from log_service.security.sasl.web_tokens import (
@@ -82,7 +82,7 @@ class Jwks:
         self._missing: OrderedDict[str, int] = OrderedDict()
         self._wanted = trio.Event()
         self._file = _path_of(config.url) if config.url.startswith("file:") else None
-        self._read_as: FileMark = None
+        self._read_as: FileDigest = None
 
     def __repr__(self) -> str:
         return f"<Jwks {shown_url(self._config.url)} keys={len(self.keys)}>"
@@ -111,15 +111,15 @@ class Jwks:
         """
         self._read_as, self.keys = await self._run_in_thread(self._read)
 
-    def _read(self) -> tuple[FileMark, KeySet]:
-        """Return the keys and the mark of their file.
+    def _read(self) -> tuple[FileDigest, KeySet]:
+        """Return the keys and the digest of their file.
 
-        The mark is taken before the file is read, so that a change in between is noticed.
+        The digest is taken before the file is read, so that a change in between is noticed.
         """
-        mark = None if self._file is None else file_mark(self._file, _read_file)
+        digest = None if self._file is None else file_digest(self._file, _read_file)
         keys = parse_key_set(self._fetch(self._config.url))
         validate_algorithms(keys, self._rules.algorithms)
-        return mark, keys
+        return digest, keys
 
     async def run(self) -> None:
         """Keep the keys fresh until cancelled."""
@@ -154,7 +154,7 @@ class Jwks:
         while not self._wanted.is_set():
             with trio.move_on_after(FILE_CHECK_INTERVAL_S):
                 await self._wanted.wait()
-            if await self._run_in_thread(lambda: file_mark(path, _read_file)) != self._read_as:
+            if await self._run_in_thread(lambda: file_digest(path, _read_file)) != self._read_as:
                 return
 
     def _backoff_ms(self, failed_count: int) -> int:

@@ -84,9 +84,9 @@ def _faults(condition: str) -> Iterator[str]:
     tokens = [(str(one.lastgroup), one[0]) for one in TOKEN.finditer(condition)]
     if tokens[-1][0] == "comment" and tokens[-1][1].startswith("--"):
         yield "it ends with a comment, which hides what comes behind it"
-    told = [(kind, text) for kind, text in tokens if kind not in {"space", "comment"}]
+    significant = [(kind, text) for kind, text in tokens if kind not in {"space", "comment"}]
     is_open: list[str] = []
-    for kind, text in told:
+    for kind, text in significant:
         if kind != "mark":
             continue
         if text in {"'", '"', "`"}:
@@ -99,11 +99,13 @@ def _faults(condition: str) -> Iterator[str]:
             yield f"a {text} closes nothing"
     if is_open:
         yield f"a {is_open[-1]} is not closed"
-    words = [text.upper() if kind in {"word", "operator", "mark"} else "" for kind, text in told]
+    words = [
+        text.upper() if kind in {"word", "operator", "mark"} else "" for kind, text in significant
+    ]
     if words and words[0] in NEVER_FIRST:
-        yield f"nothing is before {told[0][1]}"
+        yield f"nothing is before {significant[0][1]}"
     if words and words[-1] in NEVER_LAST:
-        yield f"nothing is behind {told[-1][1]}"
+        yield f"nothing is behind {significant[-1][1]}"
     yield from (
         f"{one} and {other} follow each other"
         for one, other in pairwise(words)

@@ -37,9 +37,9 @@ Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 def result_columns(function: Callable[..., Any]) -> tuple[str, ...] | None:
     """Return the columns of a function's result, None if only a run shows them."""
-    told: tuple[str, ...] | None = getattr(function, "columns", None)
-    if told is not None or hasattr(function, "statement") or hasattr(function, "__wrapped__"):
-        return told
+    declared: tuple[str, ...] | None = getattr(function, "columns", None)
+    if declared is not None or hasattr(function, "statement") or hasattr(function, "__wrapped__"):
+        return declared
     try:
         tree = ast.parse(dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError, ValueError):

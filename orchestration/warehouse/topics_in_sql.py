@@ -257,17 +257,17 @@ def _readable(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
 
 def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None:
     """Warn of the records that the answer lacks."""
-    told = []
+    warned = []
     if read.gaps:
-        told.append(
+        warned.append(
             f"records of the topic {source.topic} were removed from the log, or could not be read,"
             " before they were archived: offsets " + " ".join(map(str, read.gaps))
         )
     if source.log is None and not is_asked_alone:
-        told.append(
+        warned.append(
             f"there is no topic {source.topic} any more: the answer has what is archived of it"
         )
-    for sentence in told:
+    for sentence in warned:
         warnings.warn(sentence, IncompleteAnswerWarning, stacklevel=2)
 
 
@@ -401,9 +401,12 @@ def explained_scans(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Sca
     while waiting:
         node = waiting.pop()
         waiting += node.get("children", [])
-        told = node.get("extra_info") or {}
+        details = node.get("extra_info") or {}
         if "ARROW_SCAN" in node.get("name", ""):
-            filters, projections = _listed(told.get("Filters")), _listed(told.get("Projections"))
+            filters, projections = (
+                _listed(details.get("Filters")),
+                _listed(details.get("Projections")),
+            )
             named = [
                 one
                 for text in (*filters, *projections)
@@ -430,8 +433,8 @@ def explained_scans(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Sca
     return found
 
 
-def _listed(told: Any) -> list[str]:
-    return [told] if isinstance(told, str) else list(told or [])
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or [])
 
 
 def bounds_of(text: str) -> Bounds:

@@ -412,14 +412,14 @@ class LedSharePartition:
             return
         writes, self._queue = self._queue, []
         self._is_writing = True
-        told = ShareStateWrite(
+        request = ShareStateWrite(
             state_epoch=self._state_epoch,
             leader_epoch=self._leader_epoch,
             start_offset=core.start_offset,
             delivery_complete_count=core.delivery_complete_count,
             batches=tuple(batch for write, _ in writes for batch in write.batches),
         )
-        self._world.persister.write(self.key, told, on_done=partial(self._on_written, writes))
+        self._world.persister.write(self.key, request, on_done=partial(self._on_written, writes))
 
     def _on_written(
         self, writes: list[tuple[StateWrite, OnDone]], error: KafkaError | None
@@ -428,10 +428,10 @@ class LedSharePartition:
         if self.is_lost:
             self._settle(writes, self.error)
             return
-        told = None if error is None else KafkaError(member_error(error), str(error))
-        self._settle(writes, told)
-        if told is not None and told.code in _FATAL:
-            self._fail(told)
+        refusal = None if error is None else KafkaError(member_error(error), str(error))
+        self._settle(writes, refusal)
+        if refusal is not None and refusal.code in _FATAL:
+            self._fail(refusal)
         else:
             self._write_next()
             self._world.on_change(self.key)

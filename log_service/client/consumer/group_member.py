@@ -132,11 +132,11 @@ class GroupMember:
         self.member_id = response.member_id or self.member_id
         self.epoch = response.member_epoch
         self.interval_ms = max(response.heartbeat_interval_ms, 1)
-        said = Wanted(
+        subscribed = Wanted(
             topics=tuple(request.subscribed_topic_names or ()),
             regex=request.subscribed_topic_regex or "",
         )
-        if request.subscribed_topic_names is not None and said == self.wanted:
+        if request.subscribed_topic_names is not None and subscribed == self.wanted:
             self._is_subscription_due = False
         if request.topic_partitions is not None:
             self._is_everything_due = self._is_everything_due and request.rebalance_timeout_ms < 0

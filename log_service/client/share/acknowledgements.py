@@ -1,10 +1,10 @@
 """Acknowledgements on their way to the leader from which the offsets were acquired.
 
-``Acknowledging`` holds the acknowledgements of one call for one partition. ``merged`` combines
+``Acknowledgement`` holds the acknowledgements of one call for one partition. ``merged`` combines
 several of them into the batches of a request. A ``Ticket`` waits until all its acknowledgements are
 settled. This module knows no requests and no sessions.
 
-Invariant: each ``Acknowledging`` is settled exactly once.
+Invariant: each ``Acknowledgement`` is settled exactly once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Acknowledging:
+class Acknowledgement:
     """Acknowledgements of offsets in one partition.
 
     After ``deadline_ms`` the locks have run out, and they are not sent again.
@@ -41,7 +41,7 @@ class Acknowledging:
     topic_partition: TopicPartition
     types: Mapping[int, int]
     deadline_ms: float
-    on_settled: Callable[["Acknowledging", KafkaError | None], None]
+    on_settled: Callable[["Acknowledgement", KafkaError | None], None]
 
     @property
     def is_renewing(self) -> bool:
@@ -83,15 +83,15 @@ class Ticket:
             self._on_settled()
 
 
-def merged(sayings: Iterable[Acknowledging]) -> dict[TopicPartition, list[Batch]]:
+def merged(acknowledgements: Iterable[Acknowledgement]) -> dict[TopicPartition, list[Batch]]:
     """Return the batches of a request by partition, in the order of offsets.
 
     If an offset is acknowledged twice, the later one counts.
     """
     types: dict[TopicPartition, dict[int, int]] = {}
-    for saying in sayings:
-        types.setdefault(saying.topic_partition, {}).update(saying.types)
-    return {where: batches_of(said) for where, said in types.items()}
+    for acknowledgement in acknowledgements:
+        types.setdefault(acknowledgement.topic_partition, {}).update(acknowledgement.types)
+    return {where: batches_of(of_place) for where, of_place in types.items()}
 
 
 def batches_of(types: Mapping[int, int]) -> list[Batch]:
@@ -100,6 +100,6 @@ def batches_of(types: Mapping[int, int]) -> list[Batch]:
     # offset - index is the same within a run of neighbours
     for _, run in groupby(enumerate(sorted(types)), key=lambda pair: pair[1] - pair[0]):
         offsets = [offset for _, offset in run]
-        said = [types[offset] for offset in offsets]
-        batches.append(Batch(offsets[0], offsets[-1], said[:1] if len(set(said)) == 1 else said))
+        found = [types[offset] for offset in offsets]
+        batches.append(Batch(offsets[0], offsets[-1], found[:1] if len(set(found)) == 1 else found))
     return batches

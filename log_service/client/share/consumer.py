@@ -22,7 +22,7 @@ from log_service.client.admin.values import ItemsFailed
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.env import real_env
 from log_service.client.consumer.records import Deserializer
-from log_service.client.share.acknowledgements import AcknowledgeCallback, Acknowledging, Ticket
+from log_service.client.share.acknowledgements import AcknowledgeCallback, Acknowledgement, Ticket
 from log_service.client.share.fetcher import ShareFetcher
 from log_service.client.share.in_hand import InHand
 from log_service.client.share.lane import Source
@@ -234,7 +234,7 @@ class ShareConsumer:
         self._is_polling = True
         try:
             await trio.lowlevel.checkpoint()
-            self._say(is_hurried=False)
+            self._acknowledge(is_hurried=False)
             while True:
                 self._changed = trio.Event()
                 self._membership.raise_error()
@@ -296,7 +296,7 @@ class ShareConsumer:
         given = AcknowledgeType(kind)
         each: Iterable[ShareRecord] = (records,) if isinstance(records, ShareRecord) else records
         for record in each:
-            self._in_hand.say(record, given)
+            self._in_hand.acknowledge(record, given)
 
     def accept(self, records: ShareRecord | Iterable[ShareRecord]) -> None:
         """Accept processed records, which are not delivered again. Raises as ``acknowledge``."""
@@ -338,7 +338,7 @@ class ShareConsumer:
         self._require_open()
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         is_settled = trio.Event()
-        ticket = self._say(is_hurried=True, on_settled=is_settled.set)
+        ticket = self._acknowledge(is_hurried=True, on_settled=is_settled.set)
         await trio.lowlevel.checkpoint()
         if ticket.open_count:
             with trio.move_on_after(limit_ms / 1_000):
@@ -362,7 +362,7 @@ class ShareConsumer:
             KafkaError: INVALID_REQUEST, the consumer is closed.
         """
         self._require_open()
-        self._say(is_hurried=True)
+        self._acknowledge(is_hurried=True)
 
     def put_back(self, records: Iterable[ShareRecord]) -> None:
         """Take back returned records that the application has not seen.
@@ -378,7 +378,7 @@ class ShareConsumer:
         A loop went past them.
         """
         if self.config.is_implicit:
-            self._in_hand.say_of_unsaid(records, AcknowledgeType.ACCEPT)
+            self._in_hand.acknowledge_unset(records, AcknowledgeType.ACCEPT)
 
     @property
     def in_hand_count(self) -> int:
@@ -394,7 +394,7 @@ class ShareConsumer:
 
     # Internal steps
 
-    def _say(
+    def _acknowledge(
         self,
         *,
         is_hurried: bool,
@@ -404,48 +404,54 @@ class ShareConsumer:
         """Pass the acknowledgements to the lanes, including those that the mode implies."""
         self._drop_expired()
         if self.config.is_implicit and is_implied:
-            self._in_hand.say_of_others(AcknowledgeType.ACCEPT)
+            self._in_hand.acknowledge_rest(AcknowledgeType.ACCEPT)
         ticket = Ticket(on_settled)
-        said = self._in_hand.take_said()
-        sayings = [
+        taken = self._in_hand.take_acknowledged()
+        acknowledgements = [
             (source, self._saying(where, types, ticket))
-            for source, by_place in said
+            for source, by_place in taken
             for where, types in by_place.items()
         ]
-        for source, saying in sayings:
-            source.lane.say(source, saying, is_hurried=is_hurried)
+        for source, acknowledgement in acknowledgements:
+            source.lane.acknowledge(source, acknowledgement, is_hurried=is_hurried)
         return ticket
 
     def _saying(
         self, where: TopicPartition, types: dict[int, int], ticket: Ticket
-    ) -> Acknowledging:
+    ) -> Acknowledgement:
         ticket.add(where)
 
-        def settle(saying: Acknowledging, error: KafkaError | None) -> None:
-            self._note_settled(saying, error)
-            ticket.settle(saying.topic_partition, error)
+        def settle(acknowledgement: Acknowledgement, error: KafkaError | None) -> None:
+            self._note_settled(acknowledgement, error)
+            ticket.settle(acknowledgement.topic_partition, error)
 
         deadline_ms = self._now_ms() + self._fetcher.lock_timeout_ms
-        return Acknowledging(
+        return Acknowledgement(
             topic_partition=where, types=types, deadline_ms=deadline_ms, on_settled=settle
         )
 
-    def _note_settled(self, saying: Acknowledging, error: KafkaError | None) -> None:
-        self._meter.note_acknowledged(len(saying.types), is_refused=error is not None)
-        if error is None and saying.is_renewing:
+    def _note_settled(self, acknowledgement: Acknowledgement, error: KafkaError | None) -> None:
+        self._meter.note_acknowledged(len(acknowledgement.types), is_refused=error is not None)
+        if error is None and acknowledgement.is_renewing:
             renewed = [
-                offset for offset, kind in saying.types.items() if kind == AcknowledgeType.RENEW
+                offset
+                for offset, kind in acknowledgement.types.items()
+                if kind == AcknowledgeType.RENEW
             ]
             self._in_hand.renew(
-                saying.topic_partition, renewed, self._now_ms() + self._fetcher.lock_timeout_ms
+                acknowledgement.topic_partition,
+                renewed,
+                self._now_ms() + self._fetcher.lock_timeout_ms,
             )
         if self.on_acknowledged is not None:
             try:
-                self.on_acknowledged(saying.topic_partition, saying.offsets, error)
+                self.on_acknowledged(
+                    acknowledgement.topic_partition, acknowledgement.offsets, error
+                )
             except Exception:
                 logger.exception("the callback of acknowledgements failed")
         elif error is not None:
-            count = len(saying.types)
+            count = len(acknowledgement.types)
             self._quiet.warning(
                 error.code,
                 "group %s: %d records are delivered again: %s",
@@ -469,7 +475,7 @@ class ShareConsumer:
 
         A cancellation does not interrupt these steps, because only all of them together are useful.
         """
-        self._say(is_hurried=True, is_implied=is_accepting)
+        self._acknowledge(is_hurried=True, is_implied=is_accepting)
         with trio.CancelScope(
             shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000
         ):

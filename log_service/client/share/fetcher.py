@@ -21,7 +21,7 @@ from log_service.client.connections.cluster_metadata import SILENCE_MS, ClusterM
 from log_service.client.connections.cluster_view import NO_LEADER
 from log_service.client.consumer.fetcher import STALE_VIEW
 from log_service.client.consumer.records import Deserializer
-from log_service.client.share.acknowledgements import Acknowledging
+from log_service.client.share.acknowledgements import Acknowledgement
 from log_service.client.share.acquired import AcquiredReader
 from log_service.client.share.in_hand import InHand
 from log_service.client.share.lane import FetchPlan, Lane, Source
@@ -256,7 +256,9 @@ class ShareFetcher:
     def _release(self, arrived: _Arrived) -> None:
         """Release waiting records that were not returned."""
         self._say_gaps(arrived)
-        self._say(arrived, dict.fromkeys(arrived.reader.give_up(), int(AcknowledgeType.RELEASE)))
+        self._acknowledge(
+            arrived, dict.fromkeys(arrived.reader.give_up(), int(AcknowledgeType.RELEASE))
+        )
 
     def _say_gaps(self, arrived: _Arrived) -> None:
         reader = arrived.reader
@@ -264,19 +266,19 @@ class ShareFetcher:
             reader.unreadable, int(AcknowledgeType.RELEASE)
         )
         reader.gaps, reader.unreadable = [], []
-        self._say(arrived, types)
+        self._acknowledge(arrived, types)
 
-    def _say(self, arrived: _Arrived, types: Mapping[int, int]) -> None:
+    def _acknowledge(self, arrived: _Arrived, types: Mapping[int, int]) -> None:
         if types:
-            saying = Acknowledging(
+            acknowledgement = Acknowledgement(
                 topic_partition=arrived.where,
                 types=types,
                 deadline_ms=arrived.deadline_ms,
-                on_settled=self._note_said,
+                on_settled=self._note_settled,
             )
-            arrived.source.lane.say(arrived.source, saying, is_hurried=False)
+            arrived.source.lane.acknowledge(arrived.source, acknowledgement, is_hurried=False)
 
-    def _note_said(self, saying: Acknowledging, error: KafkaError | None) -> None:
+    def _note_settled(self, acknowledgement: Acknowledgement, error: KafkaError | None) -> None:
         """Log a refused acknowledgement of the client itself.
 
         Those records become available anyway.
@@ -286,7 +288,7 @@ class ShareFetcher:
                 error.code,
                 "group %s: %d offsets: %s",
                 self._config.group_id,
-                len(saying.types),
+                len(acknowledgement.types),
                 error,
             )
 

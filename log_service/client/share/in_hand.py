@@ -21,7 +21,7 @@ S = TypeVar("S")
 
 Place = tuple[str, int, int]
 """Topic, partition, offset."""
-Said = dict[TopicPartition, dict[int, int]]
+TypesByOffset = dict[TopicPartition, dict[int, int]]
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class _Held(Generic[S]):
     record: ShareRecord
     source: S
     deadline_ms: float
-    said: AcknowledgeType | None = None
+    acknowledge_type: AcknowledgeType | None = None
 
 
 class InHand(Generic[S]):
@@ -50,16 +50,16 @@ class InHand(Generic[S]):
         records: Iterable[ShareRecord],
         source: S,
         deadline_ms: float,
-        said: AcknowledgeType | None = None,
+        default: AcknowledgeType | None = None,
     ) -> None:
         """Add records that the application receives now.
 
-        ``said`` is their default acknowledgement.
+        ``default`` is their default acknowledgement.
         """
         for record in records:
-            self._held[record[:3]] = _Held(record, source, deadline_ms, said)
+            self._held[record[:3]] = _Held(record, source, deadline_ms, default)
 
-    def say(self, record: ShareRecord, kind: AcknowledgeType) -> None:
+    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Note the application's acknowledgement of a record.
 
         Raises:
@@ -75,24 +75,24 @@ class InHand(Generic[S]):
                 f" {record.delivery_count}"
             )
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"{where}, is not in hand: {text}")
-        held.said = kind
+        held.acknowledge_type = kind
 
-    def say_of_unsaid(self, records: Iterable[ShareRecord], kind: AcknowledgeType) -> None:
+    def acknowledge_unset(self, records: Iterable[ShareRecord], kind: AcknowledgeType) -> None:
         """Acknowledge those of ``records`` that are in hand and have no acknowledgement yet."""
         for record in records:
             held = self._held.get(record[:3])
             if (
                 held is not None
-                and held.said is None
+                and held.acknowledge_type is None
                 and held.record.delivery_count == record.delivery_count
             ):
-                held.said = kind
+                held.acknowledge_type = kind
 
-    def say_of_others(self, kind: AcknowledgeType) -> None:
+    def acknowledge_rest(self, kind: AcknowledgeType) -> None:
         """Acknowledge all records in hand that have no acknowledgement yet."""
         for held in self._held.values():
-            if held.said is None:
-                held.said = kind
+            if held.acknowledge_type is None:
+                held.acknowledge_type = kind
 
     def take_back(self, records: Iterable[ShareRecord]) -> list[tuple[ShareRecord, S, float]]:
         """Remove and return records that the application did not get after all.
@@ -107,19 +107,21 @@ class InHand(Generic[S]):
                 taken.append((held.record, held.source, held.deadline_ms))
         return taken
 
-    def take_said(self) -> list[tuple[S, Said]]:
+    def take_acknowledged(self) -> list[tuple[S, TypesByOffset]]:
         """Return the acknowledgements to send, by source.
 
         Their records leave, unless they are renewed.
         """
-        by_source: dict[int, tuple[S, Said]] = {}
+        by_source: dict[int, tuple[S, TypesByOffset]] = {}
         for place, held in list(self._held.items()):
-            if held.said is None:
+            if held.acknowledge_type is None:
                 continue
-            _, said = by_source.setdefault(id(held.source), (held.source, {}))
-            said.setdefault(held.record.topic_partition, {})[held.record.offset] = int(held.said)
-            if held.said is AcknowledgeType.RENEW:
-                held.said = None
+            _, types = by_source.setdefault(id(held.source), (held.source, {}))
+            types.setdefault(held.record.topic_partition, {})[held.record.offset] = int(
+                held.acknowledge_type
+            )
+            if held.acknowledge_type is AcknowledgeType.RENEW:
+                held.acknowledge_type = None
             else:
                 del self._held[place]
         return list(by_source.values())
@@ -138,7 +140,7 @@ class InHand(Generic[S]):
         late = [
             (place, held.record)
             for place, held in self._held.items()
-            if held.deadline_ms <= now_ms and held.said is None
+            if held.deadline_ms <= now_ms and held.acknowledge_type is None
         ]
         for place, _ in late:
             del self._held[place]

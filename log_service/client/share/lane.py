@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 import trio
 
 from log_service.client.connections.cluster_metadata import ClusterMetadata
-from log_service.client.share.acknowledgements import Acknowledging, merged
+from log_service.client.share.acknowledgements import Acknowledgement, merged
 from log_service.client.share.session import ShareSession
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.types import TopicId, TopicPartition
@@ -40,7 +40,7 @@ PURPOSE = "share"
 FIRST_VERSION_WITH_RENEWAL = 2
 RIDE_S = 0.1
 """Time that an acknowledgement without a waiting caller waits for a fetch or for others."""
-SAID_AGAIN = frozenset(
+RETRIED = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -118,15 +118,15 @@ class Lane:
         self._desk = desk
         self._session = ShareSession()
         self._connection: RpcConnection | None = None
-        self._to_say: deque[Acknowledging] = deque()
+        self._pending: deque[Acknowledgement] = deque()
         self._wakeup = trio.Event()
         self._is_hurried = self._is_closing = False
         self._paused_until = 0.0
-        self._say_by = inf
+        self._send_by = inf
         self._failed_count = 0
 
     def __repr__(self) -> str:
-        return f"<Lane to broker {self.node_id} {self._session} to_say={len(self._to_say)}>"
+        return f"<Lane to broker {self.node_id} {self._session} pending={len(self._pending)}>"
 
     @property
     def is_paused(self) -> bool:
@@ -137,7 +137,9 @@ class Lane:
         """Check again whether there is a request to send."""
         self._wakeup.set()
 
-    def say(self, source: Source, saying: Acknowledging, *, is_hurried: bool) -> None:
+    def acknowledge(
+        self, source: Source, acknowledgement: Acknowledgement, *, is_hurried: bool
+    ) -> None:
         """Acknowledge records in the session of ``source``.
 
         It is sent with the next fetch, or at once if ``is_hurried``.
@@ -147,11 +149,11 @@ class Lane:
                 ErrorCode.SHARE_SESSION_NOT_FOUND,
                 f"the session with broker {self.node_id} has ended",
             )
-            saying.on_settled(saying, error)
+            acknowledgement.on_settled(acknowledgement, error)
             return
-        self._to_say.append(saying)
+        self._pending.append(acknowledgement)
         self._is_hurried |= is_hurried
-        self._say_by = min(self._say_by, trio.current_time() + RIDE_S)
+        self._send_by = min(self._send_by, trio.current_time() + RIDE_S)
         self.wake()
 
     def close(self) -> None:
@@ -165,9 +167,9 @@ class Lane:
             while not self._is_closing:
                 self._wakeup = trio.Event()
                 if not await self._take_turn():
-                    with trio.move_on_at(self._paused_until if self.is_paused else self._say_by):
+                    with trio.move_on_at(self._paused_until if self.is_paused else self._send_by):
                         await self._wakeup.wait()
-            await self._say(is_final=True)
+            await self._acknowledge(is_final=True)
         finally:
             self._end_session(
                 KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "the consumer is closed")
@@ -179,8 +181,8 @@ class Lane:
         if self.is_paused:
             return False
         plan = self._desk.plan_of(self.node_id)
-        if self._to_say and not self._can_wait(plan):
-            await self._say()
+        if self._pending and not self._can_wait(plan):
+            await self._acknowledge()
             return True
         if plan is not None:
             await self._fetch(plan)
@@ -195,20 +197,20 @@ class Lane:
         if self._is_hurried:
             return False
         if plan is None:
-            return trio.current_time() < self._say_by
+            return trio.current_time() < self._send_by
         return not any(
-            saying.is_renewing or saying.topic_partition not in plan.wanted
-            for saying in self._to_say
+            acknowledgement.is_renewing or acknowledgement.topic_partition not in plan.wanted
+            for acknowledgement in self._pending
         )
 
     # Requests
 
     async def _fetch(self, plan: FetchPlan) -> None:
         self._desk.note_fetch_begun(self.node_id)
-        sayings: list[Acknowledging] = []
+        acknowledgements: list[Acknowledgement] = []
         try:
             connection = await self._connect()
-            sayings = self._take_to_say()
+            acknowledgements = self._take_pending()
             request = ShareFetchRequest(
                 group_id=self._config.group_id,
                 member_id=self._member_id,
@@ -219,24 +221,24 @@ class Lane:
                 batch_size=plan.max_records,
                 share_acquire_mode=self._config.acquire_mode,
             )
-            self._session.fill_fetch(request, plan.wanted, merged(sayings))
+            self._session.fill_fetch(request, plan.wanted, merged(acknowledgements))
             response = await connection.request(
                 request, ShareFetchResponse, waits_ms=plan.max_wait_ms
             )
             self._check(connection, response)
         except KafkaError as error:
-            self._note_failure(sayings, error)
+            self._note_failure(acknowledgements, error)
             return
         finally:
             self._desk.note_fetch_ended(self.node_id)
-        self._take_fetched(sayings, response)
+        self._take_fetched(acknowledgements, response)
 
-    async def _say(self, *, is_final: bool = False) -> None:
+    async def _acknowledge(self, *, is_final: bool = False) -> None:
         """Send a separate request with the pending acknowledgements."""
         self._is_hurried = False
         if not self._session.is_open and not is_final:
             self._note_failure(
-                self._take_to_say(),
+                self._take_pending(),
                 KafkaError(
                     ErrorCode.SHARE_SESSION_NOT_FOUND, f"broker {self.node_id} knows no session"
                 ),
@@ -244,26 +246,28 @@ class Lane:
             return
         if not self._session.is_open:
             return
-        sayings: list[Acknowledging] = []
+        acknowledgements: list[Acknowledgement] = []
         try:
             session, connection = self._session, await self._connect()
             if session is not self._session:
                 return  # the session was lost with the connection
-            sayings = self._sendable(connection, self._take_to_say())
-            if not sayings and not is_final:
+            acknowledgements = self._sendable(connection, self._take_pending())
+            if not acknowledgements and not is_final:
                 return
             request = ShareAcknowledgeRequest(
                 group_id=self._config.group_id,
                 member_id=self._member_id,
-                is_renew_ack=any(saying.is_renewing for saying in sayings),
+                is_renew_ack=any(
+                    acknowledgement.is_renewing for acknowledgement in acknowledgements
+                ),
             )
-            self._session.fill_acknowledge(request, merged(sayings), is_final=is_final)
+            self._session.fill_acknowledge(request, merged(acknowledgements), is_final=is_final)
             response = await connection.request(request, ShareAcknowledgeResponse)
             self._check(connection, response)
         except KafkaError as error:
-            self._note_failure(sayings, error)
+            self._note_failure(acknowledgements, error)
             return
-        self._take_acknowledged(sayings, response)
+        self._take_acknowledged(acknowledgements, response)
 
     async def _connect(self) -> RpcConnection:
         """Return the connection. A session on an earlier connection is over."""
@@ -277,24 +281,24 @@ class Lane:
             self._connection = connection
         return connection
 
-    def _take_to_say(self) -> list[Acknowledging]:
-        taken = list(self._to_say)
-        self._to_say.clear()
-        self._say_by = inf
+    def _take_pending(self) -> list[Acknowledgement]:
+        taken = list(self._pending)
+        self._pending.clear()
+        self._send_by = inf
         return taken
 
     def _sendable(
-        self, connection: RpcConnection, sayings: list[Acknowledging]
-    ) -> list[Acknowledging]:
+        self, connection: RpcConnection, acknowledgements: list[Acknowledgement]
+    ) -> list[Acknowledgement]:
         """Settle acknowledgements that the broker is too old for, and return the others."""
         if connection.version_of(ApiKey.SHARE_ACKNOWLEDGE) >= FIRST_VERSION_WITH_RENEWAL:
-            return sayings
+            return acknowledgements
         text = f"broker {self.node_id} is too old to renew locks (KIP-1222)"
         _settle(
-            [each for each in sayings if each.is_renewing],
+            [each for each in acknowledgements if each.is_renewing],
             KafkaError(ErrorCode.UNSUPPORTED_VERSION, text),
         )
-        return [each for each in sayings if not each.is_renewing]
+        return [each for each in acknowledgements if not each.is_renewing]
 
     def _check(
         self, connection: RpcConnection, response: ShareFetchResponse | ShareAcknowledgeResponse
@@ -320,20 +324,23 @@ class Lane:
 
     # Responses
 
-    def _note_failure(self, sayings: list[Acknowledging], error: KafkaError) -> None:
-        _settle(sayings, error)
+    def _note_failure(self, acknowledgements: list[Acknowledgement], error: KafkaError) -> None:
+        _settle(acknowledgements, error)
         self._end_session(error)
         self._desk.note_request_error(error)
         self._pause()
 
-    def _take_fetched(self, sayings: Sequence[Acknowledging], response: ShareFetchResponse) -> None:
+    def _take_fetched(
+        self, acknowledgements: Sequence[Acknowledgement], response: ShareFetchResponse
+    ) -> None:
         results = self._by_place(
             (TopicId(topic.topic_id), result)
             for topic in response.responses
             for result in topic.partitions
         )
         self._settle_by_code(
-            sayings, {where: result.acknowledge_error_code for where, result in results.items()}
+            acknowledgements,
+            {where: result.acknowledge_error_code for where, result in results.items()},
         )
         is_fine = True
         try:
@@ -355,7 +362,7 @@ class Lane:
             self._pause()
 
     def _take_acknowledged(
-        self, sayings: Sequence[Acknowledging], response: ShareAcknowledgeResponse
+        self, acknowledgements: Sequence[Acknowledgement], response: ShareAcknowledgeResponse
     ) -> None:
         results = self._by_place(
             (TopicId(topic.topic_id), result)
@@ -366,7 +373,7 @@ class Lane:
             if result.error_code:
                 self._cluster.learn_leader(where, result.current_leader, response.node_endpoints)
         self._settle_by_code(
-            sayings, {where: result.error_code for where, result in results.items()}
+            acknowledgements, {where: result.error_code for where, result in results.items()}
         )
 
     def _by_place(self, results: Iterable[tuple[TopicId, R]]) -> dict[TopicPartition, R]:
@@ -377,7 +384,7 @@ class Lane:
         return {where: result for where, result in found if where is not None}
 
     def _settle_by_code(
-        self, sayings: Iterable[Acknowledging], codes: Mapping[TopicPartition, int]
+        self, acknowledgements: Iterable[Acknowledgement], codes: Mapping[TopicPartition, int]
     ) -> None:
         """Settle acknowledgements by the codes of a response.
 
@@ -385,18 +392,20 @@ class Lane:
         """
         now_ms = self._cluster.env.clock.monotonic_ms()
         again = []
-        for saying in sayings:
-            code = ErrorCode.of(codes.get(saying.topic_partition, ErrorCode.INVALID_RECORD_STATE))
+        for acknowledgement in acknowledgements:
+            code = ErrorCode.of(
+                codes.get(acknowledgement.topic_partition, ErrorCode.INVALID_RECORD_STATE)
+            )
             if code is ErrorCode.NONE:
-                saying.on_settled(saying, None)
-            elif code in SAID_AGAIN and now_ms < saying.deadline_ms and not self._is_closing:
-                again.append(saying)
+                acknowledgement.on_settled(acknowledgement, None)
+            elif code in RETRIED and now_ms < acknowledgement.deadline_ms and not self._is_closing:
+                again.append(acknowledgement)
             else:
-                text = f"acknowledging records of {saying.topic_partition}: {code.name}"
-                saying.on_settled(saying, KafkaError(code, text))
+                text = f"acknowledging records of {acknowledgement.topic_partition}: {code.name}"
+                acknowledgement.on_settled(acknowledgement, KafkaError(code, text))
         if again:
-            self._to_say.extendleft(reversed(again))
-            self._say_by = 0.0
+            self._pending.extendleft(reversed(again))
+            self._send_by = 0.0
             self._pause()
 
     def _end_session(self, error: KafkaError) -> None:
@@ -404,7 +413,7 @@ class Lane:
         self.source.error = error
         self.source = Source(self)
         self._connection = None
-        _settle(self._take_to_say(), error)
+        _settle(self._take_pending(), error)
 
     def _pause(self) -> None:
         self._paused_until = (
@@ -413,6 +422,6 @@ class Lane:
         self._failed_count += 1
 
 
-def _settle(sayings: Iterable[Acknowledging], error: KafkaError) -> None:
-    for saying in sayings:
-        saying.on_settled(saying, error)
+def _settle(acknowledgements: Iterable[Acknowledgement], error: KafkaError) -> None:
+    for acknowledgement in acknowledgements:
+        acknowledgement.on_settled(acknowledgement, error)

@@ -39,7 +39,10 @@ class ShareSession:
         return self._epoch != INITIAL_EPOCH
 
     def fill_fetch(
-        self, request: ShareFetchRequest, wanted: Mapping[TopicPartition, TopicId], said: Batches
+        self,
+        request: ShareFetchRequest,
+        wanted: Mapping[TopicPartition, TopicId],
+        acknowledged: Batches,
     ) -> None:
         """Add new partitions to a fetch, and the acknowledgements of partitions still wanted."""
         request.share_session_epoch = self._epoch
@@ -50,13 +53,13 @@ class ShareSession:
         )
         topics: dict[TopicId, share_fetch.FetchTopic] = {}
         for where, topic_id in wanted.items():
-            if self._known.get(where) != topic_id or where in said:
+            if self._known.get(where) != topic_id or where in acknowledged:
                 topic = topics.setdefault(topic_id, share_fetch.FetchTopic(topic_id=topic_id))
                 batches = [
                     share_fetch.AcknowledgementBatch(
                         first_offset=first, last_offset=last, acknowledge_types=types
                     )
-                    for first, last, types in said.get(where, ())
+                    for first, last, types in acknowledged.get(where, ())
                 ]
                 topic.partitions.append(
                     share_fetch.FetchPartition(
@@ -73,7 +76,7 @@ class ShareSession:
         request.forgotten_topics_data = list(forgotten.values())
 
     def fill_acknowledge(
-        self, request: ShareAcknowledgeRequest, said: Batches, *, is_final: bool = False
+        self, request: ShareAcknowledgeRequest, acknowledged: Batches, *, is_final: bool = False
     ) -> None:
         """Add acknowledgements to a request.
 
@@ -81,7 +84,7 @@ class ShareSession:
         """
         request.share_session_epoch = FINAL_EPOCH if is_final else self._epoch
         topics: dict[TopicId, share_acknowledge.AcknowledgeTopic] = {}
-        for where, batches in said.items():
+        for where, batches in acknowledged.items():
             topic_id = self._ids[where]
             topic = topics.setdefault(
                 topic_id, share_acknowledge.AcknowledgeTopic(topic_id=topic_id)

@@ -15,7 +15,7 @@ from log_service.common.env import Connection
 from log_service.common.errors import ConfigError
 from log_service.config.security import TlsConfig
 from log_service.network.responses import ConnectionContext
-from log_service.security.file_marks import FileMark, file_mark
+from log_service.security.file_digests import FileDigest, file_digest
 from log_service.security.tls.contexts import Contexts, server_context
 from log_service.security.tls.listener import TlsListener
 from log_service.security.tls.material import Read, files_of
@@ -40,7 +40,7 @@ class HttpTls:
         self, config: TlsConfig, read: Read = Path.read_bytes, on_change: OnChange | None = None
     ) -> None:
         self._config, self._read, self._on_change = config, read, on_change
-        self._marks = self._marks_now()
+        self._digests = self._digests_now()
         self._listener = TlsListener(config, read)
 
     def __repr__(self) -> str:
@@ -71,13 +71,13 @@ class HttpTls:
 
     def _changed(self) -> Contexts | None:
         """Return the contexts of changed files, None if none has changed. Blocks."""
-        marks = self._marks_now()
-        if marks == self._marks:
+        digests = self._digests_now()
+        if digests == self._digests:
             return None
-        self._marks = marks
+        self._digests = digests
         contexts = server_context(self._config, self._read)
         validate_replacement(self._listener.contexts, contexts)
         return contexts
 
-    def _marks_now(self) -> list[FileMark]:
-        return [file_mark(path, self._read) for path in files_of(self._config)]
+    def _digests_now(self) -> list[FileDigest]:
+        return [file_digest(path, self._read) for path in files_of(self._config)]

@@ -10,7 +10,7 @@ from log_service.common.env import Connection
 from log_service.common.errors import ConfigError
 from log_service.config.security import TlsConfig
 from log_service.rpc.connection import Destination, RpcConnection
-from log_service.security.file_marks import FileMark, file_mark
+from log_service.security.file_digests import FileDigest, file_digest
 from log_service.security.tls.connection import TlsConnection
 from log_service.security.tls.contexts import Contexts, client_context
 from log_service.security.tls.failures import TlsError
@@ -69,14 +69,14 @@ class RenewedTls(OutgoingTls):
 
     def __init__(self, config: TlsConfig, read: Read) -> None:
         self._config, self._read = config, read
-        self._marks = self._marks_now()
+        self._digests = self._digests_now()
         super().__init__(config, read)
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
         """Reload changed files and perform the handshake. Raises as ``OutgoingTls.secure``."""
-        found = self._marks_now()
-        if found != self._marks:
-            self._marks = found
+        found = self._digests_now()
+        if found != self._digests:
+            self._digests = found
             try:
                 self.replace(client_context(self._config, self._read))
             except ConfigError as error:
@@ -87,5 +87,5 @@ class RenewedTls(OutgoingTls):
                 )
         return await super().secure(destination, stream)
 
-    def _marks_now(self) -> list[FileMark]:
-        return [file_mark(path, self._read) for path in files_of(self._config)]
+    def _digests_now(self) -> list[FileDigest]:
+        return [file_digest(path, self._read) for path in files_of(self._config)]

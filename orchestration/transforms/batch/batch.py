@@ -232,18 +232,18 @@ def _validate_rules(name: str, frame: Any, rules: Sequence[Rule]) -> None:
     with suppress(PySparkException, Py4JError):
         _ = frame.schema
         for rule in rules:
-            told = f"the rule {rule.name} of table {name}, {rule.condition},"
+            subject = f"the rule {rule.name} of table {name}, {rule.condition},"
             try:
                 kind = frame.select(sql.expr(rule.condition).alias(rule.name)).schema[0].dataType
             except PySparkException as error:
                 if is_server_gone(error):
                     return
                 raise TransformError(
-                    f"{told} cannot be evaluated: {described(error)}. Nothing was committed"
+                    f"{subject} cannot be evaluated: {described(error)}. Nothing was committed"
                 ) from error
             if not isinstance(kind, types.BooleanType | types.NullType):
                 raise TransformError(
-                    f"{told} is {kind.simpleString()}, and has to be true or false. Nothing was"
+                    f"{subject} is {kind.simpleString()}, and has to be true or false. Nothing was"
                     " committed"
                 )
 

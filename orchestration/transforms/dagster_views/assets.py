@@ -68,8 +68,8 @@ def commit_events(
             mirror(context, table, run, result)
             if has_days and result.statistics is not None:
                 days.add(result.statistics.days, run.now())
-        told = selected(context, topic_events(context, table, result))
-        shown = told if number == 0 else events.plain_events(context.instance, told)
+        outcomes = selected(context, topic_events(context, table, result))
+        shown = outcomes if number == 0 else events.plain_events(context.instance, outcomes)
         yield from with_verdicts(context, run, table.name, [table.topic], shown)
         yield from rejection_events(table.name, result.letters)
 

@@ -99,8 +99,8 @@ def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefi
                         mirror_progress(
                             context, table.name, run, one.topic, result.next_offsets(side)
                         )
-                told = selected(context, join_events(context, table, result))
-                shown = told if number == 0 else events.plain_events(context.instance, told)
+                outcomes = selected(context, join_events(context, table, result))
+                shown = outcomes if number == 0 else events.plain_events(context.instance, outcomes)
                 yield from with_verdicts(context, run, table.name, [table.left, table.right], shown)
                 yield from rejection_events(table.name, result.letters)
 

@@ -203,10 +203,10 @@ def validate_shape(table: JoinedTable) -> None:
     for mine, theirs in shape.on:
         kinds = table.fields(LEFT)[mine].dataType, table.fields(RIGHT)[theirs].dataType
         if kinds[0] != kinds[1] or not isinstance(kinds[0], KEY_TYPES):
-            told = " and ".join(kind.simpleString() for kind in kinds)
+            named = " and ".join(kind.simpleString() for kind in kinds)
             raise ValueError(
-                f"{table.name} cannot join {mine} on {theirs}, which are {told}: they have to be of"
-                " one type, and no fractions"
+                f"{table.name} cannot join {mine} on {theirs}, which are {named}: they have to be"
+                " of one type, and no fractions"
             )
 
 

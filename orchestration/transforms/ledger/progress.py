@@ -113,7 +113,7 @@ def decide_progress(
             " or sent. Give this transform another name, or the deployment (TIDELOG_DEPLOYMENT)"
         )
     known = [one for one in notes.values() if one is not None]
-    told = _recreated(route, known)
+    recreated = _recreated(route, known)
     counted = {
         partition: one
         for partition, one in committed.items()
@@ -132,7 +132,7 @@ def decide_progress(
             },
         },
         letters=max((one.letters for one in own if one.letters is not None), default=None),
-        notes=told,
+        notes=recreated,
         run_id=own[0].run_id if own else "",
     )
 
@@ -194,18 +194,18 @@ def _is_of(note: Note, route: Route) -> bool:
 
 
 def _recreated(route: Route, notes: list[Note]) -> tuple[str, ...]:
-    told = []
+    texts = []
     for description, found in (
         (route.source, {one.source_id for one in notes}),
         (route.target, {one.target_id for one in notes}),
     ):
         others = sorted(found - {description.topic_id})
         if others:
-            told.append(
+            texts.append(
                 f"topic {description.topic} was recreated: its id is now {description.topic_id} (it"
                 f" was {', '.join(others)}); {route.source.topic} is read from its log start"
             )
-    return tuple(told)
+    return tuple(texts)
 
 
 def _lost_text(route: Route, lost: Mapping[int, Checkpoint]) -> str:

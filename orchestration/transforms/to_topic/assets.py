@@ -117,8 +117,8 @@ def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.
             ):
                 if result.version is not None:
                     reporter.committed(result.ranges)
-                told = selected(context, topic_events(context, table, result))
-                shown = told if number == 0 else events.plain_events(context.instance, told)
+                outcomes = selected(context, topic_events(context, table, result))
+                shown = outcomes if number == 0 else events.plain_events(context.instance, outcomes)
                 yield from with_verdicts(context, run, transform.name, [transform.source], shown)
                 if result.version is not None:
                     yield grown(transform, log)

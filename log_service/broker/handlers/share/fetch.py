@@ -350,9 +350,9 @@ def _response(fetch: _Fetch, fetched: list[Fetched], outcomes: Outcomes) -> Shar
     response.acquisition_lock_timeout_ms = node.shares.settings(
         context.key.group_id
     ).records.record_lock_duration_ms
-    told = {} if fetch.is_paused else _results(fetch, fetched)
-    _add_outcomes(told, outcomes)
-    add_partitions(fetch.call, node.image(), response, told, PARTS, unled=fetch.errors)
+    results = {} if fetch.is_paused else _results(fetch, fetched)
+    _add_outcomes(results, outcomes)
+    add_partitions(fetch.call, node.image(), response, results, PARTS, unled=fetch.errors)
     return response
 
 
@@ -404,10 +404,10 @@ def _results(fetch: _Fetch, fetched: list[Fetched]) -> dict[SharedPartition, Par
     if context.is_first or session is None:
         return found
     return {
-        where: told
-        for where, told in found.items()
+        where: result
+        for where, result in found.items()
         if session.must_name(
-            where, has_records=told.records is not NO_RECORDS, has_error=bool(told.error_code)
+            where, has_records=result.records is not NO_RECORDS, has_error=bool(result.error_code)
         )
     }
 
@@ -421,12 +421,12 @@ def _failed(where: SharedPartition, error: KafkaError) -> PartitionData:
     )
 
 
-def _add_outcomes(told: dict[SharedPartition, PartitionData], outcomes: Outcomes) -> None:
+def _add_outcomes(results: dict[SharedPartition, PartitionData], outcomes: Outcomes) -> None:
     """Add the outcomes of acknowledgements."""
     for where, error in outcomes.items():
-        partition = told.get(where)
+        partition = results.get(where)
         if partition is None:
-            partition = told[where] = PartitionData(partition_index=where[1], records=NO_RECORDS)
+            partition = results[where] = PartitionData(partition_index=where[1], records=NO_RECORDS)
         if error is not None:
             partition.acknowledge_error_code, partition.acknowledge_error_message = (
                 error.code,

@@ -77,13 +77,13 @@ async def _describe_all(
 async def _describe(
     node: Node, group: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
-    told = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
+    result = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
     by_name = node.image().topics.by_name
     if group.topics is None:
         initialized = await _initialized_partitions(node, group.group_id)
         if isinstance(initialized, KafkaError):
-            told.error_code, told.error_message = initialized.code, str(initialized)
-            return told
+            result.error_code, result.error_message = initialized.code, str(initialized)
+            return result
         wanted = [
             (topic_id, index) for topic_id, indexes in in_order(initialized) for index in indexes
         ]
@@ -98,11 +98,13 @@ async def _describe(
             for topic, topic_id in known
             for index in dict.fromkeys(topic.partitions)
         ]
-        told.topics = [_unknown(topic) for topic in group.topics if topic.topic_name not in by_name]
+        result.topics = [
+            _unknown(topic) for topic in group.topics if topic.topic_name not in by_name
+        ]
     names = names_of({topic_id for topic_id, _ in wanted}, node.image())
     places = [place for place in dict.fromkeys(wanted) if place[0] in names]
-    told.topics = [*await _describe_places(node, group.group_id, places, names), *told.topics]
-    return told
+    result.topics = [*await _describe_places(node, group.group_id, places, names), *result.topics]
+    return result
 
 
 def _unknown(
@@ -132,10 +134,10 @@ async def _describe_places(
     topics: dict[UUID, DescribeShareGroupOffsetsResponseTopic] = {}
     for (topic_id, index), summary in summaries.items():
         name = names[topic_id]
-        told = topics.setdefault(
+        topic = topics.setdefault(
             topic_id, DescribeShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=name)
         )
-        told.partitions.append(_described(index, summary, ends.get(TopicPartition(name, index))))
+        topic.partitions.append(_described(index, summary, ends.get(TopicPartition(name, index))))
     return list(topics.values())
 
 
@@ -154,47 +156,47 @@ def _lag_base(summary: Summary) -> int | None:
 def _described(
     index: int, summary: Summary, end: int | ErrorCode | None
 ) -> DescribeShareGroupOffsetsResponsePartition:
-    told = DescribeShareGroupOffsetsResponsePartition(
+    result = DescribeShareGroupOffsetsResponsePartition(
         partition_index=index, start_offset=UNKNOWN_START_OFFSET, lag=UNKNOWN_LAG
     )
     if isinstance(summary, KafkaError):
-        return told
+        return result
     if isinstance(end, ErrorCode):
-        told.start_offset, told.error_code, told.error_message = (
+        result.start_offset, result.error_code, result.error_message = (
             0,
             end,
             f"the end of the partition is not known: {end.name}",
         )
-        return told
-    told.start_offset, told.leader_epoch = summary.start_offset, summary.leader_epoch
+        return result
+    result.start_offset, result.leader_epoch = summary.start_offset, summary.leader_epoch
     base = _lag_base(summary)
     if end is not None and base is not None:
-        told.lag = end - base
-    return told
+        result.lag = end - base
+    return result
 
 
 # Callbacks as awaitables
 
 
 async def _initialized_partitions(node: Node, group_id: str) -> Partitions | KafkaError:
-    told: list[Partitions | KafkaError] = []
+    found: list[Partitions | KafkaError] = []
     done = trio.Event()
 
     def on_result(partitions: Partitions | KafkaError) -> None:
-        told.append(partitions)
+        found.append(partitions)
         done.set()
 
     node.groups.share.initialized_partitions(group_id, on_result)
     await done.wait()
-    return told[0]
+    return found[0]
 
 
 async def _summaries(node: Node, group_id: str, places: list[Place]) -> dict[Place, Summary]:
-    told: dict[Place, Summary] = {}
+    found: dict[Place, Summary] = {}
     done = trio.Event()
 
     def on_all(summaries: list[Summary]) -> None:
-        told.update(zip(places, summaries, strict=True))
+        found.update(zip(places, summaries, strict=True))
         done.set()
 
     gather = Gathering(len(places), on_all)
@@ -202,4 +204,4 @@ async def _summaries(node: Node, group_id: str, places: list[Place]) -> dict[Pla
         key = ShareKey(group_id=group_id, topic_id=topic_id, partition=index)
         node.share_persister.summarize(key, leader_epoch=0, on_done=gather.part(number))
     await done.wait()
-    return told
+    return found

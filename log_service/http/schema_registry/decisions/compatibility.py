@@ -104,8 +104,11 @@ def incompatibility(
         RegistryError: a schema cannot be parsed, or the comparison is over its bound.
     """
     level, policy = _level(settings), (settings.compatibility_policy or "").upper()
-    marks = (parser.fingerprint(content, subject), parser.fingerprint(old.content, old.subject))
-    comparison = b"".join([*marks, f"{level} {policy}".encode()])
+    fingerprints = (
+        parser.fingerprint(content, subject),
+        parser.fingerprint(old.content, old.subject),
+    )
+    comparison = b"".join([*fingerprints, f"{level} {policy}".encode()])
     if parser.is_known_compatible(comparison):
         return []
     new = parser.parse(content, subject, is_new=False)

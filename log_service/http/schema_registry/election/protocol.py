@@ -119,14 +119,14 @@ def decode_assignment(encoded: bytes) -> Assignment:
         UnreadableMember: the bytes are something else.
     """
     fields = _decoded(encoded)
-    leader_id, told, error = (
+    leader_id, identity, error = (
         fields.get("master"),
         fields.get("master_identity"),
         fields.get("error", NO_ERROR),
     )
     if not isinstance(error, int) or not (leader_id is None or isinstance(leader_id, str)):
         raise UnreadableMember(f"an assignment has the fields {_shown(encoded)}")
-    leader = _instance(told) if isinstance(told, dict) else None
+    leader = _instance(identity) if isinstance(identity, dict) else None
     if leader_id is None or leader is None or not leader.is_eligible:
         return Assignment(leader_id=None, leader=None, error=error)
     return Assignment(leader_id=leader_id, leader=leader, error=error)

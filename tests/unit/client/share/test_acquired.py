@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_service.client.share.acknowledgements import Acknowledging, Ticket, batches_of, merged
+from log_service.client.share.acknowledgements import Acknowledgement, Ticket, batches_of, merged
 from log_service.client.share.acquired import MAX_ACQUIRED, AcquiredReader
 from log_service.client.share.in_hand import InHand
 from log_service.client.share.membership import new_member_id
@@ -143,11 +143,13 @@ def test_batches_say_of_each_offset_what_was_said(types: dict[int, int]) -> None
 
 
 def test_of_what_is_said_twice_the_later_counts() -> None:
-    sayings = [
-        Acknowledging(topic_partition=WHERE, types=types, deadline_ms=0, on_settled=lambda *_: None)
+    acknowledgements = [
+        Acknowledgement(
+            topic_partition=WHERE, types=types, deadline_ms=0, on_settled=lambda *_: None
+        )
         for types in ({3: 4, 4: 1}, {3: 1})
     ]
-    assert merged(sayings) == {WHERE: [(3, 4, [1])]}
+    assert merged(acknowledgements) == {WHERE: [(3, 4, [1])]}
 
 
 def test_a_ticket_ends_with_the_last_of_its_parts() -> None:
@@ -171,10 +173,10 @@ def test_a_newer_delivery_replaces_the_one_in_hand() -> None:
     hand.hand_out([record(0)], "old session", 10)
     hand.hand_out([record(0, 2)], "new session", 20)
     with pytest.raises(KafkaError, match="delivery 1, is not in hand"):
-        hand.say(record(0), AcknowledgeType.ACCEPT)
+        hand.acknowledge(record(0), AcknowledgeType.ACCEPT)
     assert hand.drop_expired(15) == []
-    hand.say(record(0, 2), AcknowledgeType.ACCEPT)
-    assert hand.take_said() == [("new session", {WHERE: {0: 1}})]
+    hand.acknowledge(record(0, 2), AcknowledgeType.ACCEPT)
+    assert hand.take_acknowledged() == [("new session", {WHERE: {0: 1}})]
     assert len(hand) == 0
 
 

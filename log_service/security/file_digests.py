@@ -9,16 +9,16 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-FileMark = bytes | None
+FileDigest = bytes | None
 """The digest of a file's content, or None if it cannot be read."""
 
 
-def file_mark(path: Path, read: Callable[[Path], bytes]) -> FileMark:
-    """Return the mark of a file's current content.
+def file_digest(path: Path, read: Callable[[Path], bytes]) -> FileDigest:
+    """Return the digest of a file's current content.
 
     ``read`` may raise OSError.
 
-    Take the mark before using the file. A change in between then shows in the next mark.
+    Take the digest before using the file. A change in between then shows in the next digest.
     """
     try:
         return hashlib.sha256(read(path)).digest()
