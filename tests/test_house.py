@@ -198,7 +198,16 @@ def test_a_map_of_rooms_is_whole() -> None:
 
 TESTS_IN_PLAIN_WORDS = tuple(
     f"tests/{folder}"
-    for folder in ("chaos", "documentation", "fuzz", "helpers", "platform", "unit")
+    for folder in (
+        "chaos",
+        "documentation",
+        "fuzz",
+        "helpers",
+        "integration",
+        "platform",
+        "sim",
+        "unit",
+    )
 )
 BESIDE_PRODUCT = ("benchmarks", "examples", "tools", *TESTS_IN_PLAIN_WORDS)
 """Folders whose docstrings begin as those of the product do: as CONTRIBUTING.md asks."""

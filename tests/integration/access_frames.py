@@ -1,5 +1,6 @@
-"""Two users of a cluster with an authorizer, by raw frames: ``admin``, who may do everything, and
-``client``, who may do what ACLs say.
+"""Two users of a cluster with an authorizer speak by raw frames.
+
+``admin`` may do everything, and ``client`` may do what ACLs say.
 
 A change of ACLs holds everywhere before the next question is asked. Apache Kafka responds to
 CreateAcls before its authorizers follow, and its controller has one of its own. The loader of its

@@ -1,5 +1,6 @@
-"""A transactional producer that asks its coordinator as a test says, and notes what it is told: the
-same at tidelog and at Apache Kafka.
+"""A transactional producer asks its coordinator as a test says, and notes each response.
+
+It is the same at tidelog and at Apache Kafka.
 
 Producer ids differ by nature: what is noted is whether an id is the one that the producer had
 before.
@@ -51,8 +52,9 @@ class Producer:
         )
 
     def ask(self, request: Any, version: int) -> Any:
-        """Ask until the coordinator is there and has producer ids at hand, which takes one of them
-        longer than the other.
+        """Ask until the coordinator is there and has producer ids at hand.
+
+        One of them takes longer for that than the other.
         """
         deadline = time.monotonic() + READY_SECONDS
         while (response := self.cluster.ask(request, version)).error_code in AGAIN:

@@ -1,5 +1,6 @@
-"""The clusters that the client is tested against: tidelog, and Apache Kafka where the environment
-says where its libraries are.
+"""Starts the clusters that the client is tested against.
+
+One is tidelog, and the other is Apache Kafka if the environment says where its libraries are.
 
 The tests are the same for both, and so is their outcome. A ``ClusterPool`` starts each of them
 once, for all modules whose tests take any cluster; a test that needs properties of its own starts a

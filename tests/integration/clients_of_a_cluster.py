@@ -1,5 +1,6 @@
-"""Other people's clients as clients that keep a book: each has an idempotent writer and a reader in
-a group, with their default timers.
+"""Other people's clients keep a book here.
+
+Each has an idempotent writer and a reader in a group, with their default timers.
 
 A ``Cast`` makes both for a topic. Go and Java are programs of their own, which tell what the
 cluster told them by lines (franz_go/main.go says which). A client that cannot be had here makes its
@@ -108,7 +109,7 @@ class KafkaPythonReader(Reader):
 
 
 class _KafkaPythonListener(_Forgetting, kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
-    """What kafka-python takes for a listener."""
+    """A listener of kafka-python for a rebalance."""
 
 
 class AiokafkaWriter(Writer):
@@ -181,15 +182,16 @@ class AiokafkaReader(Reader):
 
 
 class _AiokafkaListener(_Forgetting, aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
-    """What aiokafka takes for a listener."""
+    """A listener of aiokafka for a rebalance."""
 
 
 # Programs
 
 
 def follow(client: Client, command: Sequence[str], take: Callable[[str, list[str]], None]) -> None:
-    """Run a program until the client is stopped, and hand over each of its lines; what it says for
-    good is a failure.
+    """Run a program until the client is stopped, and hand over each of its lines.
+
+    A final complaint is a failure.
     """
     running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert running.stdin is not None
@@ -273,8 +275,9 @@ class ProgramReader(Reader):
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """The writer and the reader of one client library; ``command`` finds out how its program is
-    run, where it is one, or skips.
+    """The writer and the reader of one client library.
+
+    ``command`` returns how its program is run, if it is one, or skips.
     """
 
     writer: type[Writer]

@@ -68,8 +68,9 @@ OF_KAFKA = {
 
 
 class Ways(Protocol):
-    """What stands between nodes and those that connect to them; ``tests.chaos.network`` has one
-    that can be cut.
+    """The network between nodes and those that connect to them.
+
+    ``tests.chaos.network`` has one that can be cut.
     """
 
     def address_of(self, node_id: int, port: int) -> int:
@@ -242,7 +243,7 @@ class ClusterNodes:
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to: all brokers that do not come late."""
+        """Return the addresses for clients, which are those of all brokers that do not come late."""
         return ",".join(
             f"127.0.0.1:{port}" for node_id, port in self.ports.items() if node_id not in self._late
         )
@@ -257,11 +258,11 @@ class ClusterNodes:
         return self.directory / f"data{node_id}"
 
     def log(self, node_id: int) -> str:
-        """What a node has said, over all its starts."""
+        """Return the output of a node over all its starts."""
         return (self.directory / f"node{node_id}.log").read_text(errors="replace")
 
     def segments(self, node_id: int, topic: str, partition: int = 0) -> bytes:
-        """What a node's segments of a partition hold, one after the other."""
+        """Return the content of a node's segments of a partition, one after the other."""
         return b"".join(
             path.read_bytes()
             for path in sorted((self.data(node_id) / f"{topic}-{partition}").glob("*.log"))
@@ -325,8 +326,9 @@ class ClusterNodes:
         self._processes[node_id].send_signal(signal.SIGCONT)
 
     def ended_by_itself(self, node_id: int) -> int | None:
-        """Forget the process of a node that has ended by itself, and return its exit code; None if
-        it runs, or was ended.
+        """Forget the process of a node that has ended by itself, and return its exit code.
+
+        None if it runs, or was ended.
         """
         process = self._processes.get(node_id)
         if process is None or process.poll() is None:
@@ -335,8 +337,10 @@ class ClusterNodes:
         return process.returncode
 
     def wait_until_whole(self, *topics: str) -> None:
-        """Start what does not run, and wait until every partition of the topics is in sync on all
-        its replicas.
+        """Start each node that does not run, and wait until all partitions of the topics are in
+        sync.
+
+        All of their replicas are in sync then.
         """
         self.start(
             *(
@@ -371,8 +375,9 @@ class ClusterNodes:
             return admin.describe_groups([group_id])[group_id].coordinator.node_id
 
     def controller(self, *, besides: Collection[int] = ()) -> int:
-        """The node that leads the metadata quorum, as the nodes that run say; ``besides`` are not
-        asked, and not believed to lead.
+        """Return the node that leads the metadata quorum, as the running nodes say.
+
+        ``besides`` are not asked, and not believed to lead.
         """
         alive = self._processes.keys() - set(besides)
         running = ",".join(
@@ -398,8 +403,9 @@ class ClusterNodes:
             ]
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Move a partition to other nodes, and wait until just these have it, all in sync, and one
-        of them leads it.
+        """Move a partition to other nodes, and wait until just these have it.
+
+        All are in sync then, and one of them leads it.
         """
         with BlockingAdmin(self.bootstrap, **self.login) as admin:
             admin.alter_partition_reassignments({TopicPartition(topic, partition): replicas})
@@ -415,8 +421,9 @@ class ClusterNodes:
             _until(is_there, f"{topic}-{partition} is on {replicas}")
 
     def wait_until_equal(self, *topics: str) -> None:
-        """Wait until all replicas of the topics' partitions hold the same bytes: followers fetch
-        for a moment after the last response.
+        """Wait until all replicas of the topics' partitions hold the same bytes.
+
+        Followers fetch for a moment after the last response.
         """
         for topic in topics:
             for partition, replicas in enumerate(self.replicas_of(topic)):

@@ -1,5 +1,6 @@
-"""The ``tidelog`` command: in this process where only its output matters, in one of its own where
-signals and pipes do.
+"""Runs the ``tidelog`` command.
+
+It runs in this process if only its output matters, and in one of its own for signals and pipes.
 """
 
 import json
@@ -19,7 +20,7 @@ SERVERS_VARIABLE = "TIDELOG_BOOTSTRAP_SERVERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What a command left."""
+    """The result of a command."""
 
     exit_code: int
     output: str

@@ -1,12 +1,15 @@
-"""Every kind of change of every configuration key, as requests that are validated and not made; and
-what of it differs on purpose.
+"""Requests change every configuration key in every way, and are validated and not made.
+
+Some differences from Apache Kafka are on purpose.
 
     python -m tests.integration.config_changes          # some 67,000 requests to tidelog and to Apache Kafka; prints what differs
 
-A ``Case`` is one key of one resource, one operation and one value. This module decides which cases are worth asking, and knows which of
-Apache Kafka's responses are not followed (``meant``; docs/compatibility.md gives the reasons). For every other case Apache Kafka is the
-judge: ``test_differential_config_changes`` compares a sample with its recorded responses in every run, the command compares all cases
-with a running node in a minute (``TIDELOG_KAFKA_LIBS``, see ``kafka_node``).
+A ``Case`` is one key of one resource, one operation and one value. This module decides which cases
+are worth asking, and knows which of Apache Kafka's responses are not followed (``meant``;
+docs/compatibility.md gives the reasons). For every other case Apache Kafka is the judge:
+``test_differential_config_changes`` compares a sample with its recorded responses in every run, the
+command compares all cases with a running node in a minute (``TIDELOG_KAFKA_LIBS``, see
+``kafka_node``).
 """
 
 import sys
@@ -219,8 +222,9 @@ def _complaint(key: ConfigKey, text: str) -> str | None:
 
 
 def sample() -> Iterator[Case]:
-    """Yield one case of each key of each resource that Apache Kafka judges: hundreds out of tens of
-    thousands, always the same.
+    """Yield one case of each key of each resource that Apache Kafka judges.
+
+    They are hundreds out of tens of thousands, always the same.
     """
     chosen: dict[tuple[int, str, str], Case] = {}
     for case in cases():

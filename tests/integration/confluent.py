@@ -1,5 +1,6 @@
-"""confluent-kafka (librdkafka) as the tests use it: errors raise, waits have an end, nothing is
-printed.
+"""The tests use confluent-kafka (librdkafka) by these functions.
+
+Errors raise, waits have an end, nothing is printed.
 
 Its annotations cover half of it: what comes from it is ``Any`` here.
 """
@@ -112,7 +113,9 @@ def take(source: Any, count: int) -> list[Any]:
 
 def serve_callbacks(source: Any) -> list[Any]:
     """Serve the callbacks that wait for a member of a group, and return the records that came with
-    them: to be called before its close.
+    them.
+
+    Call it before the member's close.
 
     A close during a rebalance may else hang for ever, with the interpreter's lock held, so that no
     thread and no signal ends it: librdkafka 2.16 gives the group up, and the callback that waits

@@ -1,5 +1,6 @@
-"""Fixtures of the integration tests: one broker process for all tests of a worker, or one of a
-test's own that it may kill.
+"""Fixtures give integration tests their brokers.
+
+All tests of a worker share one process, or a test has its own that it may kill.
 
 The tests of clients hold on any cluster: ``TIDELOG_TEST_BOOTSTRAP=host:port pytest
 tests/integration`` runs them against that one (Apache Kafka, say, with
@@ -49,8 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a cluster that all tests of this worker share: tests name their topics and
-    groups apart.
+    """Return the address of a cluster that all tests of this worker share.
+
+    Tests name their topics and groups apart.
     """
     elsewhere = os.environ.get(BOOTSTRAP_VARIABLE)
     if elsewhere:
@@ -78,8 +80,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def refused_sockets() -> Iterator[None]:
-    """Collect the sockets that kafka-python leaves open when a node refuses its connection, before
-    their warnings fail another test.
+    """Collect the sockets that kafka-python leaves open after a refusal by a node.
+
+    Their warnings would fail another test.
 
     A module that takes nodes away from kafka-python uses this fixture and the mark
     ``filterwarnings("ignore::ResourceWarning")``.
@@ -140,16 +143,18 @@ def new_topic(bootstrap: str, name: str) -> Callable[..., str]:
 
 @pytest.fixture(scope="package")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterPool]:
-    """The clusters that modules share; they end with the last integration test, before a simulation
-    begins in the same process.
+    """Yield the clusters that modules share.
+
+    They end with the last integration test, before a simulation begins in the same process.
     """
     with ExitStack() as stack:
         yield ClusterPool(stack, tmp_path_factory.mktemp)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Say for each module whom tidelog is compared with: Apache Kafka, its recorded responses, or
-    both, of which one skips.
+    """Name for each module the other side of its comparison.
+
+    It is Apache Kafka, its recorded responses, or both, of which one skips.
     """
     if "clusters" not in metafunc.fixturenames:
         return
@@ -169,8 +174,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def clusters(
     request: pytest.FixtureRequest, pool: ClusterPool, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Clusters]:
-    """tidelog, and Apache Kafka or its recorded responses, without topics; of the module's own
-    where it has ``PROPERTIES``.
+    """Yield tidelog, and Apache Kafka or its recorded responses, without topics.
+
+    A module with ``PROPERTIES`` gets clusters of its own.
 
     ``FEATURES`` are feature levels of Apache Kafka's node, beside ``PROPERTIES``.
     """

@@ -1,5 +1,6 @@
-"""Members of the consumer protocol (KIP-848) in a story that runs on tidelog and on Apache Kafka
-alike, and what the group is stored as.
+"""Members of the consumer protocol (KIP-848) act in a story on tidelog and on Apache Kafka alike.
+
+The story also tells the records that the group is stored as.
 
 Members name the assignor ``range``, whose result does not depend on the order of hashes.
 """

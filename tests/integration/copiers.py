@@ -1,5 +1,6 @@
-"""Clients that copy records from topic to topic exactly once, of several libraries, and a reader
-that holds the copies against the source.
+"""Clients of several libraries copy records from topic to topic exactly once.
+
+A reader holds the copies against the source.
 
 Each copier is a member of a group of its own. It sends what it reads and its positions in one
 transaction. A copier that meets an error, or is cut off, is given up; the next one of the same
@@ -50,7 +51,7 @@ class Copier(Client):
 
     @property
     def topics(self) -> list[str]:
-        """What it subscribes to."""
+        """Return the topics that it subscribes to."""
         return sorted({topic for topic, _ in self.places})
 
     def work(self) -> None:
@@ -204,8 +205,9 @@ class ProgramCopier(Copier):
 
 
 class CopyWatch(Client):
-    """Reads the committed records of topics from their beginning: ``seen`` has the key and value of
-    each, by place.
+    """Reads the committed records of topics from their beginning.
+
+    ``seen`` has the key and value of each, by place.
     """
 
     def __init__(self, bootstrap: str, partition_counts: Mapping[str, int]) -> None:

@@ -1,5 +1,6 @@
-"""The same requests to tidelog and to Apache Kafka, and their responses compared: what clients
-would see, without what differs by nature.
+"""Sends the same requests to tidelog and to Apache Kafka, and compares their responses.
+
+Clients would see the difference, and natural differences are left out.
 
     def test_a_taken_name_is_refused(duel: Duel) -> None:
         duel.create_topic("taken")
@@ -95,7 +96,7 @@ class Clusters:
     kafka: Cluster | None
 
     def sides(self) -> list[Cluster]:
-        """Those that are there."""
+        """Return the sides that are there."""
         return [self.tidelog] if self.kafka is None else [self.tidelog, self.kafka]
 
 
@@ -109,7 +110,7 @@ class Recording:
         )
 
     def responses(self, test: str) -> list[Any]:
-        """What was recorded for a test; nothing where it never was."""
+        """Return the recorded responses for a test, none if it was never recorded."""
         return self._responses.get(test, [])
 
     def keep(self, test: str, responses: list[Any]) -> None:
@@ -159,8 +160,9 @@ class Duel:
         return ours[0]
 
     def compare_told(self, tell: Callable[[Cluster], Any]) -> None:
-        """Have ``tell`` do the same with both and fail where what it returns, plain values that
-        JSON knows, differs.
+        """Have ``tell`` do the same with both, and fail if its results differ.
+
+        They are plain values that JSON knows.
         """
         shown = tell(self.clusters.tidelog)
         if self.clusters.kafka is not None:
@@ -202,8 +204,9 @@ class Duel:
             cluster.ask(request, version)
 
     def until(self, request: Request, version: int, is_there: Callable[[Any], bool]) -> None:
-        """Ask each side again until its response is as it should be: Kafka responds before
-        everything of a change is in place.
+        """Ask each side again until its response is as it should be.
+
+        Kafka responds before everything of a change is in place.
         """
         for cluster in self.clusters.sides():
             deadline = time.monotonic() + READY_SECONDS
@@ -242,8 +245,9 @@ def _has_leaders(topic: Any, partitions: int) -> bool:
 
 
 def normalise(value: Any, *, ignore: Collection[str] = (), ordered: bool = False) -> Any:
-    """Return a response as plain values that JSON knows, without what differs from one cluster to
-    the next.
+    """Return a response as plain values that JSON knows.
+
+    Values that differ from one cluster to the next are left out.
     """
     if dataclasses.is_dataclass(value):
         names = [

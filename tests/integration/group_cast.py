@@ -1,5 +1,6 @@
-"""Members of classic groups without a client library, told as a story that runs on tidelog and on
-Apache Kafka alike.
+"""Members of classic groups act without a client library.
+
+Their story runs on tidelog and on Apache Kafka alike.
 
     def rebalance(cast: Cast) -> None:
         a, b = cast.member(), cast.member()
@@ -56,8 +57,9 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 def coordinators_are_there(duel: Duel) -> None:
-    """Wait until both sides serve every group: the internal topic is made when somebody asks first,
-    and loaded.
+    """Wait until both sides serve every group.
+
+    The internal topic is made at the first request, and loaded.
     """
     duel.until(
         FindCoordinatorRequest(coordinator_keys=["any"]),
@@ -87,8 +89,9 @@ def told(story: Callable[["Cast"], None]) -> Callable[[Cluster], Any]:
 
 
 def subscription(*topics: str, user_data: bytes | None = None) -> bytes:
-    """What a consumer says about itself. Kafka fails over metadata of consumers that it cannot
-    read.
+    """Return a consumer's metadata.
+
+    Kafka fails over metadata of consumers that it cannot read.
     """
     return encode_subscription(Subscription(topics=topics, user_data=user_data))
 
@@ -105,8 +108,9 @@ class Cast:
         self._made_up: set[str] = set()
 
     def member(self, **habits: Any) -> "Player":
-        """A new member on a connection of its own; ``habits`` are what its joins say where nothing
-        else is said.
+        """Return a new member on a connection of its own.
+
+        ``habits`` are the fields of its joins unless a join says otherwise.
         """
         return Player(self, self._stack.enter_context(Wire(self.cluster.bootstrap)), habits)
 

@@ -1,5 +1,6 @@
-"""Groups that change their protocol while they have members, and members of both protocols in one
-group, as stories for both sides.
+"""Groups change their protocol while they have members, or have members of both protocols.
+
+The stories are for both sides.
 
 The members of the classic protocol in them are told one by one when to join, so that no story
 depends on who comes first.
@@ -18,7 +19,10 @@ from tests.integration.group_cast import Cast, Player
 def wants(
     *topics: str, owned: tuple[int, ...] = (), user_data: bytes | None = None
 ) -> list[tuple[str, bytes]]:
-    """What a member says under its one protocol: topics, and partitions of orders that it owns."""
+    """Return the metadata of a member under its one protocol.
+
+    It has topics, and partitions of orders that it owns.
+    """
     partitions = tuple(TopicPartition("orders", index) for index in owned)
     return [
         (

@@ -39,7 +39,7 @@ class Reader:
 
     @property
     def partitions(self) -> set[int]:
-        """What it holds."""
+        """Return the partitions that it holds."""
         return {each.partition for each in self.consumer.assignment()}
 
 

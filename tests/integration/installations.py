@@ -1,5 +1,6 @@
-"""``tidelog up`` with brokers alone, as a process of its own that ends with the test; and the ports
-that it needs.
+"""Runs ``tidelog up`` with brokers alone, as a process that ends with the test.
+
+It picks the ports, too.
 """
 
 import os

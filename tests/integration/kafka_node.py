@@ -1,5 +1,6 @@
-"""A node of Apache Kafka over one directory, with the manners of ``BrokerProcess``: started,
-stopped, killed; and its dump tool.
+"""A node of Apache Kafka runs over one directory, and is used like ``BrokerProcess``.
+
+It is started, stopped and killed, and its dump tool is here, too.
 
 ``TIDELOG_KAFKA_LIBS`` names a directory with Kafka's jars (and their dependencies); without it the
 tests against Apache Kafka are skipped, loudly.
@@ -110,7 +111,7 @@ class KafkaNode:
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to."""
+        """Return the address for clients."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> Self:

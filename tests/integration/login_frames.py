@@ -1,5 +1,6 @@
-"""Logins by raw frames, for tests that compare what two brokers do with each of them, and the
-properties of nodes that ask for a login.
+"""Logs in by raw frames, so that tests can compare two brokers step by step.
+
+It also has the properties of nodes that ask for a login.
 """
 
 import time
@@ -55,7 +56,10 @@ def plain(name: str = ALICE, password: str = ALICE_PASSWORD, authorization: str 
 def scram_change(
     name: str, password: str, mechanism: ScramMechanism, /, **wrong: Any
 ) -> ScramCredentialUpsertion:
-    """What sets a user's password; ``wrong`` replaces fields."""
+    """Return the change that sets a user's password.
+
+    ``wrong`` replaces fields.
+    """
     salt = b"0123456789abcdefghijklmnop"
     salted = salted_password(mechanism, SecretText(password), salt, 4096).reveal()
     fields = {
@@ -79,8 +83,9 @@ def alter_users(
 
 
 class LoginWire(Wire):
-    """A connection whose steps tell what the broker did, as values that JSON knows; ``closed``
-    where it closed the connection.
+    """A connection whose steps return the broker's reactions, as values that JSON knows.
+
+    ``closed`` means that it closed the connection.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -123,8 +128,9 @@ class LoginWire(Wire):
         return self._told(lambda: self.receive_frame().hex())
 
     def versions(self, version: int) -> Any:
-        """Ask for versions in a version that there may not be; tells the first bytes of the
-        response, its error code among them.
+        """Ask for versions in a version that may not exist.
+
+        Return the first bytes of the response, its error code among them.
         """
         chunks: list[Any] = encode_request(
             RequestHeader(ApiKey.API_VERSIONS, 4, 7, "wire"), VERSIONS

@@ -1,5 +1,6 @@
-"""A node of which either software runs the data: its file of properties, and what Kafka's tool
-finds in its metadata log.
+"""Either software runs the data of this node.
+
+It has its file of properties, and reads its metadata log by Kafka's tool.
 """
 
 import json
@@ -24,8 +25,8 @@ START_SECONDS = 60
 
 
 def dump(path: Path) -> list[tuple[str, Any]]:
-    """Return (kind, fields) of every record that Kafka's dump tool finds in a metadata segment or
-    snapshot.
+    """Return (kind, fields) of every record in a metadata segment or snapshot, by Kafka's dump
+    tool.
     """
     printed = java(
         "org.apache.kafka.tools.DumpLogSegments",
@@ -45,8 +46,9 @@ def dump(path: Path) -> list[tuple[str, Any]]:
 
 
 class Node:
-    """One node's data, and its properties for either software; ``properties`` are for Kafka alone,
-    over the others.
+    """One node's data, and its properties for either software.
+
+    ``properties`` are for Kafka alone, over the others.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
-"""Mirrors for the tests: a file of settings, a process that mirrors, and what readers find in a
-cluster.
+"""Runs mirrors for the tests.
+
+It writes a file of settings, runs a process that mirrors, and reads the records of a cluster.
 """
 
 import signal

@@ -75,8 +75,9 @@ def produce(wire: Wire, topic: str, content: bytes) -> int:
 
 
 def move(source: Node, target: Node, topic: str) -> None:
-    """Replace the partition's files, but for the one with the topic's id, and drop what the
-    checkpoints say of it.
+    """Replace the partition's files, but for the one with the topic's id.
+
+    Entries of the checkpoints for it are dropped.
     """
     into = data_of(target) / f"{topic}-0"
     for path in into.iterdir():

@@ -1,5 +1,7 @@
-"""An issuer behind HTTPS: its keys at ``/keys``, and tokens of ``User:service`` at ``/token`` for
-the one client that knows the secret.
+"""Serves an issuer behind HTTPS.
+
+Its keys are at ``/keys``, and tokens of ``User:service`` at ``/token`` for the one client that
+knows the secret.
 """
 
 import base64

@@ -1,5 +1,6 @@
-"""Gives a part in a cluster of both products to a node of the one that a test names, while clients
-go on.
+"""Gives a part in a cluster of both products to a node of the one that a test names.
+
+Clients go on meanwhile.
 """
 
 import time
@@ -42,9 +43,7 @@ def let_lead(nodes: ClusterNodes, product: str) -> int:
 
 
 def let_coordinate(nodes: ClusterNodes, group: str, product: str) -> int:
-    """Move the partition in which a group is kept to a node of that product, and have that one lead
-    it; return the node.
-    """
+    """Move the partition of a group to a node of that product, have it lead, and return the node."""
     partitions = nodes.replicas_of(OFFSETS_TOPIC)
     index = hashed_partition(group, len(partitions))
     wanted = next(node_id for node_id in nodes.node_ids if nodes.products[node_id] == product)

@@ -1,5 +1,6 @@
-"""Members of a queue (a share group, KIP-932) in other people's client libraries, and the book of
-what became of each record.
+"""Members of a queue (a share group, KIP-932) are other people's client libraries.
+
+A book has the fate of each record.
 
 A record's value says what a member makes of it: it rejects a ``bad-`` one, it releases a
 ``second-`` one that comes for the first time, and it accepts the rest. A member waits for what the
@@ -44,7 +45,7 @@ Place = tuple[int, int]
 
 
 class Book:
-    """What was written to a topic, and what became of each record."""
+    """The records that were written to a topic, and the fate of each."""
 
     def __init__(self) -> None:
         self.written: dict[Place, str] = {}
@@ -182,8 +183,9 @@ MEMBERS: dict[str, tuple[type[Member], Callable[[Path], Sequence[str]]]] = {
 
 
 class Queue:
-    """A topic, its group and the members in it; each wave of records is written once the group has
-    been seen to go on.
+    """A topic, its group and the members in it.
+
+    Each wave of records is written once the group has been seen to go on.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
-"""Requests that carry and ask for records, in their shortest form, for tests that speak the
-protocol themselves.
+"""Builds requests that carry and ask for records, in their shortest form.
+
+Tests that speak the protocol themselves use them.
 """
 
 import struct
@@ -129,7 +130,7 @@ def fetch_request(topic: str, *partitions: FetchPartition, **more: Any) -> ForCl
 
 
 def forgotten(topic: str, *partitions: int) -> Callable[[Cluster], list[ForgottenTopic]]:
-    """What a fetch session shall fetch no longer."""
+    """Return the partitions that a fetch session shall fetch no longer."""
     return lambda cluster: [
         ForgottenTopic(
             topic=topic, topic_id=cluster.topic_ids.get(topic, NO_ID), partitions=list(partitions)

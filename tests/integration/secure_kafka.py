@@ -1,5 +1,6 @@
-"""A node of Apache Kafka that lets nobody in who does not belong: listeners with TLS and logins, an
-authorizer, delegation tokens.
+"""Runs a node of Apache Kafka that refuses strangers.
+
+It has listeners with TLS and logins, an authorizer, and delegation tokens.
 
 ``alice`` may do nothing until an ACL says so; ``admin`` is a super user. The plaintext listener is
 the node's own.
@@ -18,8 +19,9 @@ ALICE, ALICE_PASSWORD = "alice", "alice-secret"
 
 
 class SecureKafka:
-    """The node with its addresses: ``sasl`` (PLAIN and SCRAM), ``ssl`` (asks for certificates),
-    ``sasl_ssl``.
+    """The node with its addresses.
+
+    They are ``sasl`` (PLAIN and SCRAM), ``ssl`` (asks for certificates) and ``sasl_ssl``.
     """
 
     def __init__(self, directory: Path) -> None:

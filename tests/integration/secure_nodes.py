@@ -1,5 +1,6 @@
-"""Clusters that let nobody in who does not belong: SASL_SSL on every listener, an authorizer, and
-only the nodes are super users.
+"""Runs clusters that refuse strangers.
+
+They have SASL_SSL on every listener and an authorizer, and only the nodes are super users.
 
 Brokers log in to each other by SCRAM-SHA-512, as users that formatting writes; to controllers they
 log in by PLAIN. Clients use the listener of the brokers. ``User:shop`` may produce,

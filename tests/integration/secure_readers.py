@@ -1,5 +1,6 @@
-"""Clients of five kinds that read a topic of a secured cluster from its beginning, each as a member
-of a consumer group of its own.
+"""Clients of five kinds read a topic of a secured cluster from its beginning.
+
+Each is a member of a consumer group of its own.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
-"""Clients of five kinds that write to a secured cluster without pause, each in a thread or process,
-and keep what was acknowledged.
+"""Clients of five kinds write to a secured cluster without pause.
+
+Each runs in a thread or process, and keeps the acknowledged records.
 
 A writer sends values ``<name>:<number>``. ``acked`` are those that a broker has acknowledged; those
 of a transaction once it is committed.

@@ -45,8 +45,9 @@ def keep_story(module: Path) -> None:
 
 
 def looks_again(test: Test) -> Test:
-    """Leave a test to long runs that only looks whether Apache Kafka still tells what was recorded,
-    while it is asked the same.
+    """Leave a test to long runs if it only compares Apache Kafka with its recorded responses.
+
+    It is asked the same.
     """
     is_needed = RECORD in os.environ or not is_recorded_of_today(Path(inspect.getfile(test)))
     return test if is_needed else pytest.mark.repeats(test)
@@ -61,8 +62,9 @@ def story(module: Path) -> str:
 
 
 def reached(module: Path) -> set[Path]:
-    """Return a module and all modules of the tests that it imports, itself or through others, but
-    for what runs tidelog's side.
+    """Return a module and all modules of the tests that it imports, itself or through others.
+
+    Those that run tidelog's side are left out.
     """
     found: set[Path] = set()
     waiting = [module.absolute()]
@@ -85,8 +87,9 @@ def _digest(path: Path) -> bytes:
 
 @cache
 def _imported(path: Path) -> tuple[Path, ...]:
-    """Return the files that the names of ``from tests.… import …`` may stand for: a module, or what
-    a package holds.
+    """Return the files that the names of ``from tests.… import …`` may stand for.
+
+    A file is a module, or one of a package.
     """
     named = [
         (ROOT.joinpath(*package.split(".")), re.findall(r"\w+", names))

@@ -1,5 +1,6 @@
-"""Instances of Kafka Streams (KIP-1071) in a story that runs on tidelog and on Apache Kafka alike:
-their topologies, and what they say.
+"""Instances of Kafka Streams (KIP-1071) act in a story on tidelog and on Apache Kafka alike.
+
+They have their topologies, and their heartbeats.
 """
 
 import time
@@ -47,8 +48,9 @@ def copying(*sources: str, epoch: int = 0) -> Topology:
 
 
 def counting(prefix: str, source: str = "orders") -> Topology:
-    """What the Streams DSL makes of ``groupBy().count()``: a subtopology that repartitions, and one
-    that counts.
+    """Return the topology that the Streams DSL makes of ``groupBy().count()``.
+
+    One subtopology repartitions, and one counts.
     """
     through = f"{prefix}-by-country-repartition"
     changelog = internal(f"{prefix}-counts-changelog", cleanup_policy="compact")
@@ -179,8 +181,9 @@ class Instance:
 
 
 def shown(response: Any, *, is_counted: bool = False) -> Any:
-    """Return a response with tasks in order, or how many they are: which of two members gets one
-    depends on Kafka's hash maps.
+    """Return a response with tasks in order, or their number.
+
+    Kafka's hash maps decide which of two members gets one.
     """
     for role in (response.active_tasks, response.standby_tasks, response.warmup_tasks):
         for each in role or ():

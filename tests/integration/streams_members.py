@@ -1,5 +1,6 @@
-"""Two instances of a streams group (KIP-1071) without Kafka Streams: they report, run what they are
-told, and give up the rest.
+"""Two instances of a streams group (KIP-1071) act without Kafka Streams.
+
+They report, run the tasks that they get, and give up the rest.
 
 They find the coordinator of their group anew wherever it goes, of whatever product it is. A task
 that both run at once is a failure.

@@ -16,8 +16,9 @@ COMPILE_SECONDS = 300.0
 
 
 def streams_program(name: str, folder: Path, *, with_tests: bool = False) -> list[str]:
-    """Compile a program of this folder that uses Kafka Streams, and return how it is run; skip
-    where that cannot be.
+    """Compile a program of this folder that uses Kafka Streams, and return its command.
+
+    Skip if it cannot be compiled.
 
     With ``with_tests`` it finds the classes of Kafka Streams' own tests, whose jar lies in a folder
     beside the others.

@@ -1,5 +1,7 @@
-"""The asyncio classes over real sockets: a broker that dies and comes back, groups, many loops,
-forks, and the end of a process.
+"""The asyncio classes work over real sockets.
+
+The tests have a broker that dies and comes back, groups, many loops, forks, and the end of a
+process.
 """
 
 import asyncio
@@ -48,8 +50,9 @@ async def read(bootstrap: str, count: int, *, partition: int = 0) -> list[bytes]
 
 
 def test_a_broker_that_dies_and_comes_back_costs_no_record(broker: BrokerProcess) -> None:
-    """Tasks go on sending and one goes on reading, in one loop, while the broker is killed and
-    started twice.
+    """Tasks go on sending and one goes on reading, in one loop.
+
+    The broker is killed and started twice.
     """
     count = 400
     seen: list[bytes] = []

@@ -1,5 +1,6 @@
-"""Operating a cluster of three nodes, and a fourth that joins, with ``tidelog cluster``: status,
-plans, moves, and their end.
+"""``tidelog cluster`` operates a cluster of three nodes, and a fourth that joins.
+
+The tests have its status, its plans, and its moves with their end.
 
 It is one story, and so one test: each part leaves the cluster as the next one finds it.
 """
@@ -97,8 +98,9 @@ def throttles(admin: BlockingAdmin) -> set[str]:
 
 
 def assert_unthrottled(admin: BlockingAdmin) -> None:
-    """A broker describes its configs as they are in its own image, which follows the controller a
-    moment later.
+    """A broker describes its configs as they are in its own image.
+
+    It follows the controller a moment later.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while left := throttles(admin):

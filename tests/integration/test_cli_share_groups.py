@@ -1,5 +1,6 @@
-"""``tidelog groups`` with share groups (KIP-932): listed, described, moved, made to forget topics,
-and deleted, as other groups are.
+"""``tidelog groups`` handles share groups (KIP-932) as other groups.
+
+They are listed, described, moved, made to forget topics, and deleted.
 """
 
 import json

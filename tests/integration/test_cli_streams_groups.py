@@ -1,5 +1,6 @@
-"""``tidelog groups`` with groups of Kafka Streams instances (KIP-1071): listed, described, moved
-and deleted, as other groups are.
+"""``tidelog groups`` handles groups of Kafka Streams instances (KIP-1071) as other groups.
+
+They are listed, described, moved and deleted.
 """
 
 import json

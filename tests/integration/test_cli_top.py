@@ -14,7 +14,7 @@ from tests.integration.confluent import consumer, produce, take
 
 
 def complete(words: str, bootstrap: str, *, shell: str = "bash") -> list[str]:
-    """What a shell is offered for the last word."""
+    """Return the completions that a shell offers for the last word."""
     typed = words.split(" ")
     variables = {
         "_TIDELOG_COMPLETE": f"{shell}_complete",

@@ -1,5 +1,6 @@
-"""Our admin on what carries a cluster, against tidelog and against Apache Kafka: log directories,
-leaders, the quorum, features.
+"""Our admin handles clusters of tidelog and of Apache Kafka.
+
+It is asked about log directories, leaders, the quorum, and features.
 """
 
 import itertools

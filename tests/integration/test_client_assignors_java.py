@@ -1,5 +1,6 @@
-"""Our assignors beside those of Kafka's own client, on generated groups: members with and without
-racks, pasts and wishes of their own.
+"""Our assignors decide as those of Kafka's own client, on generated groups.
+
+Members have racks or none, and pasts and wishes of their own.
 
 Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests
 skip and say so. ``AssignorJudge.java`` gets what the coordinator would give to a leader:
@@ -34,8 +35,10 @@ RACKS = "wxyz"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """``racks[topic][number]`` are the racks of a partition's replicas, ``owners`` who had what
-    before; who has left had some, too.
+    """A generated group and its past.
+
+    ``racks[topic][number]`` are the racks of a partition's replicas, and ``owners`` the former
+    owners, some of which have left.
     """
 
     racks: dict[str, list[list[str]]]
@@ -81,8 +84,10 @@ class Group:
         )
 
     def badness(self, assignment: Assignment) -> tuple[int, int, int]:
-        """How unequal loads are, then how many partitions are read from another rack, then how many
-        moved: less is better.
+        """Return how unequal loads are, how many partitions are read from another rack, and how
+        many moved.
+
+        Less is better, in this order.
         """
         placed = [
             (member_id, partition) for member_id, owned in assignment.items() for partition in owned
@@ -208,8 +213,9 @@ def test_sticky_is_nowhere_less_equal_less_near_or_less_sticky_than_java() -> No
 
 
 def test_cooperative_sticky_gives_what_sticky_would_and_nobody_owns() -> None:
-    """Java withholds by the same rule: a partition that moves goes to nobody until its owner has
-    heard of it.
+    """Java withholds by the same rule.
+
+    A partition that moves goes to no member until its owner has heard of it.
     """
     groups = some_groups(seed=3)
     for group, theirs in zip(groups, judged(groups, "cooperative-sticky"), strict=True):

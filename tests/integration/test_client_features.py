@@ -1,5 +1,6 @@
-"""What our client promises beyond sending and reading, against tidelog and Apache Kafka: the same
-tests, the same outcome.
+"""Our client keeps its further promises on tidelog and on Apache Kafka.
+
+Both have the same tests with the same outcome.
 """
 
 import itertools

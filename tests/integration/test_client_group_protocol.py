@@ -1,5 +1,6 @@
-"""Our client in groups of the consumer protocol (KIP-848), against tidelog and Apache Kafka: the
-same tests, the same outcome.
+"""Our client is in groups of the consumer protocol (KIP-848), on tidelog and on Apache Kafka.
+
+Both have the same tests with the same outcome.
 
 Heartbeats go out every 200 ms here: what a group decides is known within a few of them.
 """
@@ -81,7 +82,10 @@ def member(bootstrap: str, group: str, **more: Any) -> Consumer:
 
 
 class Story:
-    """Which partitions each member has, as its callbacks say: none belongs to two at a time."""
+    """The partitions of each member, as its callbacks say.
+
+    None belongs to two at a time.
+    """
 
     def __init__(self) -> None:
         self.owners: dict[TopicPartition, str] = {}
@@ -260,8 +264,9 @@ def test_offsets_of_a_member_are_committed_in_a_transaction(bootstrap: str, topi
 
 
 def test_a_service_changes_over_member_by_member(bootstrap: str, topic: str) -> None:
-    """librdkafka's classic member, our classic one and our new one are in one group; then the
-    classic ones leave, and one comes back.
+    """One group has librdkafka's classic member, our classic one and our new one.
+
+    Then the classic ones leave, and one comes back.
     """
     import confluent_kafka
 

@@ -1,5 +1,6 @@
-"""Our client beside three nodes that are killed, stopped and paused: what was acknowledged is there
-once, and in order.
+"""Our client runs beside three nodes that are killed, stopped and paused.
+
+Each acknowledged record is there once, and in order.
 
 The same stories run against tidelog's cluster and Apache Kafka's, some of them there in a long run
 alone. Outages are measured in counts (records sent again, records given up), not in seconds,
@@ -104,8 +105,9 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 class Sending:
-    """Sends numbered records, some each few milliseconds, to all partitions, until told to end;
-    knows what was acknowledged where.
+    """Sends numbered records to all partitions, some each few milliseconds, until told to end.
+
+    It knows the acknowledged ones with their places.
     """
 
     def __init__(self, producer: Producer, topic: str) -> None:
@@ -165,8 +167,9 @@ async def sending(
 
 
 async def check(cluster: ClusterNodes, sender: Sending) -> None:
-    """Check that the log holds what was sent: all that was acknowledged at its offset, nothing
-    twice, and in order.
+    """Check that the log holds the sent records.
+
+    Each acknowledged one is at its offset, nothing is there twice, and all are in order.
     """
     assert sender.given_up == []
     async with Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
@@ -230,8 +233,9 @@ def test_a_leader_that_hangs_is_left_when_its_session_is_over(
 def test_leaders_that_change_places_cost_a_handful_of_retries(
     cluster: ClusterNodes, topic: str
 ) -> None:
-    """A reassignment puts another broker first, an election makes it lead: what the old leader
-    refuses names the new one (KIP-951).
+    """The refusal of an old leader names the new one (KIP-951).
+
+    A reassignment puts another broker first, and an election makes it lead.
     """
 
     async def main() -> None:
@@ -301,8 +305,9 @@ def test_no_commit_is_lost_with_its_coordinator(cluster: ClusterNodes, topic: st
             await until(lambda: sum(committed.values()) >= goal)
 
         async def check_commits() -> None:
-            """Check that the group has what was acknowledged by now; a commit whose response was
-            lost may count as well.
+            """Check that the group has the offset that was acknowledged by now.
+
+            A commit whose response was lost may count as well.
             """
             before = dict(committed)
             async with Admin(cluster.bootstrap) as admin:
@@ -365,8 +370,9 @@ def test_a_reader_stays_in_its_rack_and_leaves_a_near_replica_that_dies(
 
 
 def partition_count(admin: BlockingAdmin, topic: str) -> int:
-    """Return how many partitions the next node knows of a topic; one that has not heard of it yet
-    knows none.
+    """Return how many partitions the next node knows of a topic.
+
+    A node that has not heard of it yet knows none.
     """
     with suppress(KafkaError):
         return admin.describe_topics([topic])[topic].partition_count

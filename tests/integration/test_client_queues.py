@@ -1,5 +1,5 @@
-"""Our share consumer, its three faces and the admin's words about share groups, against real
-leaders and coordinators (KIP-932).
+"""Our share consumer, its three faces and the admin work with real leaders and coordinators
+(KIP-932).
 """
 
 import asyncio

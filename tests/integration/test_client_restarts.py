@@ -1,5 +1,6 @@
-"""Our client while the broker is killed and comes back: nothing acknowledged is lost, nothing comes
-twice, nobody has to be restarted.
+"""Our client goes on while the broker is killed and comes back.
+
+Nothing acknowledged is lost, nothing comes twice, and no client has to be restarted.
 """
 
 from pathlib import Path

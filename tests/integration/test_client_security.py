@@ -1,5 +1,6 @@
-"""The client against a node of Apache Kafka that wants logins and certificates: who gets in, and
-what those are told who do not.
+"""The client meets a node of Apache Kafka that wants logins and certificates.
+
+Some get in, and the others get a clear error.
 """
 
 import stat

@@ -1,5 +1,4 @@
-"""Our transactional producer, its three faces and the admin's questions about transactions, against
-real coordinators.
+"""Our transactional producer, its three faces and the admin work with real coordinators.
 
 ``version 2`` is a cluster whose leaders add partitions to transactions by themselves (KIP-890),
 ``version 0`` an older one, to which the producer announces them first.
@@ -85,7 +84,10 @@ def topic(bootstrap: str, name: str) -> str:
 
 
 def read(bootstrap: str, topic: str, isolation_level: str = "read_committed") -> list[bytes | None]:
-    """What a reader sees, by partition and offset; it reads up to where all markers are."""
+    """Return the records that a reader sees, by partition and offset.
+
+    It reads up to the end of all markers.
+    """
     with (
         BlockingAdmin(bootstrap) as admin,
         BlockingConsumer(bootstrap, isolation_level=isolation_level) as consumer,
@@ -143,8 +145,9 @@ def test_readers_of_committed_records_see_whole_transactions(
 
 
 def test_requests_behind_one_another_keep_their_records(bootstrap: str, name: str) -> None:
-    """The first batch of each partition waits for the coordinator, and more requests come on the
-    same connection meanwhile.
+    """The first batch of each partition waits for the coordinator.
+
+    More requests come on the same connection meanwhile.
     """
     with BlockingAdmin(bootstrap) as admin:
         admin.create_topics([NewTopic(name=name, partition_count=12, replication_factor=1)])
@@ -337,8 +340,9 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(
 def test_a_reader_waits_for_offsets_of_an_open_transaction(
     bootstrap: str, topic: str, name: str
 ) -> None:
-    """A consumer that does not read committed records alone took the offset before: it copied once
-    more what is being committed.
+    """A consumer without read_committed took the offset before.
+
+    It copied once more the records that are being committed.
     """
     where = TopicPartition(topic, 0)
 

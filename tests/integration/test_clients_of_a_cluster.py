@@ -1,5 +1,6 @@
-"""Other people's clients, with their default timers, beside three nodes that are killed, stopped
-and paused.
+"""Other people's clients run with their default timers beside three nodes.
+
+These are killed, stopped and paused.
 
 Each writes as an idempotent producer to a topic of its own and reads it in a group of its own, all
 at the same time. Each topic has a partition that each node leads, so that every strike hits all
@@ -38,8 +39,9 @@ PATIENCE_SECONDS = 120.0
 
 @dataclass(kw_only=True)
 class Party:
-    """One client library in the story: what it writes and reads, what was found of it, or why it is
-    not there.
+    """One client library in the story.
+
+    It has its writer and reader, their result, or the reason why it is not there.
     """
 
     topics: dict[str, int]
@@ -64,8 +66,9 @@ def enter(name: str, bootstrap: str, folder: Path) -> Party:
 
 
 def go_on(parties: Sequence[Party]) -> None:
-    """Wait until each client gets records to all its partitions; one that does not is found out,
-    and not waited for again.
+    """Wait until each client gets records to all its partitions.
+
+    A client that does not is noted, and not waited for again.
     """
     for party in parties:
         if party.writer is not None and not party.faults:
@@ -76,8 +79,9 @@ def go_on(parties: Sequence[Party]) -> None:
 
 
 def strike_each(nodes: ClusterNodes, parties: Sequence[Party]) -> None:
-    """Kill a node (in a long run each), stop the active controller, and pause a node that leads a
-    partition of every topic.
+    """Kill a node (in a long run each), stop the active controller, and pause a leader.
+
+    It leads a partition of every topic.
     """
     topics = [topic for party in parties for topic in party.topics]
     hung = NODE_IDS[1]

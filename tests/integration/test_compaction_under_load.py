@@ -1,5 +1,6 @@
-"""Compaction while others write, read and kill: readers never see torn or unordered records, and no
-key loses its latest value.
+"""Compaction runs while others write, read and kill.
+
+Readers never see torn or unordered records, and no key loses its latest value.
 """
 
 import threading

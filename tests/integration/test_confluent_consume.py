@@ -1,5 +1,6 @@
-"""confluent-kafka (librdkafka) consumes: from offsets and times, across gaps and rebuilt positions,
-patiently and in small bites.
+"""confluent-kafka (librdkafka) consumes from offsets and times.
+
+It crosses gaps and rebuilt positions, patiently and in small bites.
 """
 
 import time
@@ -263,7 +264,7 @@ def test_records_appended_while_reading_are_read_too(bootstrap: str, topic: str)
 
 
 def test_librdkafka_gives_no_warning_about_the_broker(bootstrap: str, topic: str) -> None:
-    """What it logs at its own default level would be a complaint about our answers."""
+    """A line of its log at its own default level would be a complaint about our responses."""
     lines: list[str] = []
 
     class Log:

@@ -1,5 +1,6 @@
-"""confluent-kafka (librdkafka) produces: codecs, acknowledgements, idempotence, all that a record
-may carry, and what is refused.
+"""confluent-kafka (librdkafka) produces with codecs, acknowledgements and idempotence.
+
+The tests have all that a record may carry, and every refusal.
 """
 
 import logging

@@ -1,5 +1,6 @@
-"""Consume, transform, produce, exactly once: two copiers in one group, while brokers and copiers
-end at the worst moment.
+"""Two copiers in one group consume, transform and produce exactly once.
+
+Brokers and copiers end at the worst moment.
 
 Every record of the input is in the output once and in order, for readers of committed records, and
 the group's offsets are at its end. Brokers are killed (kill -9) one after the other; copiers are
@@ -199,7 +200,7 @@ async def is_all_committed(nodes: ClusterNodes) -> bool:
 
 
 async def read_out(nodes: ClusterNodes) -> list[bytes]:
-    """What readers of committed records see, once every transaction has ended."""
+    """Return the records that readers of committed records see, once every transaction has ended."""
     partitions = [TopicPartition("out", number) for number in range(PARTITIONS)]
     found: list[bytes] = []
     async with Consumer(
@@ -213,7 +214,10 @@ async def read_out(nodes: ClusterNodes) -> list[bytes]:
 
 
 async def offsets(nodes: ClusterNodes) -> dict[TopicPartition, Any]:
-    """Where ``out`` ends, once no transaction is open: a copier that was cut off has its timeout."""
+    """Return the end of ``out``, once no transaction is open.
+
+    A copier that was cut off has its timeout.
+    """
     while True:
         with BlockingAdmin(nodes.bootstrap) as admin:
             told = await trio.to_thread.run_sync(admin.describe_offsets, ["out"])
@@ -223,7 +227,9 @@ async def offsets(nodes: ClusterNodes) -> dict[TopicPartition, Any]:
 
 
 def victims_of(nodes: ClusterNodes) -> list[Callable[[], int]]:
-    """Say whom to kill: of tidelog every node and then the leader again; of Kafka a leader and a
+    """Return the nodes to kill.
+
+    Of tidelog they are every node and then the leader again, and of Kafka a leader and a
     coordinator.
     """
     leader, coordinator = partial(nodes.leader_of, "out", 0), partial(nodes.coordinator_of, "copy")
@@ -258,8 +264,9 @@ async def disturb(nodes: ClusterNodes, copiers: Copiers) -> None:
 
 
 async def bounce(nodes: ClusterNodes, copiers: Copiers, victim: int) -> None:
-    """Kill a node and cut copiers off while it is away, and after it is back; the copying goes on
-    all the while.
+    """Kill a node and cut copiers off while it is away, and after it is back.
+
+    The copying goes on all the while.
     """
     before = copiers.committed_count
     await trio.to_thread.run_sync(nodes.kill, victim)

@@ -1,5 +1,6 @@
-"""The dashboard beside the page of a running broker: it asks for what there is, adds up what may be
-added, and says in which unit.
+"""The dashboard fits the page of a running broker.
+
+It asks for existing metrics, adds up those that may be added, and names the unit.
 
 ``promtool``, where it is installed, reads the page and the queries as Prometheus does.
 """
@@ -90,7 +91,7 @@ def page(text: str) -> Page:
 
 
 def selectors(query: str) -> list[tuple[str, set[str]]]:
-    """Which names a query asks for, each with the labels that it looks at."""
+    """Return the names that a query asks for, each with the labels that it looks at."""
     grouped = {label.strip() for found in GROUPED.findall(query) for label in found.split(",")}
     grouped |= set(LOOKED_UP.findall(query))
     return [

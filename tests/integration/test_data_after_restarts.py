@@ -1,5 +1,6 @@
-"""What a partition knows beside its records - producers, times, leader epochs - is the same after a
-clean stop, a kill, and lost files.
+"""A partition keeps its producers, times and leader epochs through restarts.
+
+They are the same after a clean stop, a kill, and lost files.
 """
 
 from collections.abc import Callable
@@ -83,8 +84,9 @@ def told(wire: Wire, records: bytes) -> tuple[int, int, int]:
 def test_producers_are_known_again(
     broker: BrokerProcess, kind: str, end: Callable[[BrokerProcess], None]
 ) -> None:
-    """All five batches in flight are answered with their first offset and time; gaps and old epochs
-    are refused.
+    """All five batches in flight are acknowledged with their first offset and time.
+
+    Gaps and old epochs are refused.
     """
     confluent.create_topic(broker.bootstrap, "t", message_timestamp_type=kind, retention_ms=FOREVER)
     sequences = range(0, 14, 2)

@@ -1,5 +1,6 @@
-"""What an admin is told that may not administer: each thing is named once, and the operation that
-is missing.
+"""An admin without the right to administer gets a clear refusal.
+
+It names each thing once, and the operation that is missing.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""Topics and partitions as tidelog and as Apache Kafka create, grow, trim, describe and delete
-them, with each error of each API.
+"""tidelog and Apache Kafka create, grow, trim, describe and delete topics and partitions alike.
+
+The tests have each error of each API.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""AlterConfigs, which replaces everything that a resource was given: the same answers from tidelog
-and from Apache Kafka.
+"""AlterConfigs replaces all configs of a resource.
+
+Its responses are the same from tidelog and from Apache Kafka.
 """
 
 from dataclasses import replace
@@ -39,8 +40,9 @@ def replace_all(
 
 
 def shown(duel: Duel, name: str, *keys: str, own: set[str]) -> None:
-    """Compare what a topic has once ``own`` is all it was given: Kafka answers before its brokers
-    know of a change.
+    """Compare the configs of a topic once it has ``own`` alone.
+
+    Kafka responds before its brokers know of a change.
     """
     asked = DescribeConfigsResource(
         resource_type=TOPIC, resource_name=name, configuration_keys=list(keys)

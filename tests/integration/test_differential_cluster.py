@@ -1,5 +1,6 @@
-"""What carries a cluster, as tidelog and Apache Kafka tell it: directories, leaders, reassignments,
-the quorum, features, producers.
+"""tidelog and Apache Kafka describe their clusters alike.
+
+The tests have directories, leaders, reassignments, the quorum, features, and producers.
 """
 
 from dataclasses import replace

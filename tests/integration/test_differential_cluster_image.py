@@ -1,5 +1,4 @@
-"""What a broker of a cluster tells its clients, beside what Apache Kafka's tells on the same
-metadata.
+"""A broker of a cluster describes it to clients as Apache Kafka's does on the same metadata.
 
 Three nodes of Apache Kafka run; node 3 is killed and fenced. Then node 1 is asked, and its metadata
 log is read. Our handlers, as node 1, get the same records and the same requests. The answers are
@@ -145,8 +144,9 @@ def questions(ids: dict[str, UUID]) -> Iterator[Question]:
 
 
 def _about_records(ids: dict[str, UUID]) -> Iterator[Question]:
-    """Yield what only a partition's leader answers: 0 is led here, 1 elsewhere, 2 by no one, 3 is
-    not there.
+    """Yield requests that only a partition's leader serves.
+
+    0 is led here, 1 elsewhere, 2 by no broker, and 3 is not there.
     """
     numbers = range(4)
     listed = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in numbers]
@@ -248,8 +248,9 @@ def values_of(content: bytes) -> Iterator[bytes]:
 
 
 def shown(name: str, response: Any) -> Any:
-    """Return a response without what differs by nature; beside the errors of a produce we say why,
-    which Kafka does not.
+    """Return a response without natural differences.
+
+    With errors of a produce we say why, which Kafka does not.
     """
     return normalise(
         response,

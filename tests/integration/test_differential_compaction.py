@@ -1,5 +1,6 @@
-"""Compaction beside Apache Kafka: the same history leaves the same batches on both, to the byte
-where nothing is compressed.
+"""Compaction leaves the same batches as Apache Kafka's after the same history.
+
+They are the same to the byte if nothing is compressed.
 """
 
 import time
@@ -20,8 +21,9 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class History:
-    """Batches in segments of one topic; what of them is the latest of its key below the active
-    segment is known at any time.
+    """Batches in segments of one topic.
+
+    At any time it knows which records below the active segment are the latest of their keys.
     """
 
     def __init__(self, duel: Duel, topic: str) -> None:

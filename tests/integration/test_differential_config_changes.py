@@ -1,5 +1,4 @@
-"""Which changes of configuration are acceptable: the same responses from tidelog and from Apache
-Kafka, key by key.
+"""tidelog and Apache Kafka accept the same changes of configuration, key by key.
 
 A sample of ``config_changes`` runs here, one case of each key; ``python -m
 tests.integration.config_changes`` asks about all of them. What bounds each other, and what differs

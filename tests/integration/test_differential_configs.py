@@ -1,5 +1,6 @@
-"""Configuration as Apache Kafka shows and changes it: every key, default, type, source and synonym,
-and every refusal.
+"""Configuration is shown and changed as Apache Kafka does it.
+
+The tests have every key, default, type, source and synonym, and every refusal.
 
 What differs on purpose stands in the lists of deviations here, each with its reason; everything
 else has to be equal.
@@ -232,7 +233,10 @@ def test_lists_are_appended_to_and_subtracted_from(duel: Duel) -> None:
     ],
 )
 def test_parts_of_lists(duel: Duel, value: str) -> None:
-    """What is appended is split and not trimmed, and empty parts count but at its end."""
+    """An appended text is split and not trimmed.
+
+    Empty parts count but at its end.
+    """
     if "parts" not in duel.clusters.tidelog.topic_ids:
         duel.create_topic("parts")
     for operation in (SET, APPEND, SUBTRACT):
@@ -501,8 +505,9 @@ def test_changes_of_groups_and_client_metrics(duel: Duel, case: str) -> None:
 
 
 def _is_set(name: str, answer: DescribeConfigsResponse) -> bool:
-    """Whether a group or client metrics resource has a value of its own: a change may be on its way
-    in Kafka.
+    """Return whether a group or client metrics resource has a value of its own.
+
+    A change may be on its way in Kafka.
     """
     return any(
         config.name == name and config.config_source in {7, 8}

@@ -1,5 +1,6 @@
-"""Lives of groups of the consumer protocol (KIP-848), told to tidelog and to Apache Kafka:
-heartbeats, epochs, null and empty assignments.
+"""Groups of the consumer protocol (KIP-848) live the same lives on tidelog and on Apache Kafka.
+
+The tests have heartbeats, epochs, and null and empty assignments.
 
 Targets are computed at once. Groups that change their protocol are in ``group_migration_stories``.
 """

@@ -1,5 +1,6 @@
-"""Fetch beside Apache Kafka: what is returned, how much of it, in which order, with which fields;
-and fetch sessions.
+"""Fetch returns the same as Apache Kafka's.
+
+The tests have its records, their amount and order, its fields, and fetch sessions.
 
 ``tests/unit/broker/handlers/test_meant_differences.py`` holds meant differences: sizes below 0
 count as 0, and an isolation level that does not exist as read_uncommitted, where Apache Kafka
@@ -450,7 +451,7 @@ def test_a_session_without_partitions(duel: Duel) -> None:
 
 
 def test_a_session_that_forgets_its_last_partition_ends(duel: Duel) -> None:
-    """What it forgets and names in one request is still answered, as without a session."""
+    """A partition that is forgotten and named in one request is still served, as without a session."""
     filled(duel, "forgets", 2, 1)
     session = Session(duel, "forgets")
     session.start(wanted(0, 2))

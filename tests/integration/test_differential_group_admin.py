@@ -1,6 +1,4 @@
-"""Finding, listing, describing and deleting groups, in every version, asked of tidelog and of
-Apache Kafka.
-"""
+"""Groups are found, listed, described and deleted as in Apache Kafka, in every version."""
 
 import pytest
 

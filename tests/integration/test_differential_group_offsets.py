@@ -1,4 +1,4 @@
-"""Static members, and committed offsets in every state of a group, told to tidelog and to Apache
+"""Static members, and offsets in every state of a group, are the same on tidelog and on Apache
 Kafka.
 """
 
@@ -418,7 +418,7 @@ def deleting_offsets(cast: Cast) -> None:
 
 
 def deleting_offsets_between_two_generations(cast: Cast) -> None:
-    """What the earlier generation read is in use."""
+    """A topic that the earlier generation read is in use."""
     a, b = (
         cast.member(protocols=CONSUMER),
         cast.member(protocols=[("range", subscription("bills"))]),
@@ -504,7 +504,7 @@ def test_positions_go_with_their_topic_and_do_not_come_back(duel: Duel) -> None:
 
 @pytest.mark.parametrize("version", [2, 9, 10])
 def test_commits_of_topics_that_are_named_twice_or_are_not_there(duel: Duel, version: int) -> None:
-    """What is refused comes first, and each topic once where anything is."""
+    """Refused partitions come first, and each topic once if any is refused."""
 
     def commit(*topics: tuple[str, tuple[int, ...]]) -> None:
         def build(side: Cluster) -> OffsetCommitRequest:
@@ -537,7 +537,7 @@ def test_commits_of_topics_that_are_named_twice_or_are_not_there(duel: Duel, ver
 def test_positions_are_taken_back_of_topics_that_are_named_twice_or_are_not_there(
     duel: Duel,
 ) -> None:
-    """What is refused comes first, and each topic once where anything is."""
+    """Refused partitions come first, and each topic once if any is refused."""
     position = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topics = [
         OffsetCommitRequestTopic(name=name, partitions=[position]) for name in ("orders", "bills")

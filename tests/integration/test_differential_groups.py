@@ -1,5 +1,6 @@
-"""Lives of classic groups, told to tidelog and to Apache Kafka: joining, rebalancing, syncing,
-leaving, and everything that goes wrong.
+"""Classic groups live the same lives on tidelog and on Apache Kafka.
+
+They join, rebalance, sync and leave, and everything goes wrong.
 """
 
 import time

@@ -1,6 +1,4 @@
-"""What a broker's own bounds and defaults make of Produce and Fetch, beside Apache Kafka with the
-same ones.
-"""
+"""A broker's own bounds and defaults change Produce and Fetch as Apache Kafka's do."""
 
 import time
 

@@ -1,5 +1,6 @@
-"""Logins, frame by frame, as Apache Kafka answers them: before the login, during it, after it, and
-when it is repeated.
+"""Logins are served as Apache Kafka serves them, frame by frame.
+
+The frames come before, during and after the login, and when it is repeated.
 """
 
 import base64
@@ -263,8 +264,9 @@ def test_scram(users: Duel, name: str) -> None:
 
 
 def test_unknown_user_is_refused_a_step_later_than_by_kafka(users: Duel) -> None:
-    """Kafka refuses an unknown user at the first message; here the refusal comes at the last, with
-    the same code and text.
+    """Kafka refuses an unknown user at the first message.
+
+    Here the refusal comes at the last, with the same code and text.
     """
     users.compare_told(
         lambda cluster: scene(
@@ -319,8 +321,9 @@ def test_users_are_described(users: Duel) -> None:
 
 
 def play_with_tokens(wire: LoginWire, other: LoginWire) -> list[Any]:
-    """Make, renew, show and end tokens, as admin and as alice; tells codes, names and differences
-    of times.
+    """Make, renew, show and end tokens, as admin and as alice.
+
+    Return codes, names and differences of times.
     """
     wire.log_in()
     other.log_in(ALICE, ALICE_PASSWORD)

@@ -1,5 +1,6 @@
-"""``allow.everyone.if.no.acl.found``, as Apache Kafka does it: a resource that no ACL is about is
-everyone's.
+"""``allow.everyone.if.no.acl.found`` works as in Apache Kafka.
+
+A resource without an ACL is everyone's.
 """
 
 from typing import Any

@@ -290,7 +290,7 @@ def test_the_codec_of_the_topic(duel: Duel, codec: Codec, target: str) -> None:
 
 
 def stored_records(cluster: Cluster, topic: str, offset: int = 0) -> bytes:
-    """What one side has in partition 0 of a topic."""
+    """Return the records that one side has in partition 0 of a topic."""
     request: FetchRequest = fetch_request(topic, wanted(offset=offset))(cluster)
     return bytes(cluster.ask(request, 11).responses[0].partitions[0].records)
 

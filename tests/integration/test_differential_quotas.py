@@ -1,5 +1,6 @@
-"""Quotas of clients as tidelog and Apache Kafka have them: what can be set, what is shown, and how
-clients are throttled.
+"""Quotas of clients are the same on tidelog and on Apache Kafka.
+
+The tests set them, show them, and have clients throttled.
 """
 
 import time
@@ -389,7 +390,9 @@ STEP = 1.5
 
 def test_the_order_in_which_quotas_hold(duel: Duel) -> None:
     """All quotas are set, each half as large again as the one before, and taken away from the first
-    on: a burst tells which holds.
+    on.
+
+    A burst tells which holds.
     """
     duel.create_topic("ordered")
     forget(duel)

@@ -1,5 +1,6 @@
-"""ShareFetch and ShareAcknowledge beside Apache Kafka: sessions, what is acquired and acknowledged,
-and every refusal (KIP-932).
+"""ShareFetch and ShareAcknowledge work as in Apache Kafka (KIP-932).
+
+The tests have sessions, acquired and acknowledged records, and every refusal.
 
 The states of the groups are begun by the request that brokers use; no member joins a group, and
 neither product asks for that.

@@ -1,5 +1,6 @@
-"""Lives of share groups (KIP-932), told to tidelog and to Apache Kafka: heartbeats, epochs,
-offsets, and what the log holds of a group.
+"""Share groups (KIP-932) live the same lives on tidelog and on Apache Kafka.
+
+The tests have heartbeats, epochs, offsets, and a group's records in the log.
 
 Targets are computed at once. Where two members share partitions, which one gets which depends on
 Kafka's hash maps: a story notes how many each has. States begin beside the heartbeats, so that a
@@ -186,8 +187,9 @@ def forget(cast: Cast, *topics: str, group: str | None = None) -> None:
 
 
 def bytes_are_kept(cast: Cast) -> None:
-    """Note whether what the log holds of the group is what tidelog would write, byte by byte: both
-    sides have to say so.
+    """Note whether the group's records in the log are those that tidelog would write, byte by byte.
+
+    Both sides have to say so.
     """
     held = [(decode(key, value), key, value) for key, value in pairs_of(cast)]
     mine = [

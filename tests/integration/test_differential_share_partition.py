@@ -1,5 +1,6 @@
-"""A share partition beside Apache Kafka's: the same members, requests and batches, and what each of
-both has them acquire and acknowledge.
+"""A share partition has its members acquire and acknowledge the same as Apache Kafka's.
+
+Both have the same members, requests and batches.
 
 The core in this process is asked, and no node of its own: here decisions are compared, one by one,
 and not requests. What both have stored in the end is compared too. A seed is one story of random
@@ -79,8 +80,9 @@ def begin(wire: Wire, name: str) -> UUID:
 
 
 class Barrier:
-    """A group of its own, each record of which is one write: once it is accepted, Kafka has heard
-    of all writes before it.
+    """A group of its own, each record of which is one write.
+
+    Once it is accepted, Kafka has heard of all writes before it.
     """
 
     def __init__(self, wire: Wire, bootstrap: str, name: str) -> None:
@@ -177,8 +179,9 @@ class Story:
     # Acquiring
 
     def fetch(self, member: Member, most: int, size: int, mode: AcquireMode) -> tuple[Told, Told]:
-        """Kafka may respond with nothing while it is busy with a request before: it is asked again
-        where there is something.
+        """Ask Kafka again if there are records.
+
+        It may respond with nothing while it is busy with a request before.
         """
         acquired = self._acquire(member, most, size, mode)
         for _ in range(FETCH_ATTEMPTS):
@@ -259,8 +262,9 @@ class Story:
         self.await_stored()
 
     def await_stored(self) -> None:
-        """Kafka responds before a release is stored, and has the records available once it has
-        heard that they are.
+        """Kafka responds before a release is stored.
+
+        It has the records available once it has heard that they are.
         """
         deadline = time.monotonic() + RELEASE_SECONDS
         while self.stored_by_kafka() != self.stored_by_the_core() and time.monotonic() < deadline:
@@ -360,8 +364,9 @@ def play(story: Story, rng: Random, step: int) -> None:
 
 
 def random_ranges(story: Story, rng: Random, member: Member) -> list[tuple[int, int, list[int]]]:
-    """Offsets that the member holds, with types that favour a release; now and then some that it
-    does not hold.
+    """Draw offsets that the member holds, with types that favour a release.
+
+    Now and then it does not hold some.
     """
     mine = sorted(number for number, holder in story.held.items() if holder == member.member_id)
     first = rng.choice(mine) if mine and rng.random() < 0.9 else rng.randint(0, 30)

@@ -1,5 +1,6 @@
-"""What brokers ask of share coordinators (KIP-932), asked of tidelog and of Apache Kafka: the five
-APIs, and what both store for them.
+"""Share coordinators (KIP-932) respond to brokers the same on tidelog and on Apache Kafka.
+
+The tests have the five APIs, and the records that both store for them.
 
 A seed is one story of random requests about three partitions of a topic: some make sense, some are
 late, some are wrong. In the end ``__share_group_state`` holds the same records on both sides, but

@@ -1,5 +1,6 @@
-"""Lives of streams groups (KIP-1071), told to tidelog and to Apache Kafka: heartbeats, statuses,
-epochs, offsets, and what the log holds.
+"""Streams groups (KIP-1071) live the same lives on tidelog and on Apache Kafka.
+
+The tests have heartbeats, statuses, epochs, offsets, and a group's records in the log.
 
 Targets are computed at once. Which of several members gets a task depends on Kafka's hash maps: a
 story notes how many each has. Internal topics are created beside the heartbeats, so that a story
@@ -69,8 +70,9 @@ def _coordinators_are_there(duel: Duel) -> None:
 
 
 def bytes_are_kept(cast: Cast) -> None:
-    """Note whether what the log holds of the group is what tidelog would write, byte by byte: both
-    sides have to say so.
+    """Note whether the group's records in the log are those that tidelog would write, byte by byte.
+
+    Both sides have to say so.
     """
     held = [(decode(key, value), key, value) for key, value in pairs_of(cast)]
     mine = [
@@ -234,8 +236,9 @@ def internal_topics_are_made(cast: Cast) -> None:
 
 
 def describe_ready(cast: Cast) -> None:
-    """Note how a group is shown whose internal topics came one after the other: without its epochs,
-    which depend on that.
+    """Note the description of a group whose internal topics came one after the other.
+
+    Its epochs depend on that, and are left out.
     """
     (group,) = cast.cluster.wire.ask(StreamsGroupDescribeRequest(group_ids=[cast.group]), 0).groups
     group.group_epoch = group.assignment_epoch = 0

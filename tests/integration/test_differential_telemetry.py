@@ -1,5 +1,6 @@
-"""What clients that push metrics hear from tidelog and from Apache Kafka (KIP-714). Neither has a
-page for them: both answer all the same.
+"""Clients that push metrics get the same responses from tidelog and from Apache Kafka (KIP-714).
+
+Neither has a page for them: both answer all the same.
 
 Ids of subscriptions differ by nature, so that they are compared by whether they stay the same.
 """
@@ -58,7 +59,9 @@ class Client:
         self._subscription_id = 0
 
     def get(self) -> list[Any]:
-        """What it is told: the error, whether its id and its subscription stay, what to push."""
+        """Return a response's error, whether its id and its subscription stay, and the metrics to
+        push.
+        """
         told = self._cluster.ask(
             GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id), 0
         )

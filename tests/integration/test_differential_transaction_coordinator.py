@@ -1,5 +1,6 @@
-"""What producers ask of the transaction coordinator, told to tidelog and to Apache Kafka: codes,
-epochs and states, state by state.
+"""The transaction coordinator responds to producers as Apache Kafka's.
+
+The tests have codes, epochs and states, state by state.
 
 Producer ids differ by nature: what is compared is whether an id is the one that the producer had
 before.

@@ -1,5 +1,4 @@
-"""Transactional ids at the end of their epochs, and at the end of their time, beside Apache Kafka
-4.3.1.
+"""Transactional ids come to the end of their epochs and of their time as in Apache Kafka 4.3.1.
 
 A producer id has 32,767 epochs. Nobody waits for so many transactions: both coordinators load
 records of ids that have used up nearly all of them, which the test writes into the log of
@@ -45,8 +44,9 @@ Scene = Callable[[Producer], None]
 
 
 def used_up_by_restarts(producer: Producer) -> None:
-    """The first request is not repeated here: Kafka's coordinator fails then
-    (UNKNOWN_SERVER_ERROR), where ours repeats its response.
+    """The first request is not repeated here.
+
+    Kafka's coordinator fails then (UNKNOWN_SERVER_ERROR), and ours repeats its response.
     """
     producer.init(LAST_EPOCH - 1)
     producer.init(LAST_EPOCH)
@@ -245,8 +245,8 @@ def test_both_say_the_same(sides: list[Cluster], scene: Scene) -> None:
 
 
 def markers(side: Cluster, partition: int) -> list[tuple[int, int]]:
-    """How far each marker's producer id is from the first one that the test gave, -1 for one of the
-    broker's; and its epoch.
+    """Return how far each marker's producer id is from the first one of the test, and its epoch. -1
+    is one of the broker's ids.
     """
     content = (
         side.ask(fetch_request(TOPIC, wanted(partition)), 11).responses[0].partitions[0].records

@@ -1,5 +1,6 @@
-"""What partition leaders and the group coordinator do for transactions, beside Apache Kafka:
-batches, markers, offsets, who reads what.
+"""Partition leaders and the group coordinator serve transactions as Apache Kafka's.
+
+The tests have batches, markers, offsets, and the records of each reader.
 
 The requests of producers and of transaction coordinators are sent raw, with producer ids and epochs
 of the test's own, so that neither side needs a coordinator: nothing is verified
@@ -123,8 +124,9 @@ def markers(*each: WritableTxnMarker) -> WriteTxnMarkersRequest:
 
 
 class Story:
-    """One topic's transactions on both sides; every answer is compared, and after each step what
-    readers and tools are told.
+    """One topic's transactions on both sides.
+
+    Every response is compared, and after each step those to readers and tools.
     """
 
     def __init__(self, duel: Duel, topic: str, partitions: int = 1, **configs: str) -> None:

@@ -1,5 +1,6 @@
-"""Compaction of what transactions leave, beside Apache Kafka: its own files, cleaned by it and by
-tidelog, pass by pass.
+"""Compaction cleans transactions as Apache Kafka's does.
+
+Kafka's own files are cleaned by it and by tidelog, pass by pass.
 
 Kafka writes histories of committed and aborted transactions, of both protocols, and one that is
 left open; both nodes are stopped and tidelog gets a copy of the files. Then both clean, and batches
@@ -123,8 +124,9 @@ def random_history(seed: int) -> list[Segment]:
 
 @dataclass(slots=True)
 class Told:
-    """What a side made of one history: after each pass its batches, its indexes, and which
-    transactions it calls aborted.
+    """A side's results for one history.
+
+    After each pass they are its batches, its indexes, and the transactions that it calls aborted.
     """
 
     batches: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -136,8 +138,9 @@ class Told:
 
 @dataclass(slots=True)
 class Written:
-    """A batch that was written, in the order of offsets; readers of committed records see it once
-    ``is_committed``.
+    """A batch that was written, in the order of offsets.
+
+    Readers of committed records see it once ``is_committed``.
     """
 
     writer: str
@@ -194,8 +197,9 @@ def cases() -> list[Case]:
 
 
 def write_all(wire: Wire, histories: list[Case]) -> None:
-    """Write all histories, segment by segment: Kafka begins one where a batch is much later than
-    the first of the last.
+    """Write all histories, segment by segment.
+
+    Kafka begins one if a batch is much later than the first of the last.
     """
     writers = {
         (case.name, name): TransactionalWriter(
@@ -271,7 +275,10 @@ def cleaned_offset(node: Node, topic: str) -> int:
 
 
 class Recorder:
-    """What a unit test needs to repeat Kafka's passes: the files before them, and after each."""
+    """The files that a unit test needs to repeat Kafka's passes.
+
+    They are those before the first pass, and after each.
+    """
 
     def __init__(self) -> None:
         self.told: dict[str, Any] = {}
@@ -323,8 +330,9 @@ def run_passes(nodes: dict[str, Node], histories: list[Case], recorder: Recorder
 
 
 def await_cleaned(node: Node, case: Case) -> None:
-    """Wait until a pass came as far as it may: to the active segment, or to that in which a
-    transaction is open.
+    """Wait until a pass came as far as it may.
+
+    It ends at the active segment, or at that in which a transaction is open.
     """
     deadline = time.monotonic() + CLEAN_SECONDS
     while cleaned_offset(node, case.topic) < (

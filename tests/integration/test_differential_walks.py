@@ -1,5 +1,6 @@
-"""Random requests to tidelog and Apache Kafka, answer by answer the same: idempotent producers,
-fetch sessions, lookups by time.
+"""Random requests get the same responses from tidelog and Apache Kafka, one by one.
+
+They are of idempotent producers, fetch sessions, and lookups by time.
 
 Each walk follows what a client might do, and leaves the path now and then. A difference is told
 with the seed and the last steps. The written tests beside this one hold what walks have found.
@@ -82,8 +83,9 @@ def test_idempotent_producers(clusters: Clusters, seed: int) -> None:
 
 
 def next_batch(dice: Random, epoch: int, sequence: int) -> tuple[int, int]:
-    """(epoch, sequence) of what comes next, of a repetition, of a gap, of a new or an old epoch, of
-    the end of the numbers.
+    """Draw (epoch, sequence) of a request.
+
+    It is the next one, a repetition, a gap, a new or an old epoch, or the end of the numbers.
     """
     return dice.choices(
         [
@@ -192,14 +194,15 @@ class SessionWalk(Walk):
         self.epoch = epoch + 1 if epoch > 0 else 1
 
     def choice_of_epochs(self) -> dict[str, int]:
-        """What a reader believes of leader epochs: mostly nothing, sometimes the right thing,
-        seldom a wrong one.
+        """Draw a reader's belief about leader epochs.
+
+        It is mostly none, sometimes the right one, and seldom a wrong one.
         """
         names = ("current_leader_epoch", "last_fetched_epoch")
         return {name: self.dice.choices([-1, 0, 1], weights=[12, 4, 1])[0] for name in names}
 
     def choice_of_partitions(self) -> tuple[list[FetchPartition], list[int]]:
-        """What the request names, and what it forgets."""
+        """Draw the partitions that the request names, and those that it forgets."""
         dice = self.dice
         if self.epoch == 0:
             return [
@@ -232,8 +235,9 @@ def test_fetch_sessions(clusters: Clusters, version: int, seed: int) -> None:
 
 
 class ChangingWalk(SessionWalk):
-    """The same while the topic is deleted and created again; the consumer notices at once, later,
-    or not at all.
+    """Fetch on while the topic is deleted and created again.
+
+    The consumer notices at once, later, or not at all.
     """
 
     is_there = True

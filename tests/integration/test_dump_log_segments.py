@@ -1,5 +1,6 @@
-"""Apache Kafka reads our files and we read its: its own dump tool, its broker on our directory,
-ours on its.
+"""Apache Kafka reads our files and we read its.
+
+Its own dump tool reads ours, and each broker runs on the other's directory.
 
 Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests
 skip and say so.

@@ -1,5 +1,6 @@
-"""Exactly once, with other people's clients: copies and totals of one source while nodes and
-clients are killed.
+"""Other people's clients copy and total one source exactly once.
+
+Nodes and clients are killed meanwhile.
 
 The same on three nodes, and in a long run on one, which is killed and started again over its
 directory. Java's and Go's copiers are members of groups of the consumer protocol, Java's second one
@@ -83,7 +84,7 @@ class Feed(Client):
 
 @dataclass(slots=True)
 class Outcome:
-    """What was sent, what each copy holds, and what was said of each client's troubles."""
+    """The sent records, the records of each copy, and the complaints of each client."""
 
     sent: dict[int, list[tuple[bytes, bytes]]]
     seen: dict[Place, list[tuple[bytes | None, bytes | None]]]
@@ -185,8 +186,9 @@ def outcome(
 def strike_all(
     nodes: ClusterNodes, copiers: Sequence[Copier], watch: CopyWatch, targets: Sequence[str]
 ) -> None:
-    """Kill each node in turn, and after the first one an instance of Kafka Streams; each time every
-    copy has to go on.
+    """Kill each node in turn, and after the first one an instance of Kafka Streams.
+
+    Each time every copy has to go on.
     """
 
     def go_on() -> None:
@@ -225,8 +227,9 @@ def test_no_client_failed_for_good(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("totals", [TOTALS, NEWER_TOTALS])
 def test_kafka_streams_counts_each_record_once(outcome: Outcome, totals: str) -> None:
-    """Every update of a total is the one after its key's last: a record that counted twice, or
-    never, would show as another sequence.
+    """Check that every update of a total is the one after its key's last.
+
+    A record that counted twice, or never, would show as another sequence.
     """
     outcome.skip_unless(totals)
     updates: dict[bytes | None, list[bytes | None]] = defaultdict(list)

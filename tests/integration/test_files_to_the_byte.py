@@ -1,5 +1,6 @@
-"""What tidelog writes while it serves, read by Apache Kafka's own dump tool, and held against the
-files that Kafka writes for the same.
+"""Files that tidelog writes while it serves are read by Apache Kafka's own dump tool.
+
+They are held against the files that Kafka writes for the same.
 """
 
 import time
@@ -81,8 +82,9 @@ def history() -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The data of a tidelog that served a plain topic, a compacted one and a group, and was stopped
-    in order.
+    """Return the data of a tidelog that served and was stopped in order.
+
+    It had a plain topic, a compacted one and a group.
     """
     skip_unless_kafka_is_there()
     broker = BrokerProcess(tmp_path_factory.mktemp("tidelog"), properties=PROPERTIES)
@@ -110,8 +112,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def is_sound(printed: str) -> bool:
-    """Whether the tool found every index sound; of one without entries, in a segment smaller than
-    an interval, it says that it is empty.
+    """Return whether the tool found every index sound.
+
+    It calls an index empty if its segment is smaller than an interval.
     """
     told = [line for line in printed.splitlines() if not line.startswith("Dumping")]
     return bool(told) and all(line.endswith(("passed sanity check.", "is empty.")) for line in told)

@@ -1,5 +1,6 @@
-"""The processes that nodes of tests run in: they end as told, say what they say in their log, and
-do not outlive their test run.
+"""Nodes of tests run in forked processes.
+
+They end as told, write their output into their log, and do not outlive their test run.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""franz-go over TLS, with a client certificate, and by every login that a node takes; ACLs let each
-user do one thing and nothing else.
+"""franz-go logs in over TLS, with a client certificate, and by every login that a node takes.
+
+ACLs let each user do one thing and nothing else.
 """
 
 import base64

@@ -137,7 +137,7 @@ def test_offsets_of_a_group_without_members_are_altered(
 def test_a_group_that_was_never_there_is_dead(
     client: Any, bootstrap: str, topic: str, name: str
 ) -> None:
-    """What DescribeGroups up to version 5, which librdkafka speaks, says of it."""
+    """Return the description by DescribeGroups up to version 5, which librdkafka speaks."""
     commit(bootstrap, name, topic, 1)
     assert describe(client, f"{name}-never").state == ConsumerGroupState.DEAD
 

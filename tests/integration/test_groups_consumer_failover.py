@@ -1,5 +1,6 @@
-"""Groups of the consumer protocol (KIP-848) on three nodes: their coordinator is killed, and the
-members go on where they were.
+"""Groups of the consumer protocol (KIP-848) are on three nodes.
+
+Their coordinator is killed, and the members go on where they were.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""confluent-kafka (librdkafka) consumers of the consumer group protocol (KIP-848): they share
-partitions, hand them over, and commit.
+"""confluent-kafka (librdkafka) consumes by the consumer group protocol (KIP-848).
+
+Consumers share partitions, hand them over, and commit.
 """
 
 from collections.abc import Callable

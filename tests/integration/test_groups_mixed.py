@@ -1,5 +1,6 @@
-"""Different clients in one group: ours, librdkafka's, kafka-python's, aiokafka's and Java's share
-partitions, whoever leads.
+"""Different clients share partitions in one group, whichever leads.
+
+They are ours, librdkafka's, kafka-python's, aiokafka's and Java's.
 """
 
 import asyncio

@@ -181,7 +181,7 @@ def test_many_offsets_fit_one_commit(bootstrap: str, new_topic: NewTopic, name: 
 
 
 def committed(bootstrap: str, group: str, topic: str) -> int:
-    """What a group committed for partition 0."""
+    """Return the committed offset of a group for partition 0."""
     source = consumer(bootstrap, group)
     (found,) = source.committed([TopicPartition(topic, 0)], WAIT_SECONDS)
     source.close()

@@ -1,5 +1,6 @@
-"""Record batches that no honest producer sends: each gets Kafka's error code, nothing of it is
-stored, and the partition goes on.
+"""Record batches that no honest producer sends get Kafka's error codes.
+
+Nothing of them is stored, and the partition goes on.
 """
 
 import gzip
@@ -179,8 +180,9 @@ GIB_OF_ZEROS: dict[int, Callable[[bytes], bytes]] = {
 def test_a_compression_bomb_is_refused_where_it_has_to_be_opened(
     tidelog_bootstrap: str, new_topic: MakeTopic, codec: int
 ) -> None:
-    """256 MiB of zeros in a batch that a compacted topic must look into; the broker's memory does
-    not grow with it.
+    """A compacted topic must look into a batch of 256 MiB of zeros.
+
+    The broker's memory does not grow with it.
     """
     topic = new_topic(cleanup_policy="compact", max_message_bytes="20000000")
     bomb = with_records(codec, GIB_OF_ZEROS[codec](b"\0" * (256 << 20)))

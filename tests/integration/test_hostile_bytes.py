@@ -1,5 +1,6 @@
-"""Bytes that no client sends: the connection ends, with one line in the log where it is ours, and
-the next request is answered.
+"""Bytes that no client sends end the connection, with one line in the log if it is ours.
+
+The next request is served.
 """
 
 import random
@@ -106,8 +107,9 @@ def test_answers_before_the_nonsense_still_arrive(bootstrap: str) -> None:
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(bootstrap: str) -> None:
-    """KIP-511: with the range of ApiVersions itself, so that the client can step down on the same
-    connection.
+    """KIP-511: the response has the range of ApiVersions itself.
+
+    The client can step down on the same connection.
     """
     with Wire(bootstrap) as wire:
         wire.send_header(ApiKey.API_VERSIONS, UNKNOWN_VERSION, is_flexible=True)
@@ -165,8 +167,9 @@ def test_a_thousand_requests_in_one_piece_are_answered_in_order(bootstrap: str) 
 
 
 def test_every_served_api_survives_damaged_bodies(bootstrap: str) -> None:
-    """Random bodies behind good headers, for every API and its lowest and highest version; the seed
-    is told on failure.
+    """Random bodies come behind good headers, for every API and its lowest and highest version.
+
+    The seed is shown on failure.
     """
     seed = random.randrange(2**32)
     rng = random.Random(seed)

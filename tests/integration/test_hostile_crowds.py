@@ -1,5 +1,6 @@
-"""Peers that are too many, too slow or too greedy: the broker stays within its memory, and serves
-the others.
+"""Peers are too many, too slow or too greedy.
+
+The broker stays within its memory, and serves the others.
 """
 
 import struct
@@ -80,8 +81,9 @@ def answers_soon_or_refused(bootstrap: str) -> bool:
 
 @pytest.fixture
 def roomy(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker whose system holds many connections that are not accepted yet: with few, the kernel
-    makes clients wait for seconds.
+    """Yield a broker whose system holds many connections that are not accepted yet.
+
+    With few, the kernel makes clients wait for seconds.
     """
     with limited(tmp_path, socket_listen_backlog_size="1024") as broker:
         yield broker

@@ -1,5 +1,6 @@
-"""Three nodes on hosts of their own, from the file and the commands that the documentation shows; a
-voter comes and another one goes.
+"""Three nodes run on hosts of their own, by the file and the commands of the documentation.
+
+A voter comes and another one goes.
 
 The hosts of the documentation are ports of this machine here.
 """

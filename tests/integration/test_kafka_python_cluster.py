@@ -1,5 +1,6 @@
-"""kafka-python's admin on what carries a cluster: log directories, the quorum, features, leaders,
-reassignments, producers.
+"""kafka-python's admin handles a cluster.
+
+It is asked about log directories, the quorum, features, leaders, reassignments, and producers.
 """
 
 import warnings

@@ -1,5 +1,6 @@
-"""Processes that are killed while their machines run on have lost nothing, and the controller is
-told so (KIP-966).
+"""Processes that are killed while their machines run on have lost nothing.
+
+The controller is told so (KIP-966).
 """
 
 import json

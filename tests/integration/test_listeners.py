@@ -1,5 +1,7 @@
-"""Listeners on real sockets: IPv6, every address, ports that the system chooses, and Kafka's own
-tools at the controller's listener.
+"""Listeners are on real sockets.
+
+The tests have IPv6, every address, ports that the system chooses, and Kafka's own tools at the
+controller's listener.
 """
 
 import socket

@@ -1,5 +1,6 @@
-"""A replica moves between log directories while a producer writes and a consumer waits, and after a
-kill nothing acknowledged is gone.
+"""A replica moves between log directories while a producer writes and a consumer waits.
+
+After a kill nothing acknowledged is gone.
 """
 
 import threading

@@ -1,5 +1,6 @@
-"""Other people's clients log in to a node: PLAIN and both kinds of SCRAM, with users that their own
-tools made.
+"""Other people's clients log in to a node by PLAIN and both kinds of SCRAM.
+
+Their own tools made the users.
 """
 
 import asyncio
@@ -144,8 +145,8 @@ def test_aiokafka(guarded: str, mechanism: str) -> None:
 
 
 def test_java_sets_a_user_and_logs_in_as_it(guarded: str, tmp_path: Path) -> None:
-    """Apache Kafka's own tools: kafka-configs makes a user by a PLAIN login, kafka-topics logs in
-    as that user by SCRAM.
+    """Apache Kafka's own tools log in. kafka-configs makes a user by a PLAIN login, and
+    kafka-topics logs in as that user by SCRAM.
     """
     skip_unless_kafka_is_there()
 

@@ -1,5 +1,6 @@
-"""The metadata log of a node beside Apache Kafka's: formatted alike, read by its tools, led by its
-controller and back by ours.
+"""The metadata log of a node fits Apache Kafka's.
+
+It is formatted alike, read by its tools, and led by its controller and back by ours.
 
 Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests
 skip and say so.

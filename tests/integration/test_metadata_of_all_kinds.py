@@ -1,5 +1,6 @@
-"""Metadata of all kinds outlives our snapshots: Apache Kafka writes it, our snapshot takes the
-place of its log, Kafka reads that.
+"""Metadata of all kinds outlives our snapshots.
+
+Apache Kafka writes it, our snapshot takes the place of its log, and Kafka reads that.
 
 Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests
 skip and say so. ``MetadataOfAllKinds.java`` writes the metadata and describes what is there.

@@ -1,5 +1,6 @@
-"""The mirror between two clusters: exactly once however it is killed, in both directions without a
-circle, also with Apache Kafka.
+"""The mirror copies between two clusters exactly once, however it is killed.
+
+It runs in both directions without a circle, also with Apache Kafka.
 """
 
 import os
@@ -103,8 +104,9 @@ def write_in_transactions(source: str, name: str) -> None:
 def test_records_configs_and_groups_come_over_as_they_are(
     route: Route, name: str, tmp_path: Path
 ) -> None:
-    """From tidelog and from Apache Kafka, and to both; records of aborted transactions stay where
-    they are.
+    """It copies from tidelog and from Apache Kafka, and to both.
+
+    Records of aborted transactions stay where they are.
     """
     source, target = route
     create(source, name, PARTITIONS, retention_ms="-1", min_insync_replicas="1")
@@ -168,8 +170,9 @@ def test_records_configs_and_groups_come_over_as_they_are(
 def test_a_mirror_that_is_killed_again_and_again_mirrors_each_record_once(
     here: str, target: str, name: str, tmp_path: Path
 ) -> None:
-    """kill -9 while records come without a pause; readers of committed records find each once, in
-    order, whenever they look.
+    """kill -9 comes while records come without a pause.
+
+    Readers of committed records find each once, in order, whenever they look.
     """
     create(here, name, PARTITIONS)
     file = write_file(
@@ -329,8 +332,9 @@ def test_what_retention_removed_before_it_was_mirrored_is_told(
 def test_a_source_that_lost_records_goes_on_where_the_logs_agree(
     there: str, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, new_count: int
 ) -> None:
-    """Its log is cut back as by an unclean election, and written anew, below and beyond where the
-    mirror was (KIP-320).
+    """Its log is cut back as by an unclean election, and written anew.
+
+    That is below and beyond the mirror's position (KIP-320).
     """
     with BrokerProcess(tmp_path / "source") as source:
         create(source.bootstrap, name)
@@ -408,8 +412,9 @@ def test_a_topic_whose_records_the_mirror_itself_cannot_send_keeps_no_other_from
 def test_offsets_that_a_group_loses_in_the_target_come_back(
     here: str, there: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They expire there while the group has no members, although it has some in the source, which
-    only read nothing new.
+    """They expire there while the group has no members.
+
+    In the source it has some, which only read nothing new.
     """
     monkeypatch.setattr(group_keeper, "KNOWN_FOR_S", 0.5)
     create(here, name)
@@ -434,8 +439,9 @@ def test_offsets_that_a_group_loses_in_the_target_come_back(
 def test_a_group_that_has_read_everything_lags_by_nothing_in_the_target(
     route: Route, name: str, tmp_path: Path
 ) -> None:
-    """The target's transactions end with markers; also where the mirror looked at the group before
-    the marker was there.
+    """The target's transactions end with markers.
+
+    The mirror may have looked at the group before the marker was there.
     """
     source, target = route
     create(source, name)
@@ -628,8 +634,9 @@ def test_a_supervisor_sees_that_a_mirror_lives_and_what_is_wrong(tmp_path: Path)
 def test_a_cluster_that_is_away_is_told_long_before_a_client_gives_it_up_and_until_it_is_back(
     here: str, name: str, tmp_path: Path
 ) -> None:
-    """The clients' own timeouts are longer here than the test waits: nothing but a question of its
-    own finds out.
+    """The clients' own timeouts are longer here than the test waits.
+
+    Only a question of its own finds out.
     """
     create(here, name)
     complaint = tmp_path / "wrong"

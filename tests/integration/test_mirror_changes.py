@@ -1,5 +1,6 @@
-"""Topics that change while the mirror writes: what a reader of the target finds, where races
-between cluster and mirror decide.
+"""Topics change while the mirror writes.
+
+Races between cluster and mirror decide, and a reader of the target finds no wrong record.
 """
 
 from pathlib import Path
@@ -30,8 +31,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 def test_a_remote_topic_that_is_deleted_while_records_come_has_each_record_once(
     here: str, there: str, name: str, tmp_path: Path
 ) -> None:
-    """The target creates a topic by itself where the mirror writes to one that is gone: that is not
-    the one that was mirrored to.
+    """The target creates a topic by itself if the mirror writes to one that is gone.
+
+    The mirror did not write to that topic before.
     """
     create(here, name)
     remote = f"A.{name}"
@@ -52,8 +54,9 @@ def test_a_remote_topic_that_is_deleted_while_records_come_has_each_record_once(
 def test_a_source_topic_that_is_created_anew_while_records_come_is_mirrored_whole(
     here: str, there: str, name: str, tmp_path: Path
 ) -> None:
-    """Behind what the target has of the first one; and nothing of the second is taken for more of
-    the first.
+    """The second topic is mirrored behind the target's end of the first one.
+
+    Nothing of the second is taken for more of the first.
     """
     create(here, name)
     remote = f"A.{name}"
@@ -77,8 +80,9 @@ def test_a_source_topic_that_is_created_anew_while_records_come_is_mirrored_whol
 def test_with_latest_a_topic_begins_at_its_end_and_nothing_that_comes_later_is_left_out(
     here: str, there: str, name: str, tmp_path: Path
 ) -> None:
-    """Also not in a partition that comes later, nor in a topic that is created anew: those have
-    nothing that is old.
+    """The same holds for a partition that comes later, and for a topic that is created anew.
+
+    They have no old records.
     """
     create(here, name)
     remote = f"A.{name}"

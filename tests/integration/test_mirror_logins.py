@@ -1,5 +1,6 @@
-"""A mirror between clusters that want logins over TLS and have an authorizer: it gets on with just
-the rights that the page tells.
+"""A mirror runs between clusters that want logins over TLS and have an authorizer.
+
+It needs just the rights that its page lists.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -46,8 +47,10 @@ TARGET_RIGHTS: list[Right] = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """A cluster: where the test goes, which may do all, and where the mirror has to log in as
-    ``ALICE``, who may do nothing.
+    """A cluster with two addresses.
+
+    The test may do all at one, and the mirror has to log in as ``ALICE`` at the other, who may do
+    nothing.
     """
 
     plain: str
@@ -55,7 +58,7 @@ class Guarded:
     truststore: Path
 
     def lines(self, alias: str) -> list[str]:
-        """What a mirror's file says of logging in."""
+        """Return the part of a mirror's file about logging in."""
         jaas = f'{PLAIN_MODULE} required username="{ALICE}" password="{ALICE_PASSWORD}";'
         settings: Mapping[str, object] = {
             "security.protocol": "SASL_SSL",

@@ -1,11 +1,14 @@
-"""One cluster of both products: nodes of tidelog and of Apache Kafka, each controller and broker,
-behind clients that write and read.
+"""One cluster has nodes of tidelog and of Apache Kafka, each controller and broker.
 
-Nodes are killed, paused and replaced by the other product, and a partition moves from one product to the other and back. Either product
-leads and follows partitions and coordinates a group in turn, and in a long run leads the quorum. Meanwhile an idempotent producer writes
-with acks=all, a group of the consumer protocol reads, a member of a classic group copies all of it in transactions, and two members of a
-streams group share tasks. In the end nothing that was acknowledged is missing, no sequence of a producer epoch is there twice, the group
-has read everything, the copy is what was written, record by record, no task ran twice, and the segments of all replicas, those of the
+Clients write and read.
+
+Nodes are killed, paused and replaced by the other product, and a partition moves from one product
+to the other and back. Either product leads and follows partitions and coordinates a group in turn,
+and in a long run leads the quorum. Meanwhile an idempotent producer writes with acks=all, a group
+of the consumer protocol reads, a member of a classic group copies all of it in transactions, and
+two members of a streams group share tasks. In the end nothing that was acknowledged is missing, no
+sequence of a producer epoch is there twice, the group has read everything, the copy is what was
+written, record by record, no task ran twice, and the segments of all replicas, those of the
 metadata log too, hold the same batches, byte for byte. Of five nodes two are lost at a time.
 """
 
@@ -55,9 +58,7 @@ LAYOUTS_OF_FIVE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The topics of one partition that each have another node first among their replicas, and two
-    of the clients.
-    """
+    """The topics that each have another node first among their replicas, and two clients."""
 
     led: list[str]
     writer: ConfluentWriter
@@ -90,8 +91,9 @@ def _create_topics(nodes: ClusterNodes, led: dict[str, list[int]], copy_count: i
 
 @contextmanager
 def under_load(nodes: ClusterNodes) -> Iterator[Load]:
-    """Run a cluster under load, and yield what bears it; at its end all nodes are in sync, and what
-    the load says is judged.
+    """Run a cluster under load, and yield the load.
+
+    At its end all nodes are in sync, and the load's results are judged.
     """
     with nodes:
         led = {f"led-by-{node_id}": _replicas(nodes, node_id) for node_id in nodes.node_ids}
@@ -162,8 +164,9 @@ def strike(
     groups: Sequence[Sequence[int]],
     places: Sequence[Sequence[int]],
 ) -> None:
-    """Kill the nodes of each group together, move a partition from place to place, and pause the
-    nodes of each group together.
+    """Kill the nodes of each group together, move a partition, and pause the nodes of each group.
+
+    The partition goes from place to place.
 
     Whoever leads the quorum, the partitions and the group is among them. In the end each product
     coordinates the group in turn. A long run also goes on until each has led the quorum: the one
@@ -212,8 +215,9 @@ def test_each_node_is_killed_and_paused_and_nothing_is_lost(layout: str, tmp_pat
 def test_of_five_nodes_two_are_killed_and_paused_at_a_time_and_nothing_is_lost(
     layout: str, tmp_path: Path
 ) -> None:
-    """A node of either product is lost at the same time, and a partition has a replica at least
-    that is not.
+    """A node of either product is lost at the same time.
+
+    A partition has a replica at least that is not.
     """
     nodes = ClusterNodes(LAYOUTS_OF_FIVE[layout], tmp_path, size=5, is_mixed=True)
     with under_load(nodes) as load:
@@ -221,8 +225,9 @@ def test_of_five_nodes_two_are_killed_and_paused_at_a_time_and_nothing_is_lost(
 
 
 def test_a_cluster_of_kafka_becomes_one_of_tidelog_and_goes_back(tmp_path: Path) -> None:
-    """What docs/migration.md says: one node after the other is replaced over its directory, with
-    its file, while clients go on.
+    """One node after the other is replaced as docs/migration.md says.
+
+    Each new one has the directory and the file of the old, while clients go on.
 
     It prints how long clients had to wait (``pytest -s``).
     """

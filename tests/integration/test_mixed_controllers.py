@@ -1,5 +1,6 @@
-"""The controllers of both products know of each other: each registers, each is told, and each says
-which feature levels it keeps.
+"""The controllers of both products know of each other.
+
+Each registers, each is told, and each says which feature levels it keeps.
 
 Apache Kafka's own tools ask, at the controllers' listeners.
 """
@@ -33,7 +34,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
 
 
 def told_by(nodes: ClusterNodes, node_id: int) -> dict[int, str]:
-    """Where each controller listens, as one of them says."""
+    """Return the address of each controller, as one of them says."""
     address = nodes.controllers[node_id]
     told = java(
         "org.apache.kafka.tools.ClusterTool",

@@ -1,5 +1,6 @@
-"""A protected cluster of Apache Kafka becomes one of tidelog under load: SASL_SSL on every
-listener, SCRAM users and ACLs.
+"""A protected cluster of Apache Kafka becomes one of tidelog under load.
+
+It has SASL_SSL on every listener, SCRAM users and ACLs.
 
 A producer and a group that may do just what they do go on while one node after the other is
 replaced over its directory, with its file. Users, passwords and ACLs hold on every node of either
@@ -88,8 +89,9 @@ def test_a_protected_cluster_of_kafka_becomes_one_of_tidelog_and_goes_back(tmp_p
 
 
 def wait_until_acknowledged(writer: ConfluentWriter, count: int) -> None:
-    """Wait until all goes its usual way: what a first login and a new group cost is no cost of the
-    migration.
+    """Wait until all goes its usual way.
+
+    The cost of a first login and of a new group is none of the migration.
     """
     deadline = time.monotonic() + WAIT_SECONDS
     while len(writer.acknowledged) < count:

@@ -1,5 +1,6 @@
-"""One quorum of both products: either leads, dies and comes back, and the replicas hold the same
-bytes in the end.
+"""One quorum has voters of both products.
+
+Either leads, dies and comes back, and the replicas hold the same bytes in the end.
 
 Records are produced by confluent-kafka's idempotent producer throughout. What was acknowledged is
 there once, and the segments of all replicas are equal, those of the metadata log too.
@@ -36,7 +37,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
 
 
 class Records:
-    """What was produced, and what of it was acknowledged."""
+    """The produced records, and the acknowledged ones among them."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: list[str] = []

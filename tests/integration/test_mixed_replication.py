@@ -1,5 +1,4 @@
-"""One cluster of both products: an Apache Kafka node that is controller and broker, and two of ours
-that are brokers.
+"""One cluster has an Apache Kafka node, which is controller and broker, and two brokers of ours.
 
 Each leads a topic that the others follow. Brokers of ours are killed, and replicas move from one
 product to the other and back, while an idempotent producer writes with acks=all: nothing that was

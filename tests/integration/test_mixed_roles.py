@@ -1,5 +1,6 @@
-"""Controllers of one product and brokers of the other, each on nodes of their own:
-``process.roles=controller``, and ``broker``.
+"""Controllers are of one product and brokers of the other, each on nodes of their own.
+
+They have ``process.roles=controller``, and ``broker``.
 
 The active controller and brokers, a coordinator first, are killed and paused while an idempotent
 producer of confluent-kafka writes with acks=all and a group of each protocol reads. Topics are made

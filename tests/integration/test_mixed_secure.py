@@ -1,5 +1,6 @@
-"""One cluster of both products with SASL_SSL between all nodes: users, ACLs and tokens that one
-product makes hold on the other.
+"""One cluster of both products has SASL_SSL between all nodes.
+
+Users, ACLs and tokens that one product makes hold on the other.
 """
 
 import time
@@ -56,7 +57,10 @@ def eventually(ask: Callable[[], object]) -> None:
 
 
 def refusal(nodes: SecureNodes, node_id: int, user: str, topic: str) -> ErrorCode | None:
-    """What a node tells a user that asks to make a topic; the topic is not made."""
+    """Return a node's response to a user that asks to make a topic.
+
+    The topic is not made.
+    """
     with BlockingAdmin(address(nodes, node_id), **nodes.client(user)) as admin:
         try:
             admin.create_topics(

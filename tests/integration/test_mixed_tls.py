@@ -1,5 +1,6 @@
-"""Clusters of one product and of both, with TLS between all nodes, brokers and controllers, each of
-which shows a certificate.
+"""Clusters of one product and of both have TLS between all nodes, brokers and controllers.
+
+Each node shows a certificate.
 """
 
 import time
@@ -22,8 +23,9 @@ WAIT_SECONDS = 60.0
 
 
 def protected(nodes: ClusterNodes, authority: Authority) -> ClusterNodes:
-    """Give each node a listener for brokers that speaks TLS, and have its controller speak it;
-    clients stay in the clear.
+    """Give each node a listener for brokers that speaks TLS, and have its controller speak it.
+
+    Clients stay in the clear.
     """
     for node_id, port in zip(NODE_IDS, free_ports(len(NODE_IDS)), strict=True):
         texts = nodes.properties[node_id]
@@ -53,8 +55,9 @@ def nodes(
 
 
 def wait_until_all_lead(nodes: ClusterNodes, admin: BlockingAdmin) -> None:
-    """Elect preferred leaders until each node leads: one that was late for a session has lost its
-    leadership.
+    """Elect preferred leaders until each node leads.
+
+    A node that was late for a session has lost its leadership.
     """
     deadline = time.monotonic() + WAIT_SECONDS
     while {nodes.leader_of(TOPIC, partition) for partition in range(len(NODE_IDS))} != set(

@@ -1,5 +1,6 @@
-"""Transactions in one cluster of both products: coordinators, leaders and followers of either, with
-clients of both versions.
+"""Transactions run in one cluster of both products.
+
+Coordinators, leaders and followers are of either, and clients speak both versions.
 
 Leaders of each product ask coordinators of each about a transaction's partitions
 (AddPartitionsToTxn), and take their markers (WriteTxnMarkers); so do coordinators of groups.
@@ -93,8 +94,9 @@ def write(producer: Producer, values: Iterable[str]) -> None:
 
 
 def write_history(first: Producer, second: Producer) -> list[str]:
-    """Write transactions that lie in between each other, and return what was committed, in its
-    order; the last one stays open.
+    """Write transactions that lie in between each other, and return the committed records in order.
+
+    The last transaction stays open.
     """
     committed = []
     for number in range(6):
@@ -133,8 +135,9 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def stable_offset(nodes: ClusterNodes, topic: str = TOPIC, partition: int = 0) -> int:
-    """Ask for the last stable offset, again where a leader has not heard yet that it leads: the
-    client gives up at the first refusal.
+    """Ask for the last stable offset, again if a leader has not heard yet that it leads.
+
+    The client gives up at the first refusal.
     """
     client, where = (
         AdminClient({"bootstrap.servers": nodes.bootstrap}),
@@ -230,8 +233,9 @@ def write_with_ours(nodes: ClusterNodes, name: str, group: str) -> None:
 
 
 def write_with_librdkafka(nodes: ClusterNodes, name: str, group: str) -> None:
-    """The same with a client that announces its partitions: leaders ask whether they are in the
-    transaction.
+    """A client that announces its partitions has the same outcome.
+
+    Leaders ask whether they are in the transaction.
     """
     producer, member = (
         writer(nodes, name),
@@ -291,8 +295,9 @@ def test_a_transaction_spans_both_products(
 def test_a_batch_that_no_coordinator_knows_of_is_refused(
     nodes: ClusterNodes, coordinator: int, leader: int
 ) -> None:
-    """A producer before version 2 has to announce its partitions; one that is late would leave a
-    transaction open for ever (KIP-890).
+    """A producer before version 2 has to announce its partitions.
+
+    One that is late would leave a transaction open for ever (KIP-890).
     """
     name = name_of(coordinator, f"unannounced {leader}")
     partition = (KAFKA, OURS).index(leader)

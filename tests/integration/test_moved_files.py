@@ -1,5 +1,6 @@
-"""A partition's files between Apache Kafka and tidelog, both stopped: moved into the other's
-directory they are served on.
+"""A partition's files move between Apache Kafka and tidelog, both stopped.
+
+In the other's directory they are served on.
 """
 
 import shutil
@@ -45,7 +46,10 @@ CONFIGS = {
 
 @pytest.fixture(params=["from Kafka to tidelog", "from tidelog to Kafka"])
 def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Node, Node]]:
-    """Where the files come from, and where they go; both stopped."""
+    """The directories that the files come from and go to.
+
+    Both nodes are stopped.
+    """
     skip_unless_kafka_is_there()
     kafka = KafkaNode(tmp_path / "kafka", properties=PROPERTIES)
     ours = BrokerProcess(tmp_path / "tidelog", properties=PROPERTIES)
@@ -117,8 +121,9 @@ def consume(node: Node, topic: str, count: int) -> list[bytes]:
 
 
 def test_moved_files_are_served_on(nodes: tuple[Node, Node]) -> None:
-    """Compressed, idempotent and cleaned batches; and a directory of another topic id, which is a
-    stray to both.
+    """The batches are compressed, idempotent and cleaned.
+
+    A directory of another topic id is a stray to both.
     """
     source, target = nodes
     with running(source) as wire:
@@ -209,8 +214,9 @@ def await_cleaned(wire: Wire) -> None:
 
 
 def test_transactions_move_with_the_files(nodes: tuple[Node, Node]) -> None:
-    """Of two producers in between each other: some are committed, some aborted, and one was open
-    when the node stopped.
+    """Two producers write in between each other.
+
+    Some transactions are committed, some aborted, and one was open when the node stopped.
 
     What readers of committed records get stays, and so do the indexes of aborted transactions and
     what is known of the producers. Readers wait for the open one until an operator aborts it: no

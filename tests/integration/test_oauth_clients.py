@@ -1,5 +1,6 @@
-"""Other people's clients, ours and Apache Kafka's own tool log in to a node by OAUTHBEARER, with
-signed tokens and keys from a file.
+"""Other people's clients, ours and Apache Kafka's own tool log in to a node by OAUTHBEARER.
+
+Tokens are signed, and keys come from a file.
 """
 
 import asyncio
@@ -69,8 +70,9 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A node that takes tokens of one issuer; the service that one of them names may do everything,
-    others nothing.
+    """Yield a node that takes tokens of one issuer.
+
+    The service that one of them names may do everything, and others nothing.
     """
     directory = tmp_path_factory.mktemp("oauth")
     keys = directory / "keys.json"
@@ -130,7 +132,7 @@ def test_librdkafka_with_a_token_that_is_refused(guarded: Guarded, what: str) ->
 
 
 class Provider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-    """What kafka-python asks for tokens."""
+    """A provider of tokens for kafka-python."""
 
     def token(self) -> str:
         return token_of(SERVICE)
@@ -145,7 +147,7 @@ def test_kafka_python(guarded: Guarded) -> None:
 
 
 class AsyncProvider(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """What aiokafka asks for tokens."""
+    """A provider of tokens for aiokafka."""
 
     async def token(self) -> str:
         return token_of(SERVICE)

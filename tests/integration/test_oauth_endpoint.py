@@ -1,5 +1,6 @@
-"""An issuer behind HTTPS with a private authority: a node fetches its keys there, clients their
-tokens, in Kafka's own words.
+"""An issuer is behind HTTPS with a private authority.
+
+A node fetches its keys there, and clients their tokens, in Kafka's own words.
 
 The same files serve our clients, our commands and Apache Kafka's own tool.
 """

@@ -1,5 +1,6 @@
-"""Three nodes that log in to each other, brokers and controllers, by tokens that an issuer's
-endpoint gives to each of them.
+"""Three nodes log in to each other, brokers and controllers, by tokens.
+
+An issuer's endpoint gives them to each node.
 """
 
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""Observers in a cluster of three processes, by the commands of docs/cluster.md, as a reader types
-them.
+"""Observers are in a cluster of three processes.
+
+The commands of docs/cluster.md are typed as a reader types them.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""A queue beside three nodes, of which some are killed: no record is lost, none is accepted twice,
-what comes again says so (KIP-932).
+"""A queue is on three nodes, of which some are killed (KIP-932).
+
+No record is lost, none is accepted twice, and a repeated delivery says so.
 
 More consumers than partitions take from it. The same story runs against tidelog's cluster, one of
 both products, and in a long run Apache Kafka's. In the cluster of both one node of each dies: what
@@ -68,7 +69,7 @@ def victims_of(cluster: ClusterNodes, topic: str) -> list[int]:
 
 
 class Book:
-    """What was written, and what became of each record."""
+    """The written records, and the fate of each."""
 
     def __init__(self) -> None:
         self.written: set[Place] = set()

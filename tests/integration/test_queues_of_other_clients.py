@@ -1,5 +1,6 @@
-"""Other people's share consumers as members of a queue on one node (KIP-932): accept, release,
-reject, two that share the work, and one that is refused.
+"""Other people's share consumers are members of a queue on one node (KIP-932).
+
+They accept, release and reject; two share the work, and one is refused.
 """
 
 import itertools

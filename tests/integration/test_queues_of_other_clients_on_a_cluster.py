@@ -1,5 +1,6 @@
-"""Other people's share consumers on three nodes, of which one is killed (KIP-932): nothing is lost,
-and nothing is accepted twice.
+"""Other people's share consumers use three nodes, of which one is killed (KIP-932).
+
+Nothing is lost, and nothing is accepted twice.
 
 Each library has a queue of its own with two members. The node that is killed leads a partition of
 every queue; what is written while it is down is worked off by the other two.

@@ -1,5 +1,7 @@
-"""Three tidelog processes whose controller is killed, hangs, and comes back with an empty disk:
-others lead, and nothing is lost.
+"""Three tidelog processes elect another controller when theirs is killed, hangs, or has an empty
+disk.
+
+Nothing is lost.
 """
 
 import time
@@ -118,9 +120,7 @@ def test_a_controller_joins_by_itself_and_takes_the_place_of_its_lost_disk(tmp_p
 
 
 def replicas_in(nodes: ClusterNodes, node_id: int) -> dict[str, set[int]]:
-    """The partitions of the topic that a node has in each of its log directories, by the name of
-    the directory.
-    """
+    """Return a node's partitions of the topic, by the name of the log directory."""
     return {
         name: {
             int(path.name.removeprefix(f"{TOPIC}-"))

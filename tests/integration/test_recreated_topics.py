@@ -1,5 +1,6 @@
-"""A topic that was deleted and created anew is read from its beginning: no position of the old one
-skips records.
+"""A topic that was deleted and created anew is read from its beginning.
+
+No position of the old one skips records.
 """
 
 import asyncio
@@ -108,8 +109,9 @@ def test_a_consumer_reads_the_new_topic_from_its_beginning(
 def test_positions_of_the_old_topic_are_not_committed_for_the_new_one(
     bootstrap: str, topic: str, protocol: dict[str, str]
 ) -> None:
-    """The consumer leaves before it hears of the new topic: by the topic's name its automatic
-    commit was taken for that one.
+    """The consumer leaves before it hears of the new topic.
+
+    By the topic's name its automatic commit was taken for that one.
     """
     settings = {**SETTINGS, "enable_auto_commit": True, "group_id": topic, **protocol}
     with BlockingConsumer(bootstrap, **settings) as consumer:

@@ -1,5 +1,6 @@
-"""What a client is told whose certificate a node does not take: at once, with the reason, and not
-after many attempts.
+"""A client whose certificate a node refuses gets the reason at once.
+
+It does not make many attempts.
 """
 
 from collections.abc import Iterator

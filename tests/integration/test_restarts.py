@@ -1,5 +1,6 @@
-"""A broker that stops, is killed and starts again on its directory: what it acknowledged is there,
-and clients go on.
+"""A broker stops, is killed and starts again on its directory.
+
+Its acknowledged records are there, and clients go on.
 """
 
 import threading
@@ -99,8 +100,9 @@ def log_of(bootstrap: str, topic: str) -> list[tuple[int, int]]:
 
 
 def assert_whole(bootstrap: str, topic: str, load: Load) -> None:
-    """Offsets are contiguous, every acknowledged record is where it was said to be, and none is
-    there twice.
+    """Check that offsets are contiguous, and every acknowledged record is at its offset.
+
+    None is there twice.
     """
     records = log_of(bootstrap, topic)
     assert [offset for offset, _ in records] == list(range(len(records)))
@@ -361,8 +363,9 @@ def test_the_leader_epoch_rises_after_a_kill_so_that_no_two_records_share_one(
 def test_a_reader_that_believes_in_the_epoch_before_is_fenced(
     fenced: tuple[str, UUID], version: int
 ) -> None:
-    """KIP-320, and KIP-951: from version 16 on the answer names the leader, which older versions
-    cannot carry.
+    """KIP-320, and KIP-951: from version 16 on the response names the leader.
+
+    Older versions cannot carry it.
     """
     bootstrap, topic_id = fenced
     partition = FetchPartition(

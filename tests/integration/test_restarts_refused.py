@@ -1,5 +1,6 @@
-"""A node that cannot start, or cannot go on, says why in one sentence and ends with its exit code;
-it never shows a traceback.
+"""A node that cannot start or go on says why in one sentence, and ends with its exit code.
+
+It never shows a traceback.
 
 Most of these nodes run in the process of the tests. How a process ends, with which exit code and
 last line, is seen where it takes one.
@@ -32,7 +33,10 @@ needs_permissions = pytest.mark.skipif(
 
 
 def sentence_of(log: str) -> str:
-    """What the last line of a log says; there is no traceback before it."""
+    """Return the last line of a log.
+
+    There is no traceback before it.
+    """
     assert "Traceback" not in log, log
     line = log.strip().splitlines()[-1]
     assert " ERROR " in line, log

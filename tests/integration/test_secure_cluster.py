@@ -1,5 +1,6 @@
-"""Three nodes that speak SASL_SSL with everybody, under kills, restarts and new certificates:
-nothing is lost, nothing is in the clear.
+"""Three nodes speak SASL_SSL with everybody, under kills, restarts and new certificates.
+
+Nothing is lost, and nothing is in the clear.
 """
 
 import json

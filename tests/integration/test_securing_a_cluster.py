@@ -1,5 +1,6 @@
-"""What docs/security.md shows of the way from plaintext to mTLS and SCRAM, from certificates on, on
-three nodes while a client writes.
+"""Three nodes go from plaintext to mTLS and SCRAM as docs/security.md shows, from certificates on.
+
+A client writes meanwhile.
 
 Every record that was sent is acknowledged and read once, and some are acknowledged while each node
 is down in each rolling restart.
@@ -50,8 +51,9 @@ def shown() -> list[Block]:
 
 
 class Place:
-    """Where the page's names are in this test: hosts and ports of nodes, and the directory of
-    certificates.
+    """The names of this test in the place of the page's.
+
+    They are hosts and ports of nodes, and the directory of certificates.
     """
 
     def __init__(self, nodes: ClusterNodes, directory: Path) -> None:
@@ -92,8 +94,9 @@ class Place:
 
 
 class Writer:
-    """Writes numbers without a pause until its block ends; ``acknowledged`` is how many the cluster
-    has taken.
+    """Writes numbers without a pause until its block ends.
+
+    ``acknowledged`` counts those that the cluster has taken.
     """
 
     def __init__(self, servers: str, first: int, **settings: Any) -> None:

@@ -1,5 +1,6 @@
-"""Kafka Streams' own smoke test with exactly_once_v2, while every node and an instance of the
-application are killed.
+"""Kafka Streams' own smoke test runs with exactly_once_v2.
+
+Every node and an instance of the application are killed.
 
 Its driver sends a known set of numbers for each key, and holds least, largest, sum, count,
 difference, mean, joins and closed windows against what they have to be. The topology is the smoke
@@ -96,7 +97,7 @@ class Driver(Client):
 
 @dataclass(slots=True)
 class Outcome:
-    """What the driver said, how many records there are of each topic, and what failed."""
+    """The driver's output, the number of records of each topic, and the failures."""
 
     lines: list[str]
     counts: dict[str, int]
@@ -165,8 +166,9 @@ def instance(
 
 
 def strike_all(nodes: ClusterNodes, instances: list[ProgramCopier], watch: CopyWatch) -> None:
-    """Kill each node in turn, and an instance after the first one where there are two; each time
-    the counting has to go on.
+    """Kill each node in turn, and an instance after the first one if there are two.
+
+    Each time the counting has to go on.
     """
 
     def go_on() -> None:
@@ -201,8 +203,8 @@ def test_the_smoke_test_passes(outcome: Outcome) -> None:
 
 
 def test_each_record_is_passed_on_once(outcome: Outcome) -> None:
-    """The driver itself bears records that were processed twice, as long as their totals are right
-    in the end.
+    """The driver itself bears records that were processed twice, if their totals are right in the
+    end.
     """
     assert outcome.counts["echo"] == ALL
     assert outcome.counts["data"] == ALL + PARTITIONS

@@ -1,5 +1,6 @@
-"""One Produce request of very many tiny records for a compacted topic: other clients are served
-beside it, and the node stops when told.
+"""One Produce request has very many tiny records for a compacted topic.
+
+Other clients are served beside it, and the node stops when told.
 """
 
 import threading

@@ -1,5 +1,6 @@
-"""Other people's clients over TLS with client certificates: librdkafka, kafka-python, aiokafka,
-Java's and OpenSSL's own, on one node.
+"""Other people's clients speak TLS with client certificates to one node.
+
+They are librdkafka, kafka-python, aiokafka, Java's and OpenSSL's own.
 """
 
 import asyncio

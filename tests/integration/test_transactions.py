@@ -1,5 +1,6 @@
-"""Transactions from end to end, with librdkafka's producer: committed, aborted, fenced and timed
-out ones, and positions in them.
+"""librdkafka's producer runs transactions from end to end.
+
+They are committed, aborted, fenced and timed out, and have positions in them.
 """
 
 import time

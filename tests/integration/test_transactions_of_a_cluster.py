@@ -1,5 +1,6 @@
-"""Transactions while their coordinator dies: three nodes, kill -9 in each state, and what readers
-see afterwards.
+"""The coordinator of transactions dies on three nodes, by kill -9 in each state.
+
+The tests read the records afterwards.
 """
 
 import threading

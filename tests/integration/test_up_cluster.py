@@ -1,5 +1,6 @@
-"""``tidelog up --brokers 3`` as a person runs it: three nodes, a fourth that joins and leaves,
-restarts, and a second start.
+"""``tidelog up --brokers 3`` runs as a person runs it.
+
+It has three nodes, a fourth that joins and leaves, restarts, and a second start.
 
 The test is one story, because a cluster of processes takes seconds to start.
 """

@@ -1,5 +1,6 @@
-"""``tidelog up`` of a project with a ``mirror.properties``: the mirror runs beside the broker, and
-again when it was killed.
+"""``tidelog up`` runs a project with a ``mirror.properties``.
+
+The mirror runs beside the broker, and again when it was killed.
 """
 
 import json
@@ -87,7 +88,7 @@ def stopped_in_the_end(process: subprocess.Popen[bytes], output: Path) -> Iterat
 
 
 def mirror_of(project: Path) -> dict[str, Any]:
-    """What ``tidelog status`` says of the mirror."""
+    """Return the mirror's part of ``tidelog status``."""
     rows = json.loads(run(["status", "--data", str(project / "data"), "--json"]).output)
     return next(row for row in rows if row["name"] == "mirror")
 

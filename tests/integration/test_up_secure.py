@@ -1,5 +1,6 @@
-"""``tidelog up --secure`` as a person runs it: who gets in, what the platform's user may do, and
-that nothing secret is told anywhere.
+"""``tidelog up --secure`` runs as a person runs it.
+
+Some users get in, the platform's user may do certain things, and no secret is told anywhere.
 
 One story, because an installation takes seconds to start.
 """

@@ -1,5 +1,6 @@
-"""The protocol itself, without a client between: what Apache Kafka answers in every version, where
-clients do not let one look.
+"""The protocol itself is tested without a client between.
+
+Apache Kafka's responses in every version are the measure, if clients do not show them.
 
 Each test holds on Apache Kafka 4.3 as well; many are bugs that other implementations of the
 protocol had.

@@ -1,5 +1,6 @@
-"""The classic group protocol without a client between: which error a member hears in which state of
-its group.
+"""The classic group protocol is tested without a client between.
+
+A member gets a certain error in each state of its group.
 
 Each test holds on Apache Kafka 4.3 as well.
 """

@@ -1,5 +1,6 @@
-"""A transactional producer of Apache Kafka without a client library: every batch as the test wants
-it, in either protocol of transactions.
+"""A transactional producer of Apache Kafka writes without a client library.
+
+Every batch is as the test wants it, in either protocol of transactions.
 
 Version 1 announces partitions and keeps its epoch; version 2 (KIP-890) has them added by its
 batches, and every transaction's marker has the next epoch. Speaks raw bytes where this broker knows
@@ -86,8 +87,9 @@ class TransactionalWriter:
 
 
 def leave_hanging(bootstrap: str, topic: str, name: str) -> int:
-    """Append a batch of a transaction that no coordinator was told of, as a producer before KIP-890
-    could; returns its producer id.
+    """Append a batch of a transaction that no coordinator knows, and return its producer id.
+
+    A producer before KIP-890 could do that.
     """
     with Wire(bootstrap) as wire:
         for _ in range(2):  # so that there was an epoch before

@@ -1,5 +1,6 @@
-"""A proxy before each port of a cluster that reads along: whether what passes is TLS, record by
-record, and nothing else.
+"""A proxy before each port of a cluster reads along.
+
+It checks that the bytes are TLS, record by record, and nothing else.
 
 A TLS record has five bytes before it: a type of 20 to 23, a version that begins with 3, and the
 length of what follows. A stream that is not made of such records has bytes in the clear;
@@ -40,8 +41,9 @@ class RecordReader:
 
 
 class WatchedWire:
-    """What stands between the nodes of ``ClusterNodes`` and all who connect to them, in a thread of
-    its own.
+    """The network between the nodes of ``ClusterNodes`` and all that connect to them.
+
+    It runs in a thread of its own.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,6 @@
-"""One connection to a broker without a client library: any request in any version, and bytes that
-no client would send.
+"""One connection to a broker sends any request in any version, and bytes that no client would send.
+
+It needs no client library.
 """
 
 import socket

@@ -1,5 +1,6 @@
-"""Bugs of authorization that are planted into the product, to prove that users of a simulated
-cluster notice them.
+"""Bugs of authorization are planted here.
+
+Users of a simulated cluster must notice them.
 
 As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 
@@ -56,7 +57,7 @@ def _ask_for_names_alone(node: Any, access: Any, target: FetchTarget, *rest: Any
 
 
 def _ask_once_in_a_session(node: Any, access: Any, target: FetchTarget, *rest: Any) -> bool:
-    """What a session is about was authorized when it began."""
+    """Treat the topics of a session as authorized since it began."""
     return target.sent_high_watermark >= 0 or _is_readable(node, access, target, *rest)
 
 
@@ -78,7 +79,7 @@ def _keep_decisions(self: AclAuthorizer, index: AclIndex) -> None:
 
 
 def _show_all_operations(question: Any, response: Any, shown_topics: Any) -> Any:
-    """What may be described has all operations, as without an authorizer."""
+    """Give all operations on each described group, as without an authorizer."""
     described = _described(question, response, shown_topics)
     for group in described.groups:
         if not group.error_code and question.request.include_authorized_operations:
@@ -109,7 +110,10 @@ async def _take_any_token(self: TokenLogins, wanted: Any) -> TokenLogin | None:
 
 
 def _go_on(self: LoginSession, frame: Any, now: Any) -> Any:
-    """Who has logged in has logged in: only the next login is looked at."""
+    """Keep a login valid for ever.
+
+    Only the next login is checked.
+    """
     is_login = self.expires_ns is not None and int.from_bytes(frame[:2], "big") == HANDSHAKE_KEY
     return _after_login(self, frame, now) if is_login else Pass()
 

@@ -1,5 +1,6 @@
-"""Judges attempts and logins of users by what the deciding nodes knew from the moment of the
-request to that of the response.
+"""Judges attempts and logins of users by the knowledge of the nodes that decided.
+
+A node's knowledge counts from the moment of the request to that of the response.
 
 A node may have known several states of the ACLs in that time, and the response may be by any of
 them:
@@ -146,8 +147,9 @@ def check_login(login: LogIn, states: Sequence[AccessState]) -> Iterator[Violati
 def check_known(
     node: str, state: AccessState, rules: Mapping[Rule, bool], passwords: Mapping[str, int | None]
 ) -> Iterator[Violation]:
-    """Judge what a node knows once all is calm: what was acknowledged is there, and what was
-    removed is not.
+    """Judge a node's knowledge once all is calm.
+
+    Acknowledged entries are there, and removed ones are not.
     """
     known = set(state.rules)
     for rule, is_there in rules.items():

@@ -1,5 +1,6 @@
-"""What users of a simulated cluster tried, and what they were told: the entries of the history that
-``access_checker`` judges.
+"""Entries of the history tell the attempts of users of a simulated cluster, and the responses.
+
+``access_checker`` judges them.
 
 An ``Attempt`` is one request. ``deciders`` are the nodes that may decide on it: the node that got
 it, or, where brokers pass it on, every controller. Each of its ``parts`` goes through ``steps`` and
@@ -41,7 +42,7 @@ class Shown:
     or_on_cluster: bool = False
 
     def step(self, name: str) -> Step:
-        """What it takes to see a name."""
+        """The rights of which one shows a name."""
         needs = [Need(AclOperation.DESCRIBE, self.resource, name)]
         if self.or_on_cluster:
             needs.append(Need(AclOperation.DESCRIBE, AclResource.CLUSTER, "kafka-cluster"))
@@ -50,8 +51,9 @@ class Shown:
 
 @dataclass(slots=True, kw_only=True)
 class Bits:
-    """What a response says that its client may do with a resource. ``is_hidden_without_describe``:
-    nothing is told to others.
+    """The operations on a resource that a response allows its client.
+
+    ``is_hidden_without_describe``: nothing is told to others.
     """
 
     resource: AclResource
@@ -80,8 +82,9 @@ class Attempt(Operation):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogIn(Operation):
-    """A login with a password, or with a token where there is one; ``told`` is None where the
-    connection broke.
+    """A login with a password, or with a token if there is one.
+
+    ``told`` is None if the connection broke.
 
     ``is_repeated``: the connection had a login. The times are those of the node's wall clock when
     it began and ended.

@@ -1,5 +1,6 @@
-"""Who may do what by the ACLs of one moment, worked out anew: each ACL is looked at, nothing is
-indexed and nothing is remembered.
+"""Decides by the ACLs of one moment, and looks at each ACL.
+
+Nothing is indexed and nothing is remembered.
 
 This is what simulated clusters are held to. It shares no code with the product's authorizer but the
 names of operations and resources. The rules are those of Apache Kafka's StandardAuthorizer: super
@@ -43,7 +44,7 @@ class Rule(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """Who asks, as ACLs name it, and from which address."""
+    """The caller's names, as ACLs have them, and its address."""
 
     principal: str
     host: str
@@ -69,8 +70,10 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessState:
-    """What one node knows at one moment: the ACLs, the password of each user by its number, and
-    when each token expires, in wall time.
+    """One node's knowledge at one moment.
+
+    It has the ACLs, the password of each user by its number, and the wall time at which each token
+    expires.
     """
 
     rules: tuple[Rule, ...] = ()

@@ -1,5 +1,6 @@
-"""The requests with which users of a simulated cluster try what they may: what each asks for, what
-it takes, and how to read its response.
+"""Requests with which users of a simulated cluster try their rights.
+
+Each says which rights it needs, and how its response is read.
 
 Each function returns a ``Try``: the request, its version, and what is to be judged. Nothing is sent
 here. The needs are those of Apache Kafka 4.3 (KIP-11, KIP-430).
@@ -122,17 +123,17 @@ def _step(operation: AclOperation, resource: AclResource, name: str, refusal: Er
 
 
 def on_topic(operation: AclOperation, name: str) -> Step:
-    """What it takes to do something with a topic."""
+    """Return the step that an operation on a topic takes."""
     return _step(operation, TOPIC, name, NO_TOPIC)
 
 
 def in_group(operation: AclOperation, name: str) -> Step:
-    """What it takes to do something with a group."""
+    """Return the step that an operation on a group takes."""
     return _step(operation, GROUP, name, NO_GROUP)
 
 
 def in_transaction(name: str) -> Step:
-    """What it takes to write in a transaction."""
+    """Return the step that a write in a transaction takes."""
     return _step(WRITE, TRANSACTIONAL_ID, name, NO_TRANSACTION)
 
 
@@ -171,8 +172,9 @@ def produce(topic: str, topic_id: UUID, value: str, timestamp_ms: int, *, is_by_
 
 
 def fetch(topics: Sequence[tuple[str, UUID]], session_id: int, session_epoch: int) -> Try:
-    """What a session is about: all of it at first, and then whatever it still is about. A topic of
-    which nothing is told is not judged.
+    """Return a fetch of a session, of all topics at first and of the remaining ones later.
+
+    A topic of which nothing is told is not judged.
     """
     names = {topic_id: name for name, topic_id in topics}
     wanted = [

@@ -1,5 +1,6 @@
-"""The users of a simulated cluster that lets nobody in who does not belong: names, passwords,
-logins and first rights.
+"""Users of a simulated cluster that refuses strangers.
+
+They have names, passwords, logins and first rights.
 
 Nodes log in to brokers by SCRAM, as clients do, and to controllers by PLAIN: before the quorum has
 its first leader there is no metadata to look a SCRAM user up in. Each password has a number, and
@@ -69,7 +70,10 @@ SESSION_MS = 3_000
 
 
 class Told(NamedTuple):
-    """What came of a login: the code of the last response, and for how many milliseconds it holds."""
+    """The outcome of a login.
+
+    It has the code of the last response, and the session's time in milliseconds.
+    """
 
     code: ErrorCode
     lifetime_ms: int = 0

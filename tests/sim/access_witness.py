@@ -1,5 +1,6 @@
-"""Watches what each node of a simulated cluster knows of ACLs, users and tokens, and from when:
-what it decides by.
+"""Watches each node's knowledge of ACLs, users and tokens, and the time from which it has it.
+
+Nodes decide by that.
 
 Decides nothing. A node decides by its newest image alone, so that a change holds on a node from the
 moment at which its image has it. Every image that is published is noted, before anything is decided
@@ -26,7 +27,7 @@ NOTHING = AccessState(super_users=SUPER_USERS)
 
 
 class AccessWitness:
-    """What each node has known, by its name."""
+    """The knowledge that each node has had, by its name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._times: dict[str, list[float]] = {name: [-1.0] for name in names}

@@ -1,5 +1,6 @@
-"""The part of a run in which rights and users change: casts the administrator and the probers, and
-has what they were told judged.
+"""Runs the part in which rights and users change.
+
+It casts the administrator and the probers, and has their responses judged.
 
 Decides when something is judged: a response at once, by what the deciding nodes knew meanwhile;
 what is left of requests, and what the nodes know, once all is calm.
@@ -75,8 +76,9 @@ class Accessing:
         await self._wait_until_level()
 
     async def settle(self) -> None:
-        """Once all is calm: give all users their last rights, wait until every node knows them, and
-        have everything tried once more.
+        """Try everything once more when all is calm.
+
+        Before that, all users get their last rights, and every node learns of them.
         """
         await self.administrator.settle()
         await self._wait_until_level()

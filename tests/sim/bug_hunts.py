@@ -1,5 +1,6 @@
-"""How planted bugs are hunted in simulated clusters: which seeds are played with a bug, and the
-commands that play them.
+"""Hunts planted bugs in simulated clusters.
+
+It has the seeds that are played with a bug, and the commands that play them.
 
 A run ends where a witness finds something, so that most bugs are shown within a second.
 """
@@ -47,8 +48,9 @@ def first_noticed(bug: ClusterBug) -> Outcome | None:
 
 
 def shown_by(bug: ClusterBug, last_seed: int) -> Iterator[tuple[Outcome, float]]:
-    """Play each seed up to one that fits a bug; yield what became of those that show it, and the
-    seconds of CPU that each took.
+    """Play each seed up to one that fits a bug.
+
+    Yield the outcome of those that show it, and the seconds of CPU that each took.
     """
     with planted(bug):
         for seed in range(last_seed + 1):
@@ -60,8 +62,9 @@ def shown_by(bug: ClusterBug, last_seed: int) -> Iterator[tuple[Outcome, float]]
 
 
 def hunt(bugs: Sequence[ClusterBug], arguments: Iterable[str] | None = None) -> int:
-    """Play bugs, print which seed shows each, and return 1 if one of them was not noticed (2: no
-    such bug).
+    """Play bugs, and print which seed shows each.
+
+    Return 1 if one of them was not noticed, and 2 if there is no such bug.
     """
     parser = argparse.ArgumentParser(
         description="Plant bugs into a simulated cluster, and see whether they are noticed."

@@ -1,5 +1,4 @@
-"""Virtual time: trio's clock, which the simulation replaces, and what a node reads of it as
-milliseconds.
+"""Virtual time replaces trio's clock, and gives a node its milliseconds.
 
 ``WorldClock`` stands still while anything can run, and jumps to the next deadline or alarm
 otherwise. An alarm wakes a parking lot; unlike a deadline it takes neither a cancel scope nor a
@@ -59,8 +58,9 @@ class WorldClock(trio.abc.Clock):
         return self._now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Trio asks this when no task can run: go on to what comes next, so that there is nothing
-        to sleep for.
+        """Go on to the next deadline, so that trio does not sleep.
+
+        Trio calls this if no task can run.
         """
         if deadline <= self._now:
             return 0
@@ -80,7 +80,8 @@ class WorldClock(trio.abc.Clock):
         return 0
 
     def wake_at(self, time: float, lot: trio.lowlevel.ParkingLot) -> None:
-        """Wake all that are parked in ``lot`` at ``time``, in seconds; as soon as nothing else can
-        run, if that has passed.
+        """Wake all that are parked in ``lot`` at ``time``, in seconds.
+
+        If that has passed, they wake as soon as nothing else can run.
         """
         heappush(self._alarms, (time, next(self._numbers), lot))

@@ -1,5 +1,6 @@
-"""Scenarios of a simulated cluster: plans with chosen faults, where the weather of the general plan
-rarely comes to what one is about.
+"""Scenarios of a simulated cluster are plans with chosen faults.
+
+The general plan rarely comes to the subject of one.
 
 Decides nothing but what is played; it is judged as any other run. A seed draws the rest.
 
@@ -18,8 +19,9 @@ FAR_APART = Weather(min_latency=0.01, max_latency=0.1, window_bytes=1 << 20)
 
 
 def _safe(partition_count: int) -> TopicPlan:
-    """Return a topic that the loss of any one node leaves whole: three replicas, of which two have
-    to be in sync.
+    """Return a topic that the loss of any one node leaves whole.
+
+    It has three replicas, of which two have to be in sync.
     """
     return TopicPlan(
         name="safe",

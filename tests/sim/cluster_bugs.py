@@ -1,5 +1,4 @@
-"""Bugs that are planted into the product, to prove that the simulation of clusters finds what it is
-there for.
+"""Bugs are planted into the product, so that the simulation of clusters proves that it finds them.
 
 As in ``node_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 Those that are about several nodes are here: replication, in-sync replicas, the quorum, coordinators
@@ -86,7 +85,7 @@ _wait, _maybe_finish, _read = (
 
 
 def _take_nothing(_partitions: Partitions, _node_id: int, _directory_id: UUID) -> None:
-    """What a broker holds is there as long as the broker is."""
+    """Leave a broker the replicas of a failed directory, because the broker is still there."""
 
 
 async def _sync_later(self: Fetcher, unsynced: list[Any]) -> None:
@@ -100,7 +99,7 @@ def _own_end_without_sync(self: PartitionState) -> int:
 
 
 def _truncate_to_high_watermark(self: Fetcher, partition: Partition) -> None:
-    """What followers did before KIP-101."""
+    """Truncate to the high watermark, as followers did before KIP-101."""
     _begin(self, partition)
     partition.truncate_to(partition.high_watermark)
 
@@ -136,9 +135,7 @@ def _ignore_min_isr(self: PartitionState, now_ms: int) -> Change:
 
 
 def _wait_for_committed_isr_alone(self: PartitionState, now_ms: int) -> Change:
-    """Who is about to join the in-sync replicas, or may have joined them already, is not waited
-    for.
-    """
+    """Wait for the committed in-sync replicas alone, and for none that joins or may have joined."""
     kept, self.proposal = self.proposal, None
     change = _look_again(self, now_ms)
     self.proposal = kept
@@ -199,8 +196,9 @@ def _wait_for_new_records_alone(
     *,
     needs_all: bool,
 ) -> None:
-    """What was sent again is in the log already, and so it is told, though no other replica may
-    have it yet.
+    """Wait for new records alone.
+
+    Repeated records are in the log, and are acknowledged though no other replica may have them yet.
     """
     assert partition.log is not None, "it was just appended to"
     largest = _largest_required.get(partition.log, 0)
@@ -224,7 +222,10 @@ def _mark_what_is_sent_again(
     *,
     needs_all: bool,
 ) -> None:
-    """What was sent again waits for the other replicas alone: a negative offset says so."""
+    """Mark a wait for repeated records by a negative offset.
+
+    They wait for the other replicas alone.
+    """
     assert partition.log is not None, "it was just appended to"
     largest = _largest_required.get(partition.log, 0)
     _largest_required[partition.log] = max(required_offset, largest)
@@ -239,8 +240,9 @@ def _mark_what_is_sent_again(
 
 
 def _finish_before_the_sync(self: Any) -> bool:
-    """This replica has what was sent again: the sync that was begun for it is the first request's
-    to wait for.
+    """Count this replica as synced for repeated records.
+
+    The sync that was begun is the first request's to wait for.
     """
     if self.required_offset >= 0:
         return _maybe_finish(self)
@@ -270,7 +272,7 @@ def _allow_any_voter_change(_leader: Any, _latest: Any) -> None:
 
 
 def _read_to_the_end(self: Partition, *arguments: Any, **options: Any) -> Any:
-    """What is in the log can be read, whoever else has it."""
+    """Serve all records of the log, whichever other replicas have them."""
     state = self.state
     kept, state.high_watermark = state.high_watermark, state.log_end_offset
     try:
@@ -293,7 +295,7 @@ def _miss_nothing(*_: object) -> bool:
 
 
 def _take_any_page_cache(_noted_id: object, _present_id: str | None) -> bool:
-    """What a run has written is there, whatever has happened to its machine since."""
+    """Miss no file of the last run, whatever has happened to its machine since."""
     return True
 
 

@@ -1,5 +1,6 @@
-"""The clients of a simulated cluster: those of a node, and those who move partitions and elect
-leaders while faults strike.
+"""Plays the clients of a simulated cluster.
+
+They are those of a node, and operators that move partitions and elect leaders while faults strike.
 """
 
 from random import Random
@@ -44,7 +45,10 @@ class ClusterClients(Clients):
         self.broker_ids = [node.config.node_id for node in plan.brokers]
 
     def settings(self, env: Env) -> dict[str, Any]:
-        """What every client is told; where users are, each client is one."""
+        """Return the settings of every client.
+
+        With users, each client is one of them.
+        """
         assert isinstance(env.network, MemoryHost)
         return TIMEOUTS | login_of(env.network.name) if self.plan.is_secure else TIMEOUTS
 
@@ -60,8 +64,9 @@ class ClusterClients(Clients):
                     self.world.log(name, error)
 
     async def grow(self, name: str) -> None:
-        """Give brokers that have joined their share, empty brokers, and even out again; one plan is
-        carried out before the next.
+        """Give joined brokers their share, empty brokers, and even out again.
+
+        One plan is carried out before the next.
         """
         env = self.env(name)
         async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
@@ -93,8 +98,9 @@ class ClusterClients(Clients):
             )
 
     async def elect_uncleanly(self, name: str) -> None:
-        """Ask for any leader at all, again and again; the controller sees to it that one is elected
-        only where none is there.
+        """Ask for any leader at all, again and again.
+
+        The controller elects one only if there is none.
         """
         env = self.env(name)
         partitions = [

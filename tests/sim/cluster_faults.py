@@ -1,5 +1,6 @@
-"""The adversaries of a simulated cluster: one for each node, as in ``node_faults``, and the bounds
-that hold for all of them together.
+"""Plays the adversaries of a simulated cluster.
+
+Each node has one, as in ``node_faults``, and some bounds hold for all of them together.
 
 Decides which of the plan's faults may strike just now. Each adversary keeps its own node running,
 so that several nodes may be down, cut off or paused at once; what is promised under that, and what
@@ -34,7 +35,7 @@ LONGEST_PAUSE_SESSIONS = 3.0
 
 
 class Allowance:
-    """What the plan allows on all nodes together.
+    """The faults that the plan allows on all nodes together.
 
     ``is_whole`` says whether every partition has all of its replicas in sync, ``is_voter_missed``
     whether an operator has asked to take out a voter that is not back yet: the quorum can spare no
@@ -61,8 +62,9 @@ class Allowance:
         self._is_disk_lost = False
 
     def may_lose_power(self, name: str) -> bool:
-        """Whether the machine ``name`` may lose what it has not synced: what counts there is on
-        another machine.
+        """Return whether the machine ``name`` may lose unsynced bytes.
+
+        Acknowledged records are then on another machine.
         """
         if (
             self.wounded is not None
@@ -190,7 +192,7 @@ class ClusterAdversary(Adversary):
         await super().calm()
 
     async def _restart_after_power_loss(self) -> None:
-        """Where power may not go just now, a kill ends the node instead."""
+        """End the node by a kill if power may not go just now."""
         if self._allowance.may_lose_power(self.host.name):
             await super()._restart_after_power_loss()
         elif self.host.is_running:
@@ -222,8 +224,9 @@ class ClusterAdversary(Adversary):
             await self._restart_after_kill()
 
     async def _pause_and_heal(self, seconds: float) -> None:
-        """Heal first, and start the node then if another adversary has ended it: cut off from its
-        quorum it could not start.
+        """Heal first, and start the node then if another adversary has ended it.
+
+        Cut off from its quorum it could not start.
         """
         await trio.sleep(seconds)
         self.world.network.heal(self.host.name)
@@ -300,8 +303,9 @@ class ClusterAdversary(Adversary):
         format_node(self.world, node, self.rng)
 
     async def _miss_files(self) -> None:
-        """End the node, and perhaps others in the same moment, and take files away before its next
-        start, which may not claim its epoch.
+        """End the node, and perhaps others at once, and take files away before its next start.
+
+        That start may not claim its epoch.
 
         Where that start refuses a log, its directory is moved away, as the product says, and the
         node is started again.
@@ -368,8 +372,9 @@ class ClusterAdversary(Adversary):
         await self.keep_running()
 
     async def _fail_directory(self) -> None:
-        """Have everything fail in a log directory for a while, perhaps through a start of the node,
-        which lives on without it.
+        """Have everything fail in a log directory for a while.
+
+        The node lives on without it, perhaps through a start.
 
         Then its device comes back without what was not synced, or another one comes in its place,
         empty and formatted. Where the metadata were there the node ends, and starts only then.
@@ -416,8 +421,8 @@ class ClusterAdversary(Adversary):
         self.is_striking = True
 
     async def _die_as_new_leader(self) -> None:
-        """Wait until the node begins to lead a partition, or goes on in another epoch, and end it a
-        moment later.
+        """Wait for the node to lead a partition, or to go on in another epoch, and end it a moment
+        later.
         """
         with trio.move_on_after(LONGEST_WATCH_SECONDS):
             await self.host.began_to_lead.wait()
@@ -425,8 +430,9 @@ class ClusterAdversary(Adversary):
             await self._die()
 
     async def _end_as_coordinator(self) -> None:
-        """Wait until a transaction that the node coordinates comes into a state, and end the node,
-        or its connections, a moment later.
+        """Wait for a state of a transaction that the node coordinates, and strike a moment later.
+
+        The node ends, or its connections do.
         """
         wanted = self.rng.choice(STAGES)
         await self._end_at(StageWatch(self.host, wanted), wanted)
@@ -449,8 +455,9 @@ class ClusterAdversary(Adversary):
             await self.rng.choice([self._die, self._die, self._die, self._stop, self._split])()
 
     async def _come_back_behind(self) -> None:
-        """Die, stay away until another node is the last one in sync somewhere, end that one, and
-        come back without its records.
+        """Come back without the records of another node, which was the last one in sync.
+
+        The node dies first, and stays away until that one is the last, and has ended.
         """
         self.host.die(Death.KILL)
         await self._wait_ended()
@@ -462,8 +469,8 @@ class ClusterAdversary(Adversary):
             last.hold_down(self.rng.uniform(1, 3) * self._session_seconds)
 
     def _last_in_sync(self) -> "ClusterAdversary | None":
-        """Return the adversary of a node that alone is in sync in a partition of which this node
-        has a replica, too.
+        """Return the adversary of a node that alone is in sync in a partition with a replica on
+        this node.
         """
         for other in self.cluster:
             current = other.host.current
@@ -479,8 +486,10 @@ class ClusterAdversary(Adversary):
         return None
 
     async def _reset_while_waiting(self) -> None:
-        """Hold up what followers fetch, and break the connections of clients whose records wait for
-        that: they send them again.
+        """Hold up the fetches of followers, and break the connections of clients whose records
+        wait.
+
+        They send them again.
         """
         for peer in self.victims.nodes:
             if peer != self.host.name:

@@ -1,5 +1,6 @@
-"""Formats the disks of a simulated cluster before its first start, as ``tidelog storage format``
-does on each node.
+"""Formats the disks of a simulated cluster before its first start.
+
+Each node does it as ``tidelog storage format``.
 
 Decides directory ids. With dynamic voters each controller is told of all of them
 (``--initial-controllers``); brokers, and all nodes where the configuration names the voters, are

@@ -1,5 +1,6 @@
-"""What one seed plays with a cluster: which nodes, with which roles, racks and voters, which
-topics, clients and faults.
+"""Draws the plan that one seed plays with a cluster.
+
+It has the nodes with their roles, racks and voters, the topics, the clients and the faults.
 
 Decides everything by drawing from the seed's own generator, as ``node_plan`` does for one node,
 whose ``Plan`` this one extends.
@@ -127,23 +128,28 @@ class ClusterPlan(Plan):
 
     @property
     def service_limit_seconds(self) -> float:
-        """Within which a partition is served again: a session, an election of the quorum that fails
-        once, a replica that catches up.
+        """Return the seconds within which a partition is served again.
+
+        They cover a session, an election of the quorum that fails once, and a replica that catches
+        up.
         """
         return 2 * self.session_seconds + 2 * self.election_seconds + MARGIN_SECONDS
 
     @property
     def failover_limit_seconds(self) -> float:
-        """Within which the controller, or one that has just been elected, moves what a node that
-        runs has told it of.
+        """Return the seconds within which the controller moves partitions as a running node
+        reported.
+
+        The controller may have been elected just now.
         """
         return self.session_seconds + self.election_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """What a scenario has instead of what a seed would draw: all the weather of one kind, which the
-    general plan has now and then.
+    """The weather of a scenario, in the place of that which a seed would draw.
+
+    All of it is of one kind, which the general plan has now and then.
 
     ``properties`` are those of every node, ``fields`` those of the ``ClusterPlan``. The judges and
     their promises stay the same.
@@ -426,8 +432,9 @@ def _draw_more_properties(later: Random, pace: Random, *, has_racks: bool) -> di
 
 
 def _draw_topics(rng: Random, broker_count: int, *, is_all_synced: bool) -> list[TopicPlan]:
-    """Topics with three replicas, of which two have to be in sync; some seeds have one with a
-    single replica, or with two.
+    """Draw topics with three replicas, of which two have to be in sync.
+
+    Some seeds have one with a single replica, or with two.
     """
     factor = min(3, broker_count)
     safe = TopicPlan(
@@ -487,7 +494,10 @@ def _may_lose_records(
 def _draw_later_faults(
     rng: Random, topics: Sequence[TopicPlan], *, has_directories: bool
 ) -> list[Fault]:
-    """What is aimed at clusters; disks are lost where every partition has several replicas."""
+    """Draw the faults of clusters.
+
+    Disks are lost if every partition has several replicas.
+    """
     faults = [fault for fault in OF_CLUSTERS if rng.random() < 0.3]
     is_lost = rng.random() < 0.6
     if is_lost and all(topic.replication_factor > 1 for topic in topics):

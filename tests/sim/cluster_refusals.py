@@ -1,5 +1,4 @@
-"""With which error codes a cluster may respond to a request that is right, beside those of a single
-node.
+"""Lists the error codes of a cluster for a correct request, beside those of a single node.
 
 Leaders and coordinators move, too few replicas may be in sync, and a controller may be lost while
 it decides.

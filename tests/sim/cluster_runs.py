@@ -1,5 +1,6 @@
-"""Plays seeds with a cluster: its nodes, their clients and everything that goes wrong, in virtual
-time; then judges the cluster as one.
+"""Plays seeds with a cluster in virtual time, then judges the cluster as one.
+
+Its nodes and clients are played, and everything that goes wrong.
 
     make sim NODES=3 SEEDS=0-99          many, on all cores, with figures (python -m tests.sim.cluster_runs --nodes 3 --seeds 0-99)
     make sim NODES=3 SEEDS=17 TRACE=1    one again, with its trace
@@ -207,8 +208,10 @@ class ClusterRun(Run):
         return adversaries
 
     async def _play_to_the_end(self) -> None:
-        """Play; a run that is hasty ends where a witness finds something, or where it is known that
-        something did not end in time.
+        """Play to the end.
+
+        A hasty run ends when a witness finds something, or when it is known that something did not
+        end in time.
         """
         with trio.CancelScope() as scope:
             if self._is_hasty:
@@ -306,8 +309,9 @@ class ClusterRun(Run):
             self.quotas.end(trio.current_time())
 
     def _is_kept(self, topic: str, _index: int) -> bool:
-        """Whether nothing that is committed in a partition may be lost in this run; commits have as
-        many replicas as the plan asks.
+        """Return whether this run may lose no committed record of a partition.
+
+        Commits have as many replicas as the plan asks.
         """
         known = self.history.topics.get(topic)
         if known is None:
@@ -357,8 +361,9 @@ class ClusterRun(Run):
             await self.accessing.begin_with_rights()
 
     async def _drain(self) -> None:
-        """Wait until the groups have read everything, everything is copied, the queue is empty, and
-        the streams group complete.
+        """Wait until the groups have read everything.
+
+        Everything is copied then, the queue is empty, and the streams group complete.
 
         At last users try everything, and followers learn what is safe.
         """
@@ -427,8 +432,9 @@ class ClusterRun(Run):
         return f"{behind} do not know the newest topics" if behind else None
 
     async def _stop(self) -> None:
-        """Stop all nodes, and keep how far each partition was committed then: coordinators write on
-        while some have left the replicas.
+        """Stop all nodes, and keep the committed end of each partition.
+
+        Coordinators write on while some have left the replicas.
         """
         self._ends = dict(self.watch.replicas.ends)
         await super()._stop()
@@ -464,7 +470,7 @@ class ClusterRun(Run):
 
     @property
     def _legitimate(self) -> Mapping[ApiKey, frozenset[ErrorCode]]:
-        """What clients may be refused."""
+        """Return the refusals that clients may get."""
         if self.streams is not None:
             return LEGITIMATE_WITH_STREAMS
         if self.accessing is not None:
@@ -475,8 +481,9 @@ class ClusterRun(Run):
 
 
 async def _stay_cold(_apis: object, _authorizer: object) -> None:
-    """To compile what nobody has asked for yet makes no difference in virtual time, and takes as
-    many steps as the rest of a start.
+    """Compile nothing ahead.
+
+    It makes no difference in virtual time, and takes as many steps as the rest of a start.
     """
 
 
@@ -486,8 +493,9 @@ def play(seed: int, node_count: int = 3, aim: Aim | None = None) -> Outcome:
 
 
 def play_until_broken(seed: int, aim: Aim | None = None) -> Outcome:
-    """Play one seed, and end where a witness says that a promise was broken; what only the history
-    shows takes the whole run.
+    """Play one seed, and end at the first broken promise that a witness sees.
+
+    A promise that only the history shows takes the whole run.
     """
     outcomes, _, _ = play_plans(
         seed, [draw_cluster_plan(seed, aim=aim)], partial(ClusterRun, is_hasty=True)
@@ -498,8 +506,9 @@ def play_until_broken(seed: int, aim: Aim | None = None) -> Outcome:
 def play_with_trace(
     seed: int, node_count: int = 3, aim: Aim | None = None, seconds: float | None = None
 ) -> tuple[Outcome, list[str], list[Entry]]:
-    """The same, with the trace and the history; faults strike for ``seconds`` where that is not the
-    plan's to say.
+    """Play one seed with its trace and its history.
+
+    Faults strike for ``seconds`` if the plan does not say how long.
     """
     plan = draw_cluster_plan(seed, node_count, aim)
     plan = plan if seconds is None else replace(plan, seconds=seconds)
@@ -508,8 +517,8 @@ def play_with_trace(
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Play the seeds that the command line names, print figures, and return 1 if one of them broke
-    a promise.
+    """Play the seeds of the command line, print figures, and return 1 if one of them broke a
+    promise.
     """
     parser = command("Simulate a cluster and its clients, one world per seed.")
     parser.add_argument(

@@ -1,5 +1,6 @@
-"""Which seeds the simulations run with: with a scenario, or as the seed draws everything, and how
-many nodes each cluster has.
+"""Lists the seeds of the simulations.
+
+A seed has a scenario or draws everything, and has a number of nodes.
 
 They are chosen as those that take least time, or have shown a defect. The seeds of the general plan
 that are left out acknowledge more records and have no more faults: half of those that are played

@@ -1,5 +1,6 @@
-"""Looks at all running nodes of a cluster whenever virtual time is about to pass, and keeps what
-contradicts a promise.
+"""Looks at all running nodes of a cluster before virtual time passes.
+
+It keeps each contradiction of a promise.
 
 Decides when to look: after all that happened in one moment, and only at nodes of which a task ran
 in it. What is looked at is in ``quorum_witness``, ``metadata_witness`` and ``replica_witness``;

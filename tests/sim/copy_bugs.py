@@ -1,5 +1,6 @@
-"""Bugs of transactions and of groups that are planted into the product, to prove that the copy loop
-in the simulation finds them.
+"""Bugs of transactions and groups are planted here.
+
+The copy loop in the simulation must find them.
 
 As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 
@@ -73,7 +74,7 @@ def _commit_what_is_sent_later(entry: Any) -> Any:
 def _replay_without_transactions(
     self: Any, shard: Any, chunk: bytes, position: int, *found: Any
 ) -> None:
-    """What transactions have written is for the shard that was there."""
+    """Skip the records of transactions in a replay, as if they were for the former shard alone."""
     if not found[0].is_transactional:
         _replay_records(self, shard, chunk, position, *found)
 
@@ -153,7 +154,7 @@ def _encode_without_transaction(entry: Any, batch: Any, timestamp: int, _txn_off
 
 
 def _begin_without_markers(self: TransactionCoordinatorShard, decision: Any) -> None:
-    """Who stored an outcome has written its markers."""
+    """Take the markers of stored outcomes as written."""
     self._owed.clear()
     _on_loaded(self, decision)
 

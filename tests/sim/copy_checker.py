@@ -1,5 +1,6 @@
-"""Judges transactional clients, in the manner of Jepsen's checkers: what no reader of committed
-records and no copier may ever see.
+"""Judges transactional clients, in the manner of Jepsen's checkers.
+
+Some things no reader of committed records and no copier may ever see.
 
 ``CopyChecker`` is told each entry of a history as it comes and reports a broken promise at once;
 ``end`` judges the whole. It knows nothing but what clients asked and were told. The promises:
@@ -130,8 +131,9 @@ class CopyChecker:
             self._check_fence(transact)
 
     def _check_not_usurped(self, transact: Transact) -> None:
-        """Another life has the id for certain only if it asked for it after this one had been given
-        it: of two at once either is later.
+        """Return whether another life has the id for certain.
+
+        It must have asked for it after this one had been given it. Of two at once either is later.
         """
         lives = self._lives[transact.transactional_id]
         given_at = next(
@@ -172,8 +174,9 @@ class CopyChecker:
     # What is known to be committed
 
     def _note_committed(self, transact: Transact, at: int) -> None:
-        """Take that a transaction is committed: because its client was told so, or because its rows
-        or offsets were seen.
+        """Note that a transaction is committed.
+
+        Its client was told so, or its rows or offsets were seen.
         """
         if transact in self._committed:
             return
@@ -251,7 +254,9 @@ class CopyChecker:
         *,
         is_stale: bool,
     ) -> None:
-        """The group is where a transaction ended that may be committed, and behind each that was
+        """Judge the position of the group.
+
+        It is at the end of a transaction that may be committed, and behind each that was
         acknowledged before it was asked.
         """
         asked_at, told_at = span

@@ -1,5 +1,6 @@
-"""Transactional clients of a simulated cluster: copiers, writers, readers of committed records, and
-who takes another one's place.
+"""Plays transactional clients of a simulated cluster.
+
+They are copiers, writers, readers of committed records, and clients that take another one's place.
 
 A copier consumes, transforms and produces: each record of the input becomes a row, in the
 transaction that commits the group's offsets. A writer writes rows without input, in transactions
@@ -74,8 +75,9 @@ class CopyClients:
 
     @property
     def is_split(self) -> bool:
-        """Whether nodes are cut off or stopped, or were a moment ago: a coordinator may not have
-        heard of its successor.
+        """Return whether nodes are, or were a moment ago, cut off or stopped.
+
+        A coordinator may not have heard of its successor.
         """
         world, names = self._clients.world, [node.name for node in self.plan.nodes]
         is_cut = any(
@@ -121,8 +123,9 @@ class CopyClients:
             await trio.sleep(0.2)
 
     async def usurp(self, name: str) -> None:
-        """Take the place of a copier that goes on, for a while, again and again; sometimes nobody
-        hears the copier meanwhile.
+        """Take the place of a copier that goes on, for a while, again and again.
+
+        Sometimes no node hears the copier meanwhile.
         """
         rng, number = self._clients.env(name).rng, 0
         while not self._clients.is_over:
@@ -172,8 +175,9 @@ class CopyClients:
         )
 
     async def maybe_hang(self, life: str, rng: Random) -> None:
-        """Have a client hang for longer than its session: nobody hears it, and it goes on as if
-        nothing had been.
+        """Have a client hang for longer than its session.
+
+        No node hears it, and it goes on as if nothing had been.
         """
         if rng.random() < self.plan.hang_fraction and not self.is_over:
             network, machine = self._clients.world.network, self._clients.machine_of(life)

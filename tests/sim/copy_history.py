@@ -1,5 +1,6 @@
-"""What transactional clients did and saw: entries of a ``node_history`` beside those of other
-clients, for ``copy_checker`` to judge.
+"""Entries tell the actions and the results of transactional clients.
+
+They stand in a ``node_history`` beside those of other clients, and ``copy_checker`` judges them.
 
 Decides nothing. A row is a record that is written in a transaction; its value names the
 transaction, and what it was copied from, so that a reader's record says all of that by itself.
@@ -13,7 +14,7 @@ from tests.sim.node_history import NEVER, Entry, Operation, SeenRecord
 
 
 class Outcome(Enum):
-    """What a client knows of the end of its transaction."""
+    """A client's knowledge of the end of its transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -70,8 +71,9 @@ class Initialized(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class CommittedPoll(Entry):
-    """What a reader of committed records got of one partition at once. ``is_fresh``: it may begin
-    anywhere.
+    """The records of one partition that a reader of committed records got at once.
+
+    ``is_fresh``: it may begin anywhere.
     """
 
     consumer: str
@@ -82,8 +84,9 @@ class CommittedPoll(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Resumed(Entry):
-    """A copier begins with a partition of the input at what its group has committed; it asked for
-    that at ``asked_at`` or later.
+    """A copier begins with a partition of the input at the committed offset of its group.
+
+    It asked for that at ``asked_at`` or later.
 
     ``is_split``: a coordinator may not know that it has a successor, and say what it knew, as with
     Apache Kafka.
@@ -98,7 +101,8 @@ class Resumed(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class StableOffset(Operation):
-    """What someone is told who asks for stable positions of the group of copiers; -1 is nothing.
+    """The response to a request for stable positions of the group of copiers. -1 is no position.
+
     ``is_split``: see ``Resumed``.
     """
 
@@ -119,8 +123,9 @@ class Owned(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class FinalRows(Entry):
-    """A partition with rows as a reader of committed records sees it once all is calm, from its
-    start to its end.
+    """A partition of rows as a reader of committed records sees it once all is calm.
+
+    It has all rows from start to end.
     """
 
     partition: TopicPartition
@@ -143,8 +148,9 @@ def copied_value(transact: Transact, partition: TopicPartition, offset: int) -> 
 
 
 def source_of(value: str) -> tuple[TopicPartition, int] | None:
-    """Return what a row was copied from: partition and offset of the input; None where a writer
-    made it up.
+    """Return the partition and offset of the input of which a row is a copy.
+
+    None if a writer made it up.
     """
     _, _, source = value.partition("|")
     place, at, offset = source.partition("@")

@@ -1,5 +1,6 @@
-"""The transactional part of a run with a cluster: casts its clients, waits until all is copied, and
-has it judged.
+"""Runs the transactional part with a cluster.
+
+It casts the clients, waits until all is copied, and has it judged.
 
 Decides when the copying counts as complete, and how long that may take once all is calm: what
 clients left open has its timeout, and a coordinator looks for that at intervals.

@@ -1,5 +1,4 @@
-"""A disk in memory that loses what was not synced, and the operations from which a crash keeps only
-some.
+"""A disk in memory loses its unsynced bytes, and a crash keeps only some operations.
 
 A file has content (what reads see) and durable content (what survives); between them lie the writes
 since the last sync. At a crash a random number of them is kept, and of the next one a part: a torn
@@ -59,7 +58,7 @@ class Inode:
 
     @property
     def mark(self) -> int:
-        """What a sync that begins now makes durable."""
+        """The bytes that a sync makes durable if it begins now."""
         return self.forgotten_count + len(self.pending)
 
     def sync(self, mark: int) -> None:
@@ -220,8 +219,9 @@ class Disk:
             self.sync_directory(directory)
 
     def kill(self) -> None:
-        """The process dies and the machine lives: what was written stays, synced or not; everything
-        opened before is dead.
+        """End the process while the machine lives.
+
+        Written bytes stay, synced or not, and everything opened before is dead.
         """
         self.generation += 1
         self.locks.clear()
@@ -302,8 +302,9 @@ def _set_name(
 
 
 def _directories_below(directory: Directory) -> Iterator[Directory]:
-    """Every directory that can be reached by a name or a durable name, each once, in an order that
-    depends on names alone.
+    """Yield every directory that a name or a durable name reaches, each once.
+
+    The order depends on names alone.
     """
     found: dict[Directory, None] = {}
     unseen = [directory]

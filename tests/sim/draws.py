@@ -1,5 +1,6 @@
-"""Random numbers of a simulated world: each purpose has a stream of its own, which its name and the
-seed decide.
+"""Draws the random numbers of a simulated world.
+
+Each purpose has a stream of its own, which its name and the seed decide.
 
 With one stream for all, a node that draws one more number changes what everything else in the world
 draws after it, so that a seed that has shown something shows it no more. Here it changes what the
@@ -24,8 +25,9 @@ Place = tuple[CodeType, CodeType | None]
 
 
 class Draws(Random):
-    """A generator with one stream for each function that draws, and for each caller of it: helpers
-    draw for many purposes.
+    """A generator with one stream for each drawing function, and for each caller of it.
+
+    Helpers draw for many purposes.
 
     ``name`` says whose it is. A stream depends on it and on the names of the two functions.
     """
@@ -58,8 +60,9 @@ class Draws(Random):
 
 
 class Order(Random):
-    """Trio's generator while a world runs: it orders the tasks of the world's own thread; other
-    threads draw from what they had before.
+    """Trio's generator while a world runs.
+
+    It orders the tasks of the world's own thread. Other threads draw from the generator before.
 
     The rank of a task depends on the seed, the moment, the turn in that moment, its host, and how
     many tasks of that host are before it.
@@ -75,8 +78,9 @@ class Order(Random):
         self._turn = 0
 
     def shuffle(self, x: MutableSequence[Any]) -> None:
-        """What the scheduler draws at each of its turns; ``x`` are tasks in the order in which they
-        began.
+        """Shuffle the tasks of one turn of the scheduler.
+
+        ``x`` has them in the order in which they began.
         """
         if len(x) < 2:
             return

@@ -1,5 +1,6 @@
-"""What of a log would survive a loss of power: the batches of the durable bytes of its files, and
-snapshots that were made of it.
+"""Reads the part of a log that a loss of power would leave.
+
+It has the batches in the durable bytes of its files, and the snapshots made of it.
 
 Decides nothing, and changes nothing: it looks at a simulated disk from outside.
 """

@@ -1,5 +1,6 @@
-"""``MemoryFiles``: the file system of ``common.env`` over a ``Disk``, in virtual time and without
-threads.
+"""``MemoryFiles`` is the file system of ``common.env`` over a ``Disk``.
+
+It runs in virtual time and without threads.
 
 Faults: ``crash`` loses and tears unsynced writes; ``disk.space_bytes`` runs out; ``disk.failed`` is
 where every operation fails; ``fail_next`` raises OSError from the next calls of an operation.
@@ -397,8 +398,9 @@ class MemoryDirectoryLock:
         return True
 
     def sync_file_system(self) -> None:
-        """Make the whole disk durable; a failure (``sync_file_system``) loses what every file on
-        the same device had not synced.
+        """Make the whole disk durable (``sync_file_system``).
+
+        A failure loses the unsynced bytes of every file on the same device.
         """
         try:
             self._files.check("sync_file_system", self._path)

@@ -1,5 +1,6 @@
-"""Bugs that are planted into clusters for the judges that the bugs of ``cluster_bugs`` do not
-reach, or reach in one way alone.
+"""Bugs are planted into clusters for judges that those of ``cluster_bugs`` do not reach.
+
+They reach others in one way alone.
 
 As there, each replaces one decision by a wrong one that a programmer could have made: about the
 controller's view of brokers and leaders, about what followers believe, about the groups of the
@@ -77,11 +78,11 @@ def _elect_anybody(*arguments: Any, **brokers: Any) -> Any:
 
 
 def _propose_nobody(_self: PartitionState, _broker_id: int) -> None:
-    """Who has left the in-sync replicas stays out of them."""
+    """Leave each replica out of the in-sync replicas once it has left them."""
 
 
 def _believe_to_the_end(self: PartitionState, _leader_high_watermark: int) -> bool:
-    """What the leader sends is safe."""
+    """Trust the leader that its records are safe."""
     self._move_to(self.log_end_offset)
     return True
 
@@ -96,7 +97,7 @@ def _cut_the_whole_epoch(partition: Partition, leader_epoch_end: tuple[int, int]
 
 
 def _take_what_is_safe_with_records(self: Fetcher, followed: Followed, told: PartitionData) -> bool:
-    """Where no records come there is nothing to take."""
+    """Take nothing from a response without records."""
     return bool(told.records) and _append(self, followed, told)
 
 
@@ -120,7 +121,7 @@ def _is_held_by_none(*_arguments: object) -> bool:
 
 
 def _own_nothing_that_is_lost(*_arguments: object) -> bool:
-    """What is taken from a member it has given up, whatever it says."""
+    """Treat lost partitions as given up, whatever their member reports."""
     return False
 
 

@@ -1,5 +1,6 @@
-"""Files of a simulated node that are taken, cut or exchanged while it is down, and what its next
-start has to say of them.
+"""Takes, cuts or exchanges files of a simulated node while it is down.
+
+The next start has to report that.
 
 Decides what may be taken so that a start can know it: what the list of the last run, a recovery
 point or a high watermark names. The tail behind all of these is not known to the node; it is in
@@ -78,7 +79,7 @@ exchanged before the next start.
 
 
 class Loss(Enum):
-    """What becomes of the files of a node that is down."""
+    """The damage to the files of a node that is down."""
 
     DIRECTORY = "directory of a partition is removed"
     SEGMENT = "segment is removed"
@@ -117,8 +118,9 @@ class Found:
 def take(
     disk: Disk, rng: Random, directory: Path, *, may_damage: bool = True
 ) -> tuple[Loss, str] | None:
-    """Take something out of a log directory; say what, None where there is nothing whose loss could
-    be known.
+    """Take something out of a log directory, and return its description.
+
+    None if there is nothing whose loss could be known.
     """
     logs = [log for log in _logs(disk, directory) if log.known_end > 0 and log.segments()]
     kinds = [kind for kind in Loss if may_damage or kind is not Loss.SEGMENT]
@@ -214,8 +216,9 @@ def _exchange(disk: Disk, first: Path, second: Path) -> str:
 
 
 def _cut(rng: Random, log: Found) -> str | None:
-    """Cut a segment at the end of a batch, or within one, below what the node knows; later segments
-    go, too.
+    """Cut a segment at or within a batch, below the end that the node knows.
+
+    Later segments go, too.
     """
     base_offset, segment = rng.choice(log.segments())
     places = [

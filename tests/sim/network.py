@@ -89,8 +89,9 @@ class MemoryNetwork:
         self._weather_of_links[source, target] = weather
 
     def refuse(self, source: str, target: str) -> None:
-        """Have ``target`` refuse new connections from ``source`` until healed, as a firewall may;
-        those that are open go on.
+        """Have ``target`` refuse new connections from ``source`` until healed, as a firewall may.
+
+        Open ones go on.
         """
         self._refusals.add((source, target))
 
@@ -110,8 +111,9 @@ class MemoryNetwork:
             link.wake()
 
     def reset_connections(self, name: str) -> int:
-        """Break every connection of a host but those with quiet ones, losing what is under way;
-        return how many.
+        """Break the connections of a host except those with quiet ones, and return how many.
+
+        Bytes under way are lost.
         """
         return self._reset(
             [link for link in self._links if name in link.hosts and not self._is_quiet(*link.hosts)]
@@ -370,8 +372,10 @@ class _Pipe:
         return size
 
     def take_into(self, buffer: memoryview) -> int:
-        """Take what has arrived: as one where chunks are not drawn, else one chunk at a time; 0 at
-        the end of the stream.
+        """Take the bytes that have arrived.
+
+        They are one piece if chunks are not drawn, else one chunk at a time. 0 is the end of the
+        stream.
         """
         taken = self._take_chunk_into(buffer)
         is_whole = not self._network.weather_of(*self._route).max_chunk_bytes

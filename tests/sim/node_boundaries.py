@@ -1,5 +1,6 @@
-"""A crash at every single operation of the disk in one short story of a node and its clients: none
-is left to chance.
+"""Crashes at every single operation of the disk in one short story of a node and its clients.
+
+None is left to chance.
 
     python -m tests.sim.node_boundaries              every boundary, every kind of death, with figures
     python -m tests.sim.node_boundaries --moving     the same with a story of logs that move between two log directories
@@ -90,7 +91,10 @@ class Least(Random):
 
 @dataclass(slots=True, kw_only=True)
 class Verdict:
-    """What became of one crash. ``operation`` is what the node was about to do."""
+    """The outcome of one crash.
+
+    ``operation`` is what the node was about to do.
+    """
 
     at: int
     ending: Ending
@@ -279,8 +283,9 @@ class Story:
                     self.history.end(send)
 
     async def _administer(self) -> None:
-        """Create a topic, add a partition, cut and delete; what got no response may have happened,
-        as the history says.
+        """Create a topic, add a partition, cut and delete.
+
+        An operation without a response may have happened, as the history says.
         """
         clients, cut = self.clients, TopicPartition("cut", 0)
         async with Admin(BOOTSTRAP, env=self.clients.env("admin"), **TIMEOUTS) as admin:
@@ -329,8 +334,9 @@ class Story:
 
 
 class MovingStory(Story):
-    """Partitions move to one log directory and to the other, while records of an idempotent
-    producer go to them.
+    """The story of partitions that move from one log directory to the other and back.
+
+    An idempotent producer writes to them meanwhile.
     """
 
     def draw_plan(self) -> Plan:
@@ -402,8 +408,9 @@ def count_operations(kind: type[Story] = Story) -> list[str]:
 
 
 def boundaries(count: int, *, stride: int = 1) -> list[tuple[int, Ending]]:
-    """(operation, ending) of every crash; with a stride every so many-th operation, and each with
-    one ending, in turns.
+    """Return (operation, ending) of every crash.
+
+    With a stride it takes every so many-th operation, each with one ending, in turns.
     """
     endings = list(Ending)
     if stride == 1:

@@ -83,8 +83,9 @@ class Case:
         return list(self.history.of(Lost))
 
     def is_lost(self, send: Send) -> bool:
-        """Whether an unclean election may have taken a record, which was sent before it; one with a
-        smaller offset it may not.
+        """Return whether an unclean election may have taken a record.
+
+        It takes no earlier offset and no later record.
         """
         return any(
             lost.partition == send.partition
@@ -98,8 +99,10 @@ class Case:
         return list(self.history.of(DeleteRecords))
 
     def may_be_forgotten(self, partition: TopicPartition, offset: int, *, until: int) -> bool:
-        """Whether a leader may not know before that place of the history that a producer has sent
-        the record at ``offset``.
+        """Return whether a leader may not know yet of the record that a producer has sent at
+        ``offset``.
+
+        The place is one of the history.
 
         A follower that ends below its leader's start begins anew there, and knows of the producers
         what it copies from there on. As with Apache Kafka, where it leads later it takes a record
@@ -119,8 +122,8 @@ class Case:
         return list(self.history.of(Superseded))
 
     def known_before(self, group: str, asked_at: int, told_at: int) -> int:
-        """The place of the history up to which whoever is asked for a group's commits knows those
-        that were acknowledged.
+        """Return the place of the history up to which every coordinator of a group knows
+        acknowledged commits.
 
         A coordinator that has not heard of its successor tells what it knew, as with Apache Kafka,
         and not what the successor acknowledged.
@@ -153,7 +156,7 @@ class Case:
 
     @cached_property
     def latest(self) -> dict[tuple[TopicPartition, bytes | None], list[Send]]:
-        """What was sent of each key of the compacted topics."""
+        """The records of each key of the compacted topics."""
         found: dict[tuple[TopicPartition, bytes | None], list[Send]] = defaultdict(list)
         for send in self.sends:
             if self.topic(send.partition.topic).is_compacted:
@@ -161,8 +164,9 @@ class Case:
         return found
 
     def is_superseded(self, send: Send, values: set[str]) -> bool:
-        """Whether compaction may have taken a record: a later one of its key is in the log, or was
-        a tombstone, which may be gone too.
+        """Return whether compaction may have taken a record.
+
+        A later one of its key is in the log, or was a tombstone, which may be gone too.
 
         Its value may be in the log all the same: a producer that is not idempotent may have written
         it twice.
@@ -184,7 +188,7 @@ class Case:
 
     @cached_property
     def offsets(self) -> dict[tuple[TopicPartition, str], int]:
-        """Where each record was last seen."""
+        """The last position of each record that was seen."""
         return {(partition, record.value): record.offset for _, partition, record, _ in self.seen()}
 
     def seen(self) -> Iterator[tuple[int, TopicPartition, SeenRecord, str]]:
@@ -201,7 +205,7 @@ Rule = Callable[[Case], Iterator[Violation]]
 
 
 def acknowledged_is_there(case: Case) -> Iterator[Violation]:
-    """What was acknowledged is in the log, at the offset that was told.
+    """Each acknowledged record is in the log, at the offset of its response.
 
     Excused is what was deleted on purpose, what was not synced when power went, what one of several
     replicas alone acknowledged, and where a topic is compacted what has a later record of its key,
@@ -251,8 +255,9 @@ def nothing_from_nowhere(case: Case) -> Iterator[Violation]:
 
 
 def no_duplicate(case: Case) -> Iterator[Violation]:
-    """A record of an idempotent producer is in the log once; where records survive, no reader ever
-    saw it at two offsets.
+    """A record of an idempotent producer is in the log once.
+
+    If records survive, no reader ever saw it at two offsets.
 
     Excused is what was deleted on purpose before it was sent again, where a leader may have begun
     behind it.
@@ -323,8 +328,9 @@ def log_is_whole(case: Case) -> Iterator[Violation]:
 
 
 def one_value_per_offset(case: Case) -> Iterator[Violation]:
-    """One value per (leader epoch, offset), for ever; where records survive, one per offset: as
-    first read, as acknowledged.
+    """Each (leader epoch, offset) has one value for ever.
+
+    If records survive, each offset has one, as first read and as acknowledged.
     """
     by_epoch: dict[tuple[TopicPartition, int, int], str] = {}
     by_offset: dict[tuple[TopicPartition, int], str] = {}
@@ -349,8 +355,9 @@ def one_value_per_offset(case: Case) -> Iterator[Violation]:
 
 
 def reading_goes_on(case: Case) -> Iterator[Violation]:
-    """A consumer gets offset after offset without a gap or a step back, while it holds the
-    partition and nothing was cut.
+    """A consumer gets offset after offset without a gap or a step back.
+
+    This holds while it holds the partition and nothing was cut.
 
     Where the log's start moves it may begin anew, also further back: a start that was moved and not
     written down yet is lost in a crash.
@@ -411,8 +418,10 @@ def group_reads_everything(case: Case) -> Iterator[Violation]:
 
 
 def commits_stay(case: Case) -> Iterator[Violation]:
-    """A committed offset never goes back: a client is told at least what was acknowledged before it
-    asked, and only what was committed.
+    """A committed offset never goes back.
+
+    A client gets at least the offset that was acknowledged before it asked, and only a committed
+    one.
 
     Excused is what a coordinator cannot know that has not heard of its successor.
     """
@@ -454,8 +463,9 @@ def _is_commit_safe(case: Case, commit: Commit, until: int) -> bool:
 
 
 def group_goes_on_where_it_committed(case: Case) -> Iterator[Violation]:
-    """A member that gets a partition begins at or before what its group had read, and not before
-    what it had committed.
+    """A member that gets a partition begins at or before the end of its group's reading.
+
+    It begins at the committed offset or later.
 
     Not before what was acknowledged to any member until this one got the partition, as far as its
     coordinator could know that: a commit never goes back over a rebalance.
@@ -495,8 +505,9 @@ def group_goes_on_where_it_committed(case: Case) -> Iterator[Violation]:
 
 
 def _safe_commit(case: Case, commits: list[Commit], before: int, until: int) -> int:
-    """The largest of the commits, which come in that order, that was acknowledged ``before`` a
-    place and stands.
+    """Return the largest commit that was acknowledged ``before`` a place and stands.
+
+    Commits come in the order of their offsets.
     """
     return next(
         (
@@ -530,8 +541,9 @@ def taken_at_most_once(case: Case) -> Iterator[Violation]:
 
 
 def asked_to_delete(history: History) -> dict[TopicPartition, int]:
-    """Return up to where clients asked to delete records, whatever the responses were: each request
-    may have been done.
+    """Return the largest offset up to which clients asked to delete records.
+
+    Each request may have been done, whatever its response was.
     """
     asked: dict[TopicPartition, int] = defaultdict(int)
     for delete in history.of(DeleteRecords):

@@ -1,5 +1,6 @@
-"""The clients of a simulated node: producers, members of a group, readers by hand, and those who
-administer.
+"""Plays the clients of a simulated node.
+
+They are producers, members of a group, readers by hand, and administrators.
 
 Each client decides what it asks for, and writes down what it asked and what it was told. Clients
 know neither faults nor rules. A client that is cancelled has died; its run starts another one under
@@ -96,22 +97,27 @@ class Clients:
         self.automatic_positions: dict[TopicPartition, int] = {}
 
     def env(self, name: str) -> Env:
-        """What the client ``name`` is given: all its lives are on one machine."""
+        """Return the world of the client ``name``.
+
+        All its lives are on one machine.
+        """
         return self.world.client_env(self.machine_of(name))
 
     def machine_of(self, name: str) -> str:
-        """The machine that a client runs on in all of its lives: ``worker-0`` for ``worker-0.1``
-        and ``worker-0.1/2``.
+        """Return the machine of all lives of a client.
+
+        It is ``worker-0`` for ``worker-0.1`` and ``worker-0.1/2``.
         """
         return f"{name.partition('.')[0].partition('/')[0]}{self.place}"
 
     def settings(self, _env: Env) -> dict[str, Any]:
-        """What every client is told."""
+        """Return the settings of every client."""
         return TIMEOUTS
 
     async def rest(self, seconds: float) -> None:
-        """Do nothing for so long in a run of seconds, and ``pace`` times as long in a longer one,
-        or until all is over.
+        """Do nothing for so many seconds, and ``pace`` times as long in a longer run.
+
+        It ends early when all is over.
         """
         if self.plan.pace == 1:
             await trio.sleep(seconds)

@@ -1,5 +1,6 @@
-"""The adversary and the operator of one simulated node: what goes wrong, and who starts the node
-again. Each node of a cluster has its own.
+"""Plays the adversary and the operator of one simulated node.
+
+One lets things go wrong, and the other starts the node again. Each node of a cluster has its own.
 
 Decides when each fault of the plan strikes, drawing from a stream for each node. Knows what it did
 to the node, and so which ends of it were to be expected: ``failures`` are those that were not.
@@ -42,8 +43,9 @@ class NodeLost(Exception):  # noqa: N818 - it says what is the case
 
 @dataclass(slots=True, kw_only=True)
 class Victims:
-    """Whom the adversaries of one cluster may strike beside their own nodes: its ``nodes`` by name,
-    and its clients, which come and go.
+    """The targets of the adversaries of one cluster.
+
+    They are its ``nodes`` by name, and its clients, which come and go.
     """
 
     nodes: list[str]
@@ -51,7 +53,7 @@ class Victims:
     client_scopes: dict[str, trio.CancelScope] = field(default_factory=dict)
 
     def machines(self) -> list[str]:
-        """Where the clients are that may die."""
+        """Return the machines of the clients that may die."""
         return [self.machine_of(name) for name in sorted(self.client_scopes)]
 
 
@@ -247,8 +249,9 @@ class Adversary:
         await self._pause_and_heal(self.rng.uniform(0.5, 5))
 
     async def _split(self) -> None:
-        """Cut the node off from others of its cluster, both ways or one way, for longer than
-        sessions and elections take.
+        """Cut the node off from others of its cluster, both ways or one way.
+
+        It takes longer than sessions and elections.
         """
         peers = [name for name in self.victims.nodes if name != self.host.name]
         is_deaf, is_mute = self.rng.choice([(True, True), (True, False), (False, True)])

@@ -1,6 +1,7 @@
-"""Proves that a run touches nothing of the real world: while the guard is on, opening a file or a
-socket, starting a thread, reading the system's clock or drawing its randomness raises
-``RealWorldTouched``.
+"""Proves that a run touches nothing of the real world.
+
+While the guard is on, opening a file or a socket, starting a thread, reading the system's clock or
+drawing its randomness raises ``RealWorldTouched``.
 
 The files, sockets and threads are watched with Python's audit events, which no module can go
 around; clocks and randomness by replacing them. The scheduler's own clock is virtual already, and
@@ -24,8 +25,9 @@ CLOCKS: dict[str, Callable[..., Any]] = {
 
 
 class RealWorldTouched(BaseException):
-    """Something reached past the injected world; not an Exception, so that no handler takes it for
-    a failure of the disk.
+    """Code reached past the injected world.
+
+    It is not an Exception, so that no handler takes it for a failure of the disk.
     """
 
 

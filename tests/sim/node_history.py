@@ -1,5 +1,6 @@
-"""What the clients of a simulated node did and saw, in the order in which it happened: what the
-checker judges.
+"""The history of the clients of a simulated node has their actions and results in order.
+
+The checker judges it.
 
 Decides nothing. Every entry is stamped with its place in the history (``at``) and its time
 (seconds); operations that take time have a place where they began and, once they are over, one
@@ -73,7 +74,7 @@ class Commit(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Committed(Operation):
-    """What a group was told to have committed; -1 is nothing."""
+    """The committed offset of a group by a response. -1 is none."""
 
     group: str
     partition: TopicPartition
@@ -82,8 +83,9 @@ class Committed(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Create(Operation):
-    """A topic's creation with one of its configurations; ``topic_id`` is empty where the response
-    said that the topic exists.
+    """A topic's creation with one of its configurations.
+
+    ``topic_id`` is empty if the response said that the topic exists.
     """
 
     topic: str
@@ -117,7 +119,10 @@ class Alter(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Described(Operation):
-    """What a topic was said to be; ``topic_id`` empty: it does not exist."""
+    """A topic's description by a response.
+
+    An empty ``topic_id`` says that it does not exist.
+    """
 
     topic: str
     topic_id: str = ""
@@ -144,8 +149,9 @@ class SeenRecord:
 
 @dataclass(slots=True, kw_only=True)
 class Poll(Entry):
-    """Records of one partition that one consumer got at once; ``group`` is empty for one that reads
-    by hand.
+    """Records of one partition that one consumer got at once.
+
+    ``group`` is empty for one that reads by hand.
     """
 
     consumer: str
@@ -191,8 +197,9 @@ class Paused(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Superseded(Operation):
-    """A node coordinated groups in a leader epoch that was over, and had not heard of a later one,
-    in which another began at ``since``.
+    """A node coordinated groups in a leader epoch that was over.
+
+    It had not heard of a later one, in which another began at ``since``.
 
     It knows what was acknowledged before that. Its groups are those of one partition of their
     topic.
@@ -215,8 +222,9 @@ class DiskFault(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Lost(Entry):
-    """An unclean election, or a leader that one has replaced, takes what a partition has from
-    ``offset`` on.
+    """A partition loses its records from ``offset`` on.
+
+    An unclean election took them, or a leader that an uncleanly elected one has replaced.
     """
 
     partition: TopicPartition
@@ -254,10 +262,12 @@ class Final(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """What a topic promises: ``is_synced``, its records survive the loss of power; ``is_trimmed``,
-    its start may move; ``is_moved``, it may change brokers, and has several replicas meanwhile,
-    whatever it has otherwise; ``is_unclean``, it may be led by a replica that lacks committed
-    records, where no other one is there.
+    """The promises of a topic.
+
+    With ``is_synced`` its records survive the loss of power. With ``is_trimmed`` its start may
+    move. With ``is_moved`` it may change brokers, and has several replicas meanwhile, whatever it
+    has otherwise. With ``is_unclean`` it may be led by a replica that lacks committed records, if
+    no other one is there.
 
     ``is_compacted``: a record may go once a later one has its key, and a tombstone after a while.
     With more than one replica ``is_synced`` says that the loss of power never takes a record, be it

@@ -1,6 +1,7 @@
-"""A machine that runs one incarnation of a node after the other: starts it, stops it, kills it,
-cuts its power, also between two operations of its disk. A ``ClusterHost`` holds the machines of one
-cluster; a world holds any number of them.
+"""A machine runs one incarnation of a node after the other.
+
+It starts it, stops it, kills it, and cuts its power, also between two operations of its disk. A
+``ClusterHost`` holds the machines of one cluster; a world holds any number of them.
 
 A death goes in this order: the disk is fenced, then the connections break, then the tasks are
 cancelled, so that a dead node can neither write nor speak. A machine knows no workload and no

@@ -1,5 +1,6 @@
-"""Judges what became of topics: what was acknowledged about them is what they are said to be,
-through every death of the node.
+"""Judges the topics of a history.
+
+Each topic is as its acknowledged changes say, through every death of the node.
 
 Each topic of the history is changed by one task alone, one change after the other. A change that
 failed may have happened, so that nothing is known of what it would have changed until the next one
@@ -41,8 +42,9 @@ SLOW_SECONDS = 0.5
 
 @dataclass(slots=True)
 class Known:
-    """What must be true of a topic; None where that is unknown. ``topic_id`` is ``ABSENT`` for one
-    that does not exist.
+    """The state that a topic must have.
+
+    None if that is unknown. ``topic_id`` is ``ABSENT`` for one that does not exist.
     """
 
     topic_id: str | None = ABSENT

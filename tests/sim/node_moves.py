@@ -1,5 +1,6 @@
-"""Moves partitions from one log directory to another while they are written, read and compacted,
-and judges where they are in the end.
+"""Moves partitions between log directories while they are written, read and compacted.
+
+In the end it judges where they are.
 
 Decides what moves, where to and when, also where that is a change of mind. Once all is calm every
 partition is asked to live in one directory that is drawn for it, and has to come there within the
@@ -93,8 +94,9 @@ class Mover:
 
 @contextmanager
 def copied_in_steps(chunk_bytes: int, quiet_bytes: int) -> Iterator[None]:
-    """Have small logs be copied in as many steps as large ones; ``quiet_bytes`` is what is left for
-    the last step.
+    """Have small logs be copied in as many steps as large ones.
+
+    ``quiet_bytes`` is the size of the last step.
     """
     with mock.patch.multiple(future_logs, CHUNK_BYTES=chunk_bytes, QUIET_BYTES=quiet_bytes):
         yield

@@ -1,5 +1,6 @@
-"""What one seed plays: how long, with which topics and clients, on which disk and network, and
-which faults.
+"""Draws the plan of one seed.
+
+It has the length, the topics and clients, the disk and the network, and the faults.
 
 Decides everything by drawing from the seed's own generator, so that each seed has its own mix
 ("swarm"): a mild mix of everything would hide what needs much of one thing and nothing of another.
@@ -17,7 +18,7 @@ from tests.sim.node_host import DATA_DIRECTORIES, HOST, Death, node_config
 
 
 class Fault(Enum):
-    """What may happen to a node and its clients."""
+    """A fault that may strike a node and its clients."""
 
     DIE = "die"
     DIE_AT_OPERATION = "die at an operation"

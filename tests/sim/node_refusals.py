@@ -1,5 +1,6 @@
-"""Notes what a simulated client is refused, and judges it: with which error codes may an API
-respond to a request that is right?
+"""Notes the refusals of simulated clients, and judges them.
+
+Each API may respond to a correct request with certain error codes alone.
 
 One table, ``LEGITIMATE``, decides that. A code that is not in it says that the node built something
 invalid itself, lost its way, or refuses without a reason. Clients hide most refusals from their
@@ -135,8 +136,9 @@ def refusals(part: Any) -> Iterator[Any]:
 
 @cache
 def _places_of_codes(kind: Any) -> tuple[bool, tuple[tuple[str, bool], ...]]:
-    """Return whether a part of a response has an error code, and its members that have some: (name,
-    whether it is a list).
+    """Return whether a part of a response has an error code, and its members with one.
+
+    Each has its name, and whether it is a list.
     """
     fields = kind.SCHEMA.fields
     inner = tuple(

@@ -1,5 +1,6 @@
-"""Plays seeds: a cluster, its clients and everything that goes wrong, in virtual time; then judges
-what happened.
+"""Plays seeds in virtual time, then judges each run.
+
+A run has a cluster, its clients and everything that goes wrong.
 
     make sim SEEDS=0-99          many, on all cores, with figures (python -m tests.sim.node_runs --seeds 0-99)
     make sim SEEDS=17 TRACE=1    one again, with its trace (python -m tests.sim.node_runs --seeds 17 --trace)
@@ -59,7 +60,7 @@ OTHER_PARTITIONS = (
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What became of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     violations: list[Violation]
@@ -346,8 +347,9 @@ class Run:
         return lambda act, name: nursery.start_soon(self._live, act, name, is_mortal)
 
     async def _come_and_go(self, name: str) -> None:
-        """Be a member that comes late, leaves, and comes again, so that partitions change hands
-        while records are committed.
+        """Be a member that comes late, leaves, and comes again.
+
+        Partitions change hands while records are committed.
         """
         await trio.sleep(self.plan.seconds * 0.3)
         with trio.move_on_after(self.plan.seconds * 0.4):
@@ -391,8 +393,9 @@ class Run:
 
 @contextmanager
 def exceptions_noted(violations: list[Violation]) -> Iterator[None]:
-    """Take tracebacks in the product's own log as broken promises, those of disks and refusals
-    excepted, and keep its log quiet.
+    """Take tracebacks in the product's own log as broken promises, and keep its log quiet.
+
+    Those of disks and refusals are excepted.
 
     What other threads of the process log is not of this world.
     """
@@ -442,8 +445,9 @@ def play_plans(
     plans: Sequence[P],
     kind: "Callable[[World, trio.Nursery, P, str], Run] | None" = None,
 ) -> tuple[list[Outcome], World, list[History]]:
-    """Play several clusters in one world, whose machines have names of their own; return what
-    became of each.
+    """Play several clusters in one world, and return the outcome of each.
+
+    Their machines have names of their own.
 
     ``kind`` makes the run of a plan, which is given the place that ends the names of its clients'
     machines. The weather is that of the first plan, and so are the steps in which logs are copied.
@@ -528,8 +532,8 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Play the seeds that the command line names, print figures, and return 1 if one of them broke
-    a promise.
+    """Play the seeds of the command line, print figures, and return 1 if one of them broke a
+    promise.
     """
     parser = command("Simulate a node and its clients, one world per seed.")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Which seeds the simulation of one node runs with.
+"""Lists the seeds with which the simulation of one node runs.
 
 All but 4 and 94 of those of the usual run are chosen among the first sixty-one: the cheapest that
 have, together, every kind of fault that the first thirty have, four fifths as many faults and three

@@ -67,8 +67,7 @@ TOPIC_PARTITIONS = 2
 
 
 class Visibility:
-    """Since when each offset of a node's partitions could be read, and each topic of its own is
-    there or not.
+    """Since when each offset of a node could be read, and each topic was there or not.
 
     ``look`` is to be called when all has happened that happens in a moment.
     """
@@ -147,7 +146,10 @@ class Visibility:
 
 
 def check_waits(history: History) -> Iterator[Violation]:
-    """What waits is woken: no response comes later than a tick after it could."""
+    """The node wakes each waiting request.
+
+    No response comes later than a tick after it could.
+    """
     for waited in history.of(Waited):
         if waited.late_seconds > TICK_SECONDS:
             yield Violation(
@@ -210,7 +212,7 @@ Wait = Callable[[Line, Random], Awaitable[None]]
 
 
 class Waiters:
-    """Those who wait at one node for ``partitions`` and for a topic of their own, until they are
+    """Clients wait at one node for ``partitions`` and for a topic of their own, until they are
     cancelled.
     """
 
@@ -266,8 +268,9 @@ class Waiters:
 
     @contextmanager
     def _judged(self, what: str, since: Callable[[], float | None]) -> Iterator[None]:
-        """Judge a response that comes inside, or has not come when all is over; ``since`` tells
-        since when it could.
+        """Judge a response that comes inside, or has not come when all is over.
+
+        ``since`` returns the time from which it could come.
         """
         asked_time, incarnation = trio.current_time(), self._host.current
 
@@ -392,8 +395,9 @@ class Waiters:
     # Produce
 
     async def _produce(self, partition: TopicPartition, line: Line, rng: Random) -> None:
-        """Send one record after the other to a partition that no other client writes to, and that
-        is synced before it is acknowledged.
+        """Send one record after the other to a partition that no other client writes to.
+
+        It is synced before it is acknowledged.
         """
         await self._make_topic(line)
         while True:

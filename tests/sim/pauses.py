@@ -1,5 +1,6 @@
-"""Stops all tasks of a host for a while, as SIGSTOP stops a process: its clocks go on, its machine
-takes connections and bytes, and nothing of it runs.
+"""Stops all tasks of a host for a while, as SIGSTOP stops a process.
+
+Its clocks go on, its machine takes connections and bytes, and nothing of it runs.
 
 A task belongs to the host that ``HOST`` names in its context; a child has its parent's context. A
 task that would run while its host is paused is held back behind trio's own bookkeeping: what woke
@@ -32,8 +33,9 @@ class Pauses:
         return host in self._held
 
     def pause(self, host: str) -> None:
-        """Hold back the tasks of a host from now on; a task that has its turn in this very moment
-        ends its step.
+        """Hold back the tasks of a host from now on.
+
+        A task that has its turn in this very moment ends its step.
         """
         if host in self._held:
             return

@@ -1,5 +1,6 @@
-"""Bugs of queues that are planted into the product, to prove that workers of a simulated cluster
-notice them.
+"""Bugs of queues are planted here.
+
+Workers of a simulated cluster must notice them.
 
 As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 
@@ -29,7 +30,7 @@ _updated = share_coordinator.updated_state
 
 
 def _never_expire(_self: SharePartition, _now_ms: int) -> None:
-    """What a member holds is its own for good."""
+    """Let a member keep its records for good."""
 
 
 def _believe_anybody(
@@ -40,12 +41,12 @@ def _believe_anybody(
 
 
 def _store_first_counts(runs: Any) -> Iterator[StateBatch]:
-    """What is stored of a record is whether it is done with."""
+    """Store each record as delivered once."""
     return (replace(batch, delivery_count=1) for batch in _state_batches(runs))
 
 
 def _give_up_at_once(delivery: Delivery, _delivery_count_limit: int) -> Delivery:
-    """What a member gives back is of no use to others."""
+    """Archive each record that a member gives back."""
     return delivery.followed_by(RecordState.ARCHIVED, delivery.delivery_count)
 
 
@@ -59,9 +60,7 @@ def _count_before_it_is_stored(self: LedSharePartition, write: Any, on_done: Any
 
 
 def _forget_what_changed(state: Any, update: Any) -> Any:
-    """A coordinator that loads takes the start offset of an update, and not what it says of records
-    behind that.
-    """
+    """Load of an update only its start offset, and not the states of records behind it."""
     return replace(_updated(state, update), batches=state.batches)
 
 

@@ -52,8 +52,9 @@ def _check_once(history: History) -> Iterator[Violation]:
 
 
 def _is_passed(history: History, said: Acknowledged) -> bool:
-    """Whether all records up to the one that is acknowledged may have been done with when the
-    leader responded.
+    """Return whether all records up to the acknowledged one may have been done with.
+
+    The leader had not responded yet.
     """
     before = {
         each.offset

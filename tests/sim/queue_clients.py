@@ -1,5 +1,6 @@
-"""Workers of a queue in a simulated cluster: members of one share group, and what they were given
-and what became of that.
+"""Plays the workers of a queue in a simulated cluster.
+
+They are members of one share group, and note the fate of each record that they got.
 
 A worker accepts most records, releases and rejects some, and says nothing of others until their
 locks run out. Now and then it hangs, so that others get its records. Workers know neither faults
@@ -99,8 +100,9 @@ class QueueClients:
         return self._clients.bootstrap
 
     async def hang(self, worker: str, rng: Random) -> None:
-        """Have a worker hang for longer than its locks: nobody hears it, and it goes on as if
-        nothing had been.
+        """Have a worker hang for longer than its locks.
+
+        No node hears it, and it goes on as if nothing had been.
         """
         network, machine = self._clients.world.network, self._clients.machine_of(worker)
         network.isolate(machine, [node.name for node in self.plan.nodes])

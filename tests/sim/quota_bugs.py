@@ -1,5 +1,6 @@
-"""Bugs of quotas that are planted into the product, to prove that clients of a simulated cluster
-notice them.
+"""Bugs of quotas are planted here.
+
+Clients of a simulated cluster must notice them.
 
 As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 

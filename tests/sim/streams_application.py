@@ -1,5 +1,6 @@
-"""The Kafka Streams application of a simulated cluster, and what is asked of the coordinator of its
-group (KIP-1071), noted as it is told.
+"""Plays the Kafka Streams application of a simulated cluster.
+
+It asks the coordinator of its group (KIP-1071), and notes each response.
 
 The application has two subtopologies: the first reads the run's first topic and writes a
 repartition topic, which the second one reads. The second one has state, which it keeps in a
@@ -160,8 +161,9 @@ class Application:
         member: str | None = None,
         epoch: int = -1,
     ) -> dict[TopicPartition, int]:
-        """Ask what the group has committed; return what a coordinator says that has no successor,
-        -1 for nothing.
+        """Return the committed offset of the group, -1 for none.
+
+        A coordinator without a successor gives it.
 
         Raises:
             KafkaError: it was not told.
@@ -255,8 +257,9 @@ class Application:
     def _note_failed(
         self, cluster: ClusterMetadata, operations: Iterable[Operation], error: KafkaError
     ) -> None:
-        """Note what has failed; where the coordinator is another one, or does not respond, it is
-        looked for again.
+        """Note a failure.
+
+        If the coordinator is another one, or does not respond, it is looked for again.
         """
         for operation in operations:
             self.history.end(operation, error)

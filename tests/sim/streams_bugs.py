@@ -1,5 +1,6 @@
-"""Bugs of streams groups that are planted into the product, to prove that instances in a simulated
-cluster notice them.
+"""Bugs of streams groups are planted here.
+
+Instances in a simulated cluster must notice them.
 
 As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 
@@ -49,14 +50,14 @@ def _resume_nothing(_self: StreamsHeartbeats, _group: StreamsGroup, _decision: A
 
 
 def _store_epochs_alone(content: Any) -> Any:
-    """What is stored of a member is how far it has come."""
+    """Store of a member only its epochs."""
     return _assignment_value(
         replace(content, assigned=NOTHING_HELD, pending_revocation=NOTHING_HELD)
     )
 
 
 def _store_what_stays(content: Any) -> Any:
-    """What is stored of a member is what it is to run."""
+    """Store of a member only the tasks that stay."""
     return _assignment_value(replace(content, pending_revocation=NOTHING_HELD))
 
 
@@ -74,7 +75,10 @@ def _decode_first_epochs(key: Any, value: Any) -> Any:
 def _keep_the_member(
     self: StreamsHeartbeats, group: StreamsGroup, member: Any, soft: Any, decision: Any
 ) -> None:
-    """Who leaves has no tasks any more, and may come back."""
+    """Keep a member that leaves, without tasks.
+
+    It may come back.
+    """
     before = len(decision.records)
     _remove(self, group, member, soft, decision)
     decision.records[before:] = [

@@ -1,5 +1,6 @@
-"""Judges what the instances of a Kafka Streams application were told, while they are told it: one
-streams group (KIP-1071).
+"""Judges the responses to the instances of a Kafka Streams application as they come.
+
+They are one streams group (KIP-1071).
 
 * A task has one active owner, as far as members were told: the next one is told only after the one
   before has given it up, or after the whole session of that one is over. A session begins with the
@@ -48,8 +49,9 @@ REFUSED = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one member. ``gone_at`` is the place from which on the group is known to be
-    without it.
+    """The checker's knowledge of one member.
+
+    ``gone_at`` is the place from which on the group is known to be without it.
 
     ``unknown_at`` and ``unknown_term`` are where it was told that it is not a member: its removal
     may not be safe yet.
@@ -134,8 +136,9 @@ class StreamsChecker:
                 pass
 
     def _note_safe(self, term: int, operation: Operation) -> None:
-        """A coordinator responds when all that it has stored so far is safe; an error alone does
-        not wait for that.
+        """Note that a coordinator's records are safe, because it has responded.
+
+        An error alone does not wait for that.
         """
         for known in self._members.values():
             if known.unknown_term == term != NOT_KNOWN and known.unknown_at < operation.at:
@@ -213,8 +216,9 @@ class StreamsChecker:
                 self._report("a task has one active owner", text)
 
     def _may_be_removed(self, known: _Known, beat: Beat) -> bool:
-        """Whether a whole session of silence was over for one of the coordinators since the one
-        that a member was heard by last.
+        """Return whether a session of silence was over for one coordinator.
+
+        It counts from the one by which a member was heard last.
         """
         begin = known.heard_time
         for elected in self._elected:
@@ -324,8 +328,9 @@ def missing_tasks(
     stateful: Held,
     copy_count: int,
 ) -> str | None:
-    """Say what keeps a calm group from being complete: an active owner for each task that is
-    wanted, and copies of those with state.
+    """Return the lacks of a calm group.
+
+    Each wanted task needs an active owner, and those with state need copies.
     """
     owned = sorted(task for tasks in members.values() for task in tasks)
     if owned != sorted(wanted):

@@ -1,5 +1,6 @@
-"""The cast around the application of ``streams_application`` in a simulated cluster: its instances,
-who changes their world, who looks on.
+"""Plays the cast around ``streams_application`` in a simulated cluster.
+
+It has the instances, operators that change their world, and observers.
 
 Instances die, leave and come back, each life as a member of its own, and some bring an older
 topology; others try to join with a newer one. Meanwhile topics get more partitions, and the group
@@ -176,8 +177,9 @@ class StreamsClients:
         ]
 
     async def drain(self) -> Violation | None:
-        """Wait until the group is complete: each task has its owner and its copies, and those who
-        live, and they alone, are its members.
+        """Wait until the group is complete.
+
+        Each task has its owner and its copies, and all living instances are members, and no others.
         """
         missing: str | None = "nothing was told"
         async with self._application.admin("streams-drainer") as admin:

@@ -1,5 +1,6 @@
-"""What instances of a Kafka Streams application did and were told: entries of a ``node_history``,
-for ``streams_checker`` to judge.
+"""Entries tell the actions and the results of the instances of a Kafka Streams application.
+
+They stand in a ``node_history``, and ``streams_checker`` judges them.
 
 Decides nothing. An instance is a member of one streams group; each of its lives is a member of its
 own. ``term`` is the leader epoch of the group's coordinator that made a response, ``NOT_KNOWN``
@@ -59,8 +60,9 @@ class Beat(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class GaveUp(Entry):
-    """A member runs these active tasks no more, None for all of them: it was told so, has lost its
-    membership, or is dead.
+    """A member runs these active tasks no more, None for all of them.
+
+    It was told so, has lost its membership, or is dead.
     """
 
     member: str

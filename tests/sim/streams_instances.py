@@ -1,5 +1,6 @@
-"""One life of an instance of the application of ``streams_application``: a member of its streams
-group (KIP-1071).
+"""Plays one life of an instance of ``streams_application``.
+
+It is a member of its streams group (KIP-1071).
 
 An instance runs the tasks that it is told, commits for them, and takes a moment to give them up;
 now and then it hangs, or leaves, and commits for a task that it has not any more, with the epoch in
@@ -96,8 +97,9 @@ class Instance:
             self._give_up(None)
 
     async def _hang(self, machine: str) -> None:
-        """Hang, at times for longer than a session: nothing is heard of the instance, which goes on
-        as if nothing had been.
+        """Hang, at times for longer than a session.
+
+        No node hears the instance, which goes on as if nothing had been.
         """
         clients = self._application.clients
         clients.world.network.isolate(machine, [node.name for node in clients.plan.nodes])
@@ -238,8 +240,9 @@ class Instance:
                 self.running[new[partition]] = max(offset, 0)
 
     async def _commit(self) -> None:
-        """Go on with all tasks, and commit how far they are: whether that is heard or not, the next
-        commit is of a later offset.
+        """Go on with all tasks, and commit how far they are.
+
+        Whether that is heard or not, the next commit is of a later offset.
         """
         offsets: dict[Task, int] = {}
         for task, position in sorted(self.running.items()):

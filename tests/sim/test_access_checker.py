@@ -1,5 +1,6 @@
-"""What the judges of rights say: nothing of a request that was decided as it should be, and each
-broken promise by its name.
+"""The judges of rights pass each request that was decided correctly.
+
+They name each broken promise.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,6 @@
-"""Bits that change under a stopped node: what the disk gives back wrong is told, or does not
-matter; it is never served as good.
+"""A node reports each bit that changed while it was stopped, if it matters.
+
+It never serves a damaged record as good.
 
 Below the recovery point no start reads a segment, in Apache Kafka neither: the client's checksum is
 what stands between a flipped bit and its reader. Outside the checksum are, by Kafka's format, only

@@ -1,4 +1,4 @@
-"""What the logs of nodes that have stopped say of a cluster, and what they do not."""
+"""The audit finds in the logs of stopped nodes all that they can show of a cluster."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""A simulation that has never caught a planted bug proves nothing: each of these is noticed in a
-seed that is known to show it.
+"""Each planted bug is noticed in a seed that is known to show it.
+
+A simulation that has never caught one proves nothing.
 
 ``python -m tests.sim.cluster_bugs --seeds 9``, and so for the other modules of bugs, finds other
 seeds, where a change of the product has made the known ones show nothing. A warning says so where

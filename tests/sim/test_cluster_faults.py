@@ -1,4 +1,4 @@
-"""What the adversaries of a cluster do, in which order."""
+"""The adversaries of a cluster act in a certain order."""
 
 from random import Random
 from types import SimpleNamespace
@@ -33,8 +33,9 @@ def test_a_node_that_has_died_while_it_was_cut_off_is_healed_before_it_is_starte
 
 
 def test_a_node_that_has_died_while_it_refused_its_peers_is_healed_before_it_is_started() -> None:
-    """Two voters that both refuse their peers, and died at one moment, would never elect a leader:
-    no start would end.
+    """Two voters that refuse their peers and died at one moment never elect a leader.
+
+    No start would end.
     """
     told: list[str] = []
 

@@ -1,5 +1,6 @@
-"""Clusters and their clients through crashes, lost power, splits and pauses: one world per seed,
-and no promise broken in any of them.
+"""Clusters and their clients go through crashes, lost power, splits and pauses.
+
+Each seed is one world, and no promise is broken in any of them.
 
 ``make sim NODES=3 SEEDS=0-999`` plays as many as wanted.
 """

@@ -1,5 +1,6 @@
-"""The promises to transactional clients, one by one: a history in which all is well passes, and
-each thing that no one may see is named.
+"""The checker holds the promises to transactional clients, one by one.
+
+A history in which all is well passes, and each forbidden event is named.
 """
 
 from collections.abc import Callable
@@ -56,8 +57,9 @@ class Told:
         self.checker.note_ended(taken)
 
     def begin(self, producer: str, *offsets: int) -> Transact:
-        """A copier has copied these offsets of the input, each to the partition of its parity, and
-        asks for nothing yet.
+        """A copier has copied these offsets of the input, and asks for nothing yet.
+
+        Each is in the partition of its parity.
         """
         transact = Transact(
             producer=producer, transactional_id=ID, number=next(self._numbers), timeout_seconds=100

@@ -1,5 +1,6 @@
-"""The memory disk keeps the contract of ``Files``, and loses at a crash what was not synced,
-nothing more.
+"""The memory disk keeps the contract of ``Files``.
+
+A crash loses unsynced bytes and nothing more.
 """
 
 import errno

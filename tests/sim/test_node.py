@@ -1,5 +1,6 @@
-"""The same broker and the same client, in one process on virtual time, a memory network and a
-memory disk.
+"""The same broker and the same client run in one process on virtual time.
+
+Network and disk are in memory.
 """
 
 import os
@@ -61,8 +62,9 @@ async def consume(world: World, count: int) -> list[ConsumerRecord]:
 
 
 async def story(world: World) -> None:
-    """Create, produce with every codec, consume in a group, restart in order, go on; then a kill,
-    and go on.
+    """A node restarts in order and after a kill, and its clients go on.
+
+    They create, produce with every codec, and consume in a group.
     """
     world.network.weather = world.draw_weather()
     async with trio.open_nursery() as nursery:

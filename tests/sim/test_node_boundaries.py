@@ -1,5 +1,7 @@
-"""A death at operations of the disk all through a story: at every thirteenth of them here, at every ninth in a long run, at each of them
-with ``python -m tests.sim.node_boundaries``.
+"""A node may die at any operation of the disk in a story.
+
+It dies at every thirteenth of them here, at every ninth in a long run, and at each of them with
+``python -m tests.sim.node_boundaries``.
 """
 
 from collections import Counter

@@ -1,5 +1,6 @@
-"""A simulation that has never caught a planted bug proves nothing: each of these is noticed within
-a stated number of seeds.
+"""Each planted bug is noticed within a stated number of seeds.
+
+A simulation that has never caught one proves nothing.
 """
 
 from dataclasses import replace
@@ -23,8 +24,9 @@ def test_planted_bug_is_noticed(bug: Bug) -> None:
 
 
 def test_a_bug_that_its_first_known_seed_shows_no_more_is_told() -> None:
-    """The seeds behind the first one were played unnoticed, for each bug that a change of the
-    product had made them show later.
+    """The seeds behind the first one showed a bug no longer.
+
+    A change of the product had made each bug show later.
     """
     bug = Bug(name="lost record", replacements=(), shown_by=(7, 9))
     warn_where_late(bug, 7)

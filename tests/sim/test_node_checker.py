@@ -1,5 +1,6 @@
-"""The checker's rules, one by one: a history in which all is well passes, and each thing that no
-client may see is named.
+"""The checker holds its rules, one by one.
+
+A history in which all is well passes, and each forbidden event is named.
 """
 
 from collections.abc import Callable
@@ -390,15 +391,17 @@ def test_broken_promise_is_named(story: Story, rule: str) -> None:
 
 
 class TestSupersededCoordinator:
-    """A group has committed 1; a successor begins, which alone hears of 2; then a client asks, or a
-    member begins.
+    """A group has committed 1, and a successor begins, which alone hears of 2.
+
+    Then a client asks, or a member begins.
     """
 
     def broken(
         self, offset: int, *, partition: int = hashed_partition("g", 2), has_heard: bool = False
     ) -> set[str]:
-        """What is broken where that offset is told. ``has_heard``: the coordinator knows of its
-        successor by then.
+        """Return the violations of a response with that offset.
+
+        ``has_heard``: the coordinator knows of its successor by then.
         """
         broken = set()
         for is_member in (False, True):
@@ -555,8 +558,9 @@ def test_what_has_a_later_record_of_its_key_may_go() -> None:
 
 
 def test_of_what_was_written_twice_the_second_may_go_before_the_first() -> None:
-    """Compaction goes on while a log is read: the reader got the first before it, and came to the
-    second after it.
+    """Compaction goes on while a log is read.
+
+    The reader got the first before it, and came to the second after it.
     """
     told = keyed(("a1", 1, b"a", False), ("a2", 2, b"a", False))
     told.final((0, "a1"), (2, "a2"), partition=KEYED)

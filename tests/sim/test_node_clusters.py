@@ -1,5 +1,6 @@
-"""Several clusters in one world, each with its own adversaries, clients, history and judgement:
-nothing of one is seen in another.
+"""Several clusters share one world, each with its own adversaries, clients, history and judgement.
+
+Nothing of one is seen in another.
 
 Three clusters of one node each are played here. What plays them takes any number of nodes in each
 cluster.

@@ -1,5 +1,6 @@
-"""What a simulated client may be refused: the table bites, a disk at fault excuses its own code,
-every part of a response is looked at.
+"""The table of refusals bites.
+
+A disk at fault excuses its own code, and every part of a response is looked at.
 """
 
 from itertools import count

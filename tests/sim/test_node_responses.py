@@ -1,5 +1,6 @@
-"""Requests that a node forgets are noticed, also where their client has gone; those that may wait
-are not.
+"""Each forgotten request is noticed, also if its client has gone.
+
+Requests that may wait are not reported.
 """
 
 from collections.abc import Awaitable, Callable
@@ -38,8 +39,9 @@ A_WHILE = 2 * GRACE_SECONDS + 30
 
 
 def play(story: Callable[[World, NodeHost, Line], Awaitable[None]]) -> tuple[int, list[str]]:
-    """Play with one node and one connection, then let time pass; return how many promises there
-    were, and what was broken.
+    """Play with one node and one connection, then let time pass.
+
+    Return the number of promises, and the broken ones.
     """
     found: list[str] = []
     promise_count = 0

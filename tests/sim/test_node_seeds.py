@@ -1,5 +1,6 @@
-"""A node and its clients through crashes, lost power, failing disks and networks: one world per
-seed, and no promise broken in any of them.
+"""A node and its clients go through crashes, lost power, failing disks and networks.
+
+Each seed is one world, and no promise is broken in any of them.
 
 ``make sim SEEDS=0-999`` plays as many as wanted.
 """

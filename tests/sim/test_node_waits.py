@@ -1,5 +1,6 @@
-"""How long the node keeps a request once it could respond: when a response is due, and when it is
-late.
+"""The node keeps a request no longer than it must.
+
+The tests say when a response is due, and when it is late.
 """
 
 from itertools import count, islice

@@ -1,5 +1,6 @@
-"""What the judge of a queue says: nothing of a queue as it should be, and each broken promise by
-its name.
+"""The judge of a queue passes a queue as it should be.
+
+It names each broken promise.
 """
 
 import itertools

@@ -1,5 +1,6 @@
-"""What the judge of quotas says: nothing of clients that share one as they should, and each broken
-promise by what is wrong.
+"""The judge of quotas passes clients that share one as they should.
+
+It names each broken promise by its fault.
 """
 
 from collections.abc import Iterator
@@ -46,8 +47,9 @@ def asked(
 def fair(
     faster: float = 1.0, *, first_share: float = 0.5, pause_ms: int = 0
 ) -> Iterator[tuple[float, Metered]]:
-    """Two clients that share the user's quota, and one that is alone, at their bounds; those of the
-    user ``faster`` than theirs.
+    """Return two clients that share the user's quota, and one that is alone, at their bounds.
+
+    Clients of the user ``faster`` are at its bounds.
     """
     line = 0
     for use in Use:

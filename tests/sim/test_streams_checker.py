@@ -1,5 +1,6 @@
-"""What the judge of a streams group says: nothing of a group as it should be, and each broken
-promise by its name.
+"""The judge of a streams group passes a group as it should be.
+
+It names each broken promise.
 """
 
 from collections.abc import Iterable

@@ -1,5 +1,6 @@
-"""What the witness of transactions sees: one that ends in order passes, and each thing that may not
-be is named.
+"""The witness of transactions passes one that ends in order.
+
+It names each forbidden event.
 """
 
 from collections.abc import Callable, Iterable

@@ -98,8 +98,9 @@ def test_scheduler_of_other_tests_is_left_alone() -> None:
 
 
 def test_what_was_kept_from_the_collector_before_stays_so() -> None:
-    """As each worker keeps the tests themselves: collections after a world would go through all of
-    them again.
+    """Keep the tests themselves, as each worker does.
+
+    Collections after a world would go through all of them again.
     """
     collector.set_aside()
     kept = gc.get_freeze_count()
@@ -108,8 +109,9 @@ def test_what_was_kept_from_the_collector_before_stays_so() -> None:
 
 
 def test_a_loop_in_another_thread_changes_nothing() -> None:
-    """A client of a test before may still live in a thread of its own, with a loop that draws from
-    trio's generator.
+    """A client of a test before may still live in a thread.
+
+    Its loop draws from trio's generator.
     """
     expected, _ = sim_world(3, exchange)
     is_over = threading.Event()

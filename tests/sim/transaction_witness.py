@@ -1,5 +1,6 @@
-"""Watches what the committed batches of a simulated cluster say of transactions: rows, markers, and
-the coordinators' own log.
+"""Watches the transactions in the committed batches of a simulated cluster.
+
+It reads rows, markers, and the coordinators' own log.
 
 Decides nothing for the nodes, and knows no client. It is told each batch once it is committed, in
 the order of its partition. The promises:
@@ -90,8 +91,8 @@ def told_of(topic: str, content: bytes, position: int, header: BatchHeader) -> T
 
 @dataclass(slots=True)
 class _Known:
-    """One partition: per producer its epoch, its last marker, and where its transaction began that
-    is open.
+    """One partition has, per producer, its epoch, its last marker, and the start of its open
+    transaction.
     """
 
     epochs: dict[int, int] = field(default_factory=dict)
@@ -137,7 +138,8 @@ class TransactionWitness:
     def last_stable_offset(
         self, name: TopicPartition, high_watermark: int, but: Collection[int] = ()
     ) -> int:
-        """Return the last stable offset of a partition that is committed up to ``high_watermark``;
+        """Return the last stable offset of a partition that is committed up to ``high_watermark``.
+
         ``but`` are producers to pass over.
         """
         known = self._known.get(name)

@@ -1,5 +1,6 @@
-"""One seed, one run: ``sim_run`` gives trio a scheduler and a clock that depend on nothing but the
-seed.
+"""Runs one seed.
+
+``sim_run`` gives trio a scheduler and a clock that depend on nothing but the seed.
 
 Each purpose draws from a stream of its own (``draws``): the faults of each node, each connection,
 each line of a node's program. ``trace`` and ``digest`` are a run's fingerprint: same seed, same
@@ -75,14 +76,15 @@ class World(trio.abc.Instrument):
         self.trace.append(line)
 
     def client_env(self, name: str = "client") -> Env:
-        """What a client on host ``name`` is given."""
+        """Return the world of a client on host ``name``."""
         return Env(
             clock=self._clock(name), rng=self._node_rng(name), network=self.network.host(name)
         )
 
     def node_env(self, name: str) -> NodeEnv:
-        """What a node on host ``name`` is given; its disk outlives it, its mount does not outlive a
-        crash.
+        """Return the world of a node on host ``name``.
+
+        Its disk outlives it, and its mount does not outlive a crash.
         """
         disk = self.disks.setdefault(name, Disk())
         rng = self._node_rng(name)
@@ -178,8 +180,9 @@ def _scheduled_by(seed: int, clock: WorldClock) -> Iterator[None]:
 
 @contextmanager
 def _no_garbage_collected() -> Iterator[None]:
-    """What there was before is neither looked through nor finalized here: it is set aside, for good
-    where a process does that anyway.
+    """Set aside all earlier objects, so that they are neither looked through nor finalized here.
+
+    They stay so where a process does that anyway.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""What tests of the registry's API ask for again and again, and Avro records as texts."""
+"""Calls of the registry's API that tests repeat, and Avro records as texts."""
 
 import json
 from typing import Any

@@ -122,7 +122,7 @@ def serialize_key(client: Face, topic: str, key: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """What a program has in place of a dictionary."""
+    """A class of a program that stands for a dictionary."""
 
     name: str
     number: int
@@ -489,8 +489,8 @@ def test_subjects_are_named_in_the_way_that_is_asked_for(client: Face, topic: st
 def test_a_producer_and_a_consumer_serialize_by_themselves(
     registry: RegistryProcess, bootstrap: str, topic: str
 ) -> None:
-    """What cannot be read is an error of the consumer, and what cannot be written one of the
-    producer.
+    """An unreadable value is an error of the consumer, and one that cannot be written is the
+    producer's.
     """
     with Face(registry.url, is_async=False) as client:
         kafka: Any = confluent_kafka

@@ -72,8 +72,9 @@ def acknowledged(log: Path) -> dict[bytes, int]:
 def test_a_paused_writer_that_was_superseded_writes_nothing_when_it_runs_again(
     bootstrap: str, name: str, writing: ForkedProcess, log: Path
 ) -> None:
-    """What it was told of is in the log, and nothing of it is behind the first record of its
-    successor.
+    """The log has all that was acknowledged to the writer.
+
+    It has nothing of it behind the first record of its successor.
     """
     wait_until(lambda: len(acknowledged(log)) > 20, "the process writes")
     writing.send_signal(signal.SIGSTOP)

@@ -1,5 +1,6 @@
-"""Who gets into a secured registry, and what they may do there: passwords, certificates, tokens and
-ACLs of a real node.
+"""A secured registry lets some users in, and each may do some things.
+
+Passwords, certificates, tokens and ACLs are those of a real node.
 """
 
 import socket
@@ -332,8 +333,9 @@ def test_a_follower_passes_the_login_of_its_client_on(
 def test_a_follower_names_a_client_that_has_a_certificate_alone(
     cluster: Secured, registry: RegistryProcess, follower: RegistryProcess
 ) -> None:
-    """The leader believes it once its own certificate has CLUSTER_ACTION, and decides by the rights
-    of the client.
+    """The leader believes it once its own certificate has CLUSTER_ACTION.
+
+    It decides by the rights of the client.
     """
     cluster.allow("fred", "write fred", host="127.0.0.4")
     with cluster.client(follower, certificate="Fred", address="127.0.0.4") as fred:

@@ -29,8 +29,9 @@ INT, LONGER = {"schema": '"int"'}, {"schema": '["int","null"]'}
 def test_the_registry_of_a_secured_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has a certificate, lets in by certificate and by password, decides by ACLs, and stays so
-    without the option.
+    """It has a certificate, and lets in by certificate and by password.
+
+    It decides by ACLs, and stays so without the option.
     """
     monkeypatch.chdir(tmp_path)
     port, registry_port = free_port(), free_port()

@@ -1,5 +1,6 @@
-"""The topic of schemas on real clusters, tidelog's and Apache Kafka's: the same tests, the same
-outcome.
+"""The topic of schemas is tested on real clusters, tidelog's and Apache Kafka's.
+
+Both have the same tests with the same outcome.
 """
 
 import itertools

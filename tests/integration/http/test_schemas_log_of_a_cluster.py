@@ -1,5 +1,6 @@
-"""The topic of schemas on three nodes that are killed: what was acknowledged is there once, and in
-order.
+"""The topic of schemas is on three nodes that are killed.
+
+Each acknowledged schema is there once, and in order.
 """
 
 from collections.abc import Iterator
