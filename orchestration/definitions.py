@@ -2,7 +2,7 @@
 
 ``tidelog up``, ``dagster dev``, ``dg dev`` and a workspace.yaml load them. They are the modules of
 ``assets`` and ``sensors`` and the components of every ``defs.yaml`` below ``assets``, put together
-by ``orchestration.assembly``. A folder that is no project, and a mistake in it, is one sentence.
+by ``orchestration.assembly``. A folder that is not a project, and a mistake in it, is one sentence.
 """
 
 import sys

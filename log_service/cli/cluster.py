@@ -183,7 +183,7 @@ def levels_of(updates: Sequence[str], upgrade_type: UpgradeType) -> dict[str, Fe
     """Return the updates that NAME=LEVEL texts ask for.
 
     Raises:
-        BadParameter: a text is not NAME=LEVEL, or its level is no number.
+        BadParameter: a text is not NAME=LEVEL, or its level is not a number.
     """
     levels = key_values(updates, "--set")
     for name, level in levels.items():

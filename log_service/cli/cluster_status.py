@@ -1,7 +1,7 @@
 """``tidelog cluster status`` prints the cluster's problems first, then a row per broker.
 
-A row has leaders, replicas, lag, disk and the broker's place in the quorum. Controllers that are no
-brokers follow, with their place in the quorum alone.
+A row has leaders, replicas, lag, disk and the broker's place in the quorum. Controllers that are
+not brokers follow, with their place in the quorum alone.
 
 The exit code reports the health to scripts. 0 is healthy. 3 works, but the next failure may cost
 something. 4 means that clients cannot read or write something now. 1 means that no broker can be
@@ -141,7 +141,7 @@ def place_in_quorum(state: ClusterState, member: QuorumMember) -> str:
 
 
 def controller_rows(state: ClusterState) -> list[dict[str, Any]]:
-    """Return the controllers that are no brokers, as rows.
+    """Return the controllers that are not brokers, as rows.
 
     An observer that is long silent may be a broker that has left.
     """

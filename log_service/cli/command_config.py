@@ -28,8 +28,8 @@ def configured_settings(bootstrap_servers: str) -> dict[str, Any]:
     """Return the settings that file and environment give.
 
     Raises:
-        ConfigError: the file cannot be read, or is no properties file, or its settings contradict
-            each other.
+        ConfigError: the file cannot be read, or is not a properties file, or its settings
+            contradict each other.
     """
     context = click.get_current_context(silent=True)
     given: Path | None = None if context is None else context.find_root().meta.get(COMMAND_CONFIG)

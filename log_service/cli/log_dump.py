@@ -336,7 +336,7 @@ READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
 
 
 def shown(value: bytes | None) -> str | None:
-    """Return bytes as text of a readable length, or in hexadecimal where they are no text."""
+    """Return bytes as text of a readable length, or in hexadecimal where they are not text."""
     if value is None:
         return None
     cut = value[:MAX_SHOWN_BYTES]

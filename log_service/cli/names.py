@@ -93,7 +93,7 @@ def split_partitions(text: str, option: str) -> tuple[str, list[int] | None]:
     The partitions are None where the text has no colon.
 
     Raises:
-        BadParameter: the part behind the colon is no list of numbers or ranges.
+        BadParameter: the part behind the colon is not a list of numbers or ranges.
     """
     topic, colon, numbers = text.partition(":")
     if not colon:

@@ -1,6 +1,6 @@
 """Reads node ids on the command line: one, several, or a list with commas.
 
-A text that is no node id is refused with a sentence.
+A text that is not a node id is refused with a sentence.
 """
 
 import click

@@ -27,7 +27,7 @@ def rate_of(text: str, or_else: str = "", hint: str | None = None) -> int:
     ``or_else`` names other accepted forms in the error's text.
 
     Raises:
-        BadParameter: the text is no rate, or a rate below one or above the limit of Kafka's
+        BadParameter: the text is not a rate, or a rate below one or above the limit of Kafka's
             configs.
     """
     match = RATE.fullmatch(text.strip())

@@ -35,7 +35,7 @@ def read_topic_bytes(url: str) -> dict[str, TopicBytes]:
     """Return the bytes of each topic on the page at ``url``.
 
     Raises:
-        ConfigError: ``url`` is no address of a page.
+        ConfigError: ``url`` is not an address of a page.
         KafkaError: NETWORK_EXCEPTION, it cannot be read.
     """
     if not url.startswith(("http://", "https://")):

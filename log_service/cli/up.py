@@ -368,7 +368,7 @@ def patient(components: list[Component], start_timeout: int | None) -> list[Comp
 
 
 def warn_of_unknown(given: Iterable[str]) -> None:
-    """Warn of names that are no keys of a broker.
+    """Warn of names that are not keys of a broker.
 
     The node warns of them too, but only in its log.
     """

@@ -71,7 +71,7 @@ def by_partition(given: Mapping[TopicPartition, T], what: str) -> Mapping[TopicP
     """Return a mapping by valid partition. ``what`` (offsets, times) appears in the error text.
 
     Raises:
-        TypeError: ``given`` is no mapping, or as ``partitions``.
+        TypeError: ``given`` is not a mapping, or as ``partitions``.
         ValueError: as ``partitions``.
     """
     if not isinstance(given, Mapping):
@@ -115,7 +115,7 @@ def offset(given: Any) -> int:
     """Return a valid offset.
 
     Raises:
-        TypeError: ``given`` is no whole number.
+        TypeError: ``given`` is not a whole number.
         ValueError: ``given`` is negative, or larger than any offset.
     """
     number = whole_number(given, "an offset")
@@ -139,7 +139,7 @@ def record_limit(given: Any) -> int:
     """Return the maximum number of records of a poll.
 
     Raises:
-        TypeError: ``given`` is no whole number.
+        TypeError: ``given`` is not a whole number.
         ValueError: ``given`` is not positive.
     """
     number = whole_number(given, "max_records")

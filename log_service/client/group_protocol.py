@@ -63,7 +63,7 @@ def decode_subscription(encoded: bytes) -> Subscription:
     """Decode a subscription.
 
     Raises:
-        ProtocolError: the bytes are no such message.
+        ProtocolError: the bytes are not such a message.
     """
     version = _version_of(encoded, SUBSCRIPTION_VERSION)
     message, _ = decode(ConsumerProtocolSubscription, version, encoded, _VERSION.size)
@@ -97,7 +97,7 @@ def decode_assignment(encoded: bytes) -> tuple[TopicPartition, ...]:
     """Return the partitions of an assignment. Empty bytes are an empty assignment.
 
     Raises:
-        ProtocolError: the bytes are no such message.
+        ProtocolError: the bytes are not such a message.
     """
     if not encoded:
         return ()

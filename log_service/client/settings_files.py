@@ -29,7 +29,7 @@ def settings_from_file(path: Path | str) -> dict[str, Any]:
     client has, such as serializers, are ignored.
 
     Raises:
-        ConfigError: the file cannot be read, is no properties file, or has a value that its key
+        ConfigError: the file cannot be read, is not a properties file, or has a value that its key
             does not allow.
     """
     return read_settings_file(path).settings

@@ -67,8 +67,8 @@ async def no_such_brokers(admin: Admin, unknown: Sequence[int], known: Sequence[
 
 
 async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) -> dict[int, bool]:
-    """Return the ids of the voters that follow, none where the broker is no voter. Refuse to remove
-    a voter that the cluster needs.
+    """Return the ids of the voters that follow, none where the broker is not a voter. Refuse to
+    remove a voter that the cluster needs.
 
     Raises:
         PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the
@@ -130,8 +130,8 @@ async def refuse_voter_removal(admin: Admin, node_id: int) -> dict[int, bool]:
     """Return which voters follow, by their ids; refuse to take one out that cannot go.
 
     Raises:
-        PlanRefused: the node is no voter or the last one, it would join again, too few voters would
-            be left, or the quorum is fixed in the nodes' files.
+        PlanRefused: the node is not a voter or the last one, it would join again, too few voters
+            would be left, or the quorum is fixed in the nodes' files.
     """
     quorum = await read_quorum(admin)
     known = _voter_ids(quorum)

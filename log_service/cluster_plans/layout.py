@@ -134,7 +134,7 @@ class ClusterLayout:
     def receiving(self) -> tuple[int, ...]:
         """The ids of brokers that replicas may be moved to without being named.
 
-        They serve, are no observers and are not cordoned.
+        They serve, are not observers and are not cordoned.
         """
         cordoned = self.cordoned
         return tuple(

@@ -11,7 +11,7 @@ partition over as many racks as possible, and copy no more than needed:
 - ``change_topics``: another replication factor, or a set of brokers, for topics.
 
 What an observer has stays there in every plan that does not empty it or name other brokers, for
-someone put it there. It gets nothing more unless it is named, and is no preferred leader: it is
+someone put it there. It gets nothing more unless it is named, and is not a preferred leader: it is
 never in sync.
 
 A cordoned broker keeps what it has and what it leads, and gets nothing new, not even where it is

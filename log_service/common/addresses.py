@@ -3,7 +3,7 @@
 Decides which spellings are the same host: an IPv4-mapped IPv6 address is its IPv4 address, case and
 compression do not count, and a zone (``%eth0``) is dropped, as in Java's ``Inet6Address.equals``.
 ``java_host`` in ``security.acls`` keeps the zone, because Java's ``getHostAddress`` writes it.
-Invariant: text that is no address is returned unchanged, because it may be the name of a host.
+Invariant: text that is not an address is returned unchanged, because it may be the name of a host.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -16,7 +16,7 @@ Address = IPv4Address | IPv6Address
 
 
 def parse_address(text: str) -> Address | None:
-    """Return the address in a text, without its zone; None if the text is no address."""
+    """Return the address in a text, without its zone; None if the text is not an address."""
     try:
         return unmapped(ip_address(text.partition("%")[0]))
     except ValueError:

@@ -8,7 +8,7 @@ from log_service.common.addresses import is_loopback
 def shown_url(url: str) -> str:
     """Return a URL without its user, options and fragment, which may hold secrets.
 
-    Text that is no URL is not shown at all.
+    Text that is not a URL is not shown at all.
     """
     try:
         parts = urlsplit(url)

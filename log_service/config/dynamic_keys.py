@@ -54,7 +54,7 @@ def base_name(name: str) -> str:
 
 
 def _override(name: str) -> tuple[str, str] | None:
-    """Return listener and key of an override, None if the name is no override.
+    """Return listener and key of an override, None if the name is not an override.
 
     The name of a listener may have dots (``EXT.A``), and keys have dots, too. So it ends where a
     key begins that listeners have. Before any other key it ends at its first dot, as in Apache

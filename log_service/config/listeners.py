@@ -280,7 +280,7 @@ def controller_security(
 ) -> ListenerSecurity:
     """Return the security of this node's connections to controllers.
 
-    It follows the first of ``controller.listener.names``, even if this node is no controller.
+    It follows the first of ``controller.listener.names``, even if this node is not a controller.
 
     Raises:
         ConfigError: the listener of controllers has no protocol, though others are protected; or

@@ -307,7 +307,7 @@ class Controller:
     ) -> None:
         """Decide a heartbeat and renew the session of its sender.
 
-        A broker that may stop loses its session, so that its next start is no duplicate.
+        A broker that may stop loses its session, so that its next start is not a duplicate.
 
         Raises:
             KafkaError: STALE_BROKER_EPOCH.

@@ -86,7 +86,7 @@ class DeathDetector:
     ) -> Callable[[], None] | None:
         """Note a heartbeat, and return the function to call when its connection has ended.
 
-        Return None if the sender is no registered broker, or this node's own.
+        Return None if the sender is not a registered broker, or this node's own.
         """
         if self._registered(node_id, epoch) is None or node_id == self._own_id:
             return None

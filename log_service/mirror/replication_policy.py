@@ -28,7 +28,7 @@ class ReplicationPolicy:
         return topic if self.is_identity else f"{source}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> str | None:
-        """Return the alias at the beginning of a topic's name, or None if it is no remote topic.
+        """Return the alias at the beginning of a topic's name, or None if it is not a remote topic.
 
         The topic was mirrored from that cluster, if it was mirrored at all.
         """
@@ -36,8 +36,8 @@ class ReplicationPolicy:
         return alias if not self.is_identity and alias and separator and upstream else None
 
     def upstream_topic(self, topic: str) -> str | None:
-        """Return the name of a remote topic in the cluster that it came from. None: it is no remote
-        topic.
+        """Return the name of a remote topic in the cluster that it came from. None: it is not a
+        remote topic.
         """
         return None if self.topic_source(topic) is None else topic.partition(self.separator)[2]
 

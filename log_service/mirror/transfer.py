@@ -315,7 +315,7 @@ class Transfer:
     async def _moved(self) -> dict[TopicPartition, int]:
         """Return the consumer's position of each partition whose position advanced.
 
-        It also advances over markers, which are no records.
+        It also advances over markers, which are not records.
         """
         positions = {where: await self._consumer.position(where) for where in self._read}
         return {

@@ -181,7 +181,7 @@ class Leader:
         return others[0] if len(others) > MAX_PARKED_OBSERVERS else None
 
     def progress_of(self, key: ReplicaKey) -> ReplicaProgress | None:
-        """Return the progress of a replica, or None if it is no voter and has never fetched."""
+        """Return the progress of a replica, or None if it is not a voter and has never fetched."""
         voter = self.voters.get(key.node_id)
         if voter is not None and voter.matches(key):
             return self._voters[key.node_id]

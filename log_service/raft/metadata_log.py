@@ -107,7 +107,7 @@ class MetadataLog:
         """Check that the index files can be written, because they are opened only later.
 
         Raises:
-            StorageError: one of them is no file, or another user's.
+            StorageError: one of them is not a file, or another user's.
             OSError: the disk failed.
         """
         for name in self._files.list_directory(self.path):

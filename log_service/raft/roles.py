@@ -71,7 +71,7 @@ class Votes:
         return f"<Votes {self._granted} of {len(self.voters)}>"
 
     def note(self, voter_id: NodeId, *, is_granted: bool) -> None:
-        """Count a vote. The vote of a replica that is no voter is ignored."""
+        """Count a vote. The vote of a replica that is not a voter is ignored."""
         if self.voters.get(voter_id) is not None:
             self._granted[voter_id] = is_granted
 

@@ -106,8 +106,8 @@ class Jwks:
 
         Raises:
             OSError: the URL cannot be fetched.
-            ValueError: the document is no JWKS, has no usable key, or none that takes an algorithm
-                which is allowed.
+            ValueError: the document is not a JWKS, has no usable key, or none that takes an
+                algorithm which is allowed.
         """
         self._read_as, self.keys = await self._run_in_thread(self._read)
 

@@ -1,7 +1,7 @@
 """Scans of the batches of a file, by header alone or with verified checksums.
 
 This module decides how much is read at once. It does not know indexes and expected offsets. A scan
-stops where the bytes are no batches any more, and gives the reason.
+stops where the bytes are not batches any more, and gives the reason.
 
 Invariants: a scan never reads past its given end, never holds more than one chunk (or one larger
 batch), and always ends.

@@ -472,7 +472,7 @@ def service_context(
 
     Raises:
         ConfigError: ports are occupied (the text names them all), ``host`` is not an address of
-            this machine, or ``bootstrap_servers`` are no addresses.
+            this machine, or ``bootstrap_servers`` are not addresses.
     """
     check_is_address(host)
     if bootstrap_servers is not None:

@@ -60,7 +60,7 @@ def read_push(codec: int, compressed: Buffer, max_bytes: int) -> Pushed:
     Blocks for as long as it takes to decompress and read ``max_bytes``.
 
     Raises:
-        KafkaError: INVALID_RECORD, the bytes are no metrics, or more than ``max_bytes``.
+        KafkaError: INVALID_RECORD, the bytes are not metrics, or more than ``max_bytes``.
     """
     from google.protobuf.message import DecodeError  # noqa: PLC0415 - see the module's opening
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415

@@ -135,7 +135,7 @@ def sentence(file: Path, error: BaseException) -> str:
 def _meant(error: ValidationError) -> list[Any]:
     """Return the refusals, unknown attributes first.
 
-    Refusals that only say that a value is no template are left out, as every value might be one.
+    Refusals that only say that a value is not a template are left out, as every value might be one.
     """
     found = [one for one in error.errors() if one["type"] != "string_type"] or list(error.errors())
     return sorted(found, key=lambda one: one["type"] != UNKNOWN)

@@ -47,7 +47,7 @@ HARMLESS = frozenset(f"{_ANY_DRIVER} {_WHERE} {_FILES} {_TLS} {_SQLITE} {_SERVER
 def may_hold_secret(url: str) -> str | None:
     """Return the part of a URL that is a secret or may be one, in words, or None if there is none.
 
-    A text that is no URL gets None, because opening it reports the mistake.
+    A text that is not a URL gets None, because opening it reports the mistake.
     """
     try:
         parsed = make_url(url)

@@ -20,7 +20,7 @@ def installation(
 
     ``is_secure`` protects the broker as ``tidelog up --secure`` does.
 
-    :raises ConfigError: ``project_directory`` is no project, or there is no Java for Spark.
+    :raises ConfigError: ``project_directory`` is not a project, or there is no Java for Spark.
     """
     context = ServiceContext(
         data_directory=data_directory.resolve(),

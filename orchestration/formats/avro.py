@@ -104,8 +104,8 @@ def avro_schema(
     Fields at the paths ``leave_out`` (``"tree"``, ``"lines[].tree"``) become no columns. A record
     may be within itself ``depth`` times. A value that is nested deeper does not fit.
 
-    :raises SchemaFileError: a file cannot be read, is no schema of a record, or has a type that a
-        table cannot hold, or an older schema is not the beginning of this one.
+    :raises SchemaFileError: a file cannot be read, is not a schema of a record, or has a type that
+        a table cannot hold, or an older schema is not the beginning of this one.
     :raises ValueError: there is no such framing.
     """
     validate_framing(framing)

@@ -193,7 +193,7 @@ def _refusing(reason: str) -> Read:
 
 
 def _into(written: AvroType, declared: AvroType, where: str, name: str = "") -> Read:
-    """Return a function that reads a type that is no union. ``name`` is that of its branch."""
+    """Return a function that reads a type that is not a union. ``name`` is that of its branch."""
     written = _unfolded(written)
     if not declared.is_union:
         return _plain(written, declared, where)

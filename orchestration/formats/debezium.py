@@ -142,7 +142,7 @@ class DebeziumRecords:
 def debezium_format(schema: types.StructType | ValueFormat) -> DebeziumJson | DebeziumRecords:
     """Return the format of an envelope: around the fields of a row in JSON, or a record.
 
-    :raises ValueError: the record is no envelope.
+    :raises ValueError: the record is not an envelope.
     """
     if isinstance(schema, types.StructType):
         return DebeziumJson(fields=schema)
@@ -161,7 +161,7 @@ def debezium_format(schema: types.StructType | ValueFormat) -> DebeziumJson | De
 def _after(value: bytes | None) -> Mapping[str, Any]:
     """Return the row that a change in JSON leaves.
 
-    :raises ValueError: it leaves none, or is no change. The text says why.
+    :raises ValueError: it leaves none, or is not a change. The text says why.
     """
     change = connect_payload(load_object(value))
     if change is None:

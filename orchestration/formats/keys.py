@@ -122,7 +122,7 @@ def _has_all(key: bytes, names: Sequence[str]) -> bool:
 def connect_payload(document: Any, names: Sequence[str] = ()) -> Any:
     """Return the payload of Connect's envelope. Any other document is returned as it is.
 
-    An object is no envelope if its parts may be among ``names``.
+    An object is not an envelope if its parts may be among ``names``.
     """
     is_envelope = (
         isinstance(document, dict) and document.keys() == ENVELOPE and not ENVELOPE & set(names)
@@ -164,7 +164,7 @@ def _json_reader(fields: types.StructType, columns: pa.Schema, order: Sequence[s
 
 
 def _named(document: Any, order: Sequence[str]) -> Mapping[str, Any]:
-    """Return the values of a key that is no JSON object, by their names."""
+    """Return the values of a key that is not a JSON object, by their names."""
     if isinstance(document, list) and len(order) > 1:
         if len(document) != len(order):
             raise UnfitError(

@@ -144,7 +144,7 @@ def _columns(message: Any, place: Place) -> types.StructType:
 
 
 def _message_of(field: Any) -> Any:
-    """Return the message type of a field's values, None if they are no messages.
+    """Return the message type of a field's values, None if they are not messages.
 
     For a map it is that of its values.
     """

@@ -121,7 +121,7 @@ class TableSnapshot:
 
     @property
     def joined_as(self) -> str | None:
-        """The declaration of the table's join, or None if it is no join."""
+        """The declaration of the table's join, or None if it is not a join."""
         found = self.delta.metadata().configuration.get(JOINED_AS)
         return None if found is None else str(found)
 

@@ -78,8 +78,8 @@ def sql_table(
     ``columns`` are those of the lake table, all by default. ``primary_key`` are those of the
     columns that become the SQL table's primary key, none by default.
 
-    :raises ValueError: the name cannot be a table's, ``table`` is no table of the lake, or the key
-        is not among the columns.
+    :raises ValueError: the name cannot be a table's, ``table`` is not a table of the lake, or the
+        key is not among the columns.
     """
     key = names_of(primary_key)
     copied = None if columns is None else names_of(columns)

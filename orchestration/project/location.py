@@ -55,7 +55,7 @@ def in_project(path: str | Path) -> Path:
 
 
 def what_is_missing(directory: Path) -> str:
-    """Return the sentence on a directory that is no project."""
+    """Return the sentence on a directory that is not a project."""
     if (directory / ASSETS).is_dir():
         return (
             f"{directory} is no project yet: its folder {ASSETS}/ has no __init__.py; create one,"

@@ -284,7 +284,7 @@ def find_archive(lake: Lake, topic: str) -> TableSnapshot | None:
 
 
 def archived_by(snapshot: TableSnapshot) -> str | None:
-    """Return the topic that a table archives, None if it is no archive."""
+    """Return the topic that a table archives, None if it is not an archive."""
     found = snapshot.delta.metadata().configuration.get(ARCHIVE_OF)
     return None if found is None else str(found)
 

@@ -63,7 +63,7 @@ def declared_text(topics: Sequence[str], shape: JoinShape) -> str:
 
 
 def validate_joined(snapshot: TableSnapshot, declared: str) -> None:
-    """Refuse a table that is no join, or not the declared one.
+    """Refuse a table that is not a join, or not the declared one.
 
     :raises SchemaConflictError: names the table's join and the declared join.
     """

@@ -1,7 +1,7 @@
 """The assets whose last run failed, why, and when they are tried again.
 
 The terminal and ``tidelog status`` show them. Only runs are considered, so it also works for a
-project with its own sensors. A killed run that is tried again is no failure of its assets. Each
+project with its own sensors. A killed run that is tried again is not a failure of its assets. Each
 look considers the runs that ended since the last one. The first look goes back ``FIRST_LOOK_RUNS``
 runs. Without new events runs are queried only now and then, because each change of a run is an
 event.

@@ -1,7 +1,8 @@
 """Counts the failures of a table or a source in a row, and returns when the next run is due.
 
-Runs are found by a tag. A run that was killed is tried again at once, and is no failure. Failures
-before the project was loaded anew do not count, because the new load may have mended their cause.
+Runs are found by a tag. A run that was killed is tried again at once, and is not a failure.
+Failures before the project was loaded anew do not count, because the new load may have mended their
+cause.
 """
 
 from collections.abc import Sequence

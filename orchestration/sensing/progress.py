@@ -40,7 +40,7 @@ def stored(reported: Mapping[str, Reported]) -> dict[str, list[str | float]]:
 def reported_in(held: Any) -> dict[str, Reported]:
     """Return the reported values from a JSON object of ``stored``.
 
-    :raises ValueError, TypeError, AttributeError, LookupError: it is no such object.
+    :raises ValueError, TypeError, AttributeError, LookupError: it is not such an object.
     """
     return {str(key): Reported(value=str(one[0]), at_s=float(one[1])) for key, one in held.items()}
 

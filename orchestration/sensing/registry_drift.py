@@ -90,7 +90,7 @@ def decide_registry_drift(
     ``before`` is the memory of the last tick, by topic.
 
     ``topics`` are all that are declared. Those that are not any more are forgotten. The declared
-    version is no news of a topic that is seen for the first time.
+    version is not news of a topic that is seen for the first time.
     """
     alerts: list[Alert] = []
     reported: list[str] = []

@@ -20,7 +20,7 @@ ADVICE = {
 def input_name(reader: str, given: str | dg.AssetsDefinition, kind: str = LAKE_PREFIX) -> str:
     """Return the name of the input of ``reader``, of the kind with this prefix.
 
-    :raises ValueError: the asset is of another kind, or it is no asset.
+    :raises ValueError: the asset is of another kind, or it is not an asset.
     """
     if isinstance(given, str):
         return given

@@ -243,7 +243,7 @@ def config_text(value: str | float | bool) -> str:  # noqa: FBT001 - as people g
 
     Numbers have no exponent, and whole ones no point, because many keys need that.
 
-    :raises ValueError: the value is no number that Kafka could read.
+    :raises ValueError: the value is not a number that Kafka could read.
     """
     if isinstance(value, bool):
         return str(value).lower()

@@ -11,9 +11,9 @@ lines, each line is one. Arrow refuses another type, a number out of range, a fi
 lone surrogate, and a decimal with more digits than its scale. This module checks everything that
 Arrow reads more leniently: ``NaN`` and ``Infinity``, an integer ``-0`` in a DOUBLE, numbers beyond
 a DOUBLE's or a DECIMAL's range, other forms of times, invalid years, and the bounds of all parsers
-(nesting, digits). A type that is not in ``ARROW_TYPES``, and is no DECIMAL, leaves the whole schema
-to ``strict_json``.
-Invariant: the columns hold the values of the records without doubt, in their order.
+(nesting, digits). A type that is not in ``ARROW_TYPES``, and is not a DECIMAL, leaves the whole
+schema to ``strict_json``. Invariant: the columns hold the values of the records without doubt, in
+their order.
 """
 
 from collections.abc import Mapping

@@ -357,7 +357,7 @@ def _described(connection: duckdb.DuckDBPyConnection, question: str) -> list[tup
 
 
 def _table_of(answer: object) -> pa.Table:
-    """Return the answer as a table. Statements that are no queries have an empty one."""
+    """Return the answer as a table. Statements that are not queries have an empty one."""
     return pa.table({} if answer is None else answer)
 
 

@@ -352,7 +352,7 @@ def columns_of(
     Columns that are not ``wanted`` are null.
 
     Fields are read in ``value_format``, and are null where it is None. All fields of a value that
-    does not fit are null. Bytes that are no UTF-8 become replacement characters in texts.
+    does not fit are null. Bytes that are not UTF-8 become replacement characters in texts.
     """
     size = batch.num_rows
     made = {

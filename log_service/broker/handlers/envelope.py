@@ -4,7 +4,7 @@ Behaviour: the inner request goes through all steps of its API as its own client
 permissions and quotas of the principal in the envelope. Its response, header and body, is returned
 inside the envelope's response.
 
-The envelope itself is refused with CLUSTER_AUTHORIZATION_FAILED for a sender that is no broker,
+The envelope itself is refused with CLUSTER_AUTHORIZATION_FAILED for a sender that is not a broker,
 PRINCIPAL_DESERIALIZATION_FAILURE for a principal that cannot be read, INVALID_REQUEST for an
 invalid address and for an API that brokers do not forward, and UNSUPPORTED_VERSION for a request
 that does not parse. If this node is not the active controller it is NOT_CONTROLLER, without an

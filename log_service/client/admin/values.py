@@ -169,7 +169,7 @@ class OffsetSpec:
         """The first record whose timestamp is at least ``timestamp_ms``, or -1 if there is none.
 
         Raises:
-            TypeError: the timestamp is no whole number.
+            TypeError: the timestamp is not a whole number.
             ValueError: the timestamp is negative or too large.
         """
         number = whole_number(timestamp_ms, "a timestamp in ms")

@@ -65,7 +65,7 @@ class TopicView:
         """Return whether the topic has this partition. None stands for any partition.
 
         Raises:
-            TypeError: ``partition`` is no whole number.
+            TypeError: ``partition`` is not a whole number.
         """
         if partition is None:
             return True

@@ -336,8 +336,8 @@ class Consumer:
 
         Raises:
             RecordDeserializationError: a deserializer failed. Polling again meets the same record,
-                seeking behind it skips it.
-            TypeError, ValueError: ``max_records`` is no positive whole number.
+                seeking behind it skips it. TypeError, ValueError: ``max_records`` is not a positive
+                whole number.
             KafkaError: a fetch, a position or the group failed for good. INVALID_REQUEST, the
                 consumer is closed, or another task polls it.
         """
@@ -419,7 +419,7 @@ class Consumer:
 
         Raises:
             ValueError: the partition is not assigned, or the offset is not valid.
-            TypeError: the offset or the epoch is no whole number.
+            TypeError: the offset or the epoch is not a whole number.
         """
         self._subscriptions.of(topic_partition).seek(arguments.offset(offset), index(leader_epoch))
         self._fetcher.wake()

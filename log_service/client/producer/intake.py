@@ -145,7 +145,7 @@ class Intake:
 
         Raises:
             KafkaError: INVALID_TIMESTAMP, INVALID_PARTITIONS.
-            TypeError: partition or timestamp is no whole number, or ``on_delivery`` cannot be
+            TypeError: partition or timestamp is not a whole number, or ``on_delivery`` cannot be
                 called.
         """
         if on_delivery is not None:

@@ -115,7 +115,7 @@ class SharedIntake:
         Raises:
             KafkaError: INVALID_REQUEST, the producer is closed. INVALID_TIMESTAMP,
                 INVALID_PARTITIONS.
-            TypeError: partition or timestamp is no whole number.
+            TypeError: partition or timestamp is not a whole number.
         """
         with self.accumulator.lock:
             self.require_producing()

@@ -67,7 +67,7 @@ def read_identity(
     """Return the schema of some bytes, and their payload.
 
     Raises:
-        SerializationError: neither a header nor a prefix names a schema, or it is no bytes.
+        SerializationError: neither a header nor a prefix names a schema, or it is not bytes.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise SerializationError(

@@ -130,7 +130,7 @@ class AcquiredReader:
         If no batch is left, all remaining offsets are gaps.
 
         Raises:
-            KafkaError: the batch cannot be read, or the bytes behind the last one are no batch.
+            KafkaError: the batch cannot be read, or the bytes behind the last one are not a batch.
         """
         if self._next_batch == len(self._headers):
             left = self.give_up()

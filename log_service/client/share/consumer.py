@@ -209,8 +209,8 @@ class ShareConsumer:
 
         Raises:
             ShareDeserializationError: a deserializer failed. The record is released unless the
-                application rejects it.
-            TypeError, ValueError: ``max_records`` is no positive whole number.
+                application rejects it. TypeError, ValueError: ``max_records`` is not a positive
+                whole number.
             KafkaError: a fetch or the group failed for good. INVALID_REQUEST, the consumer is
                 closed, or another task polls it.
         """

@@ -100,7 +100,7 @@ def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
 def new_partition(image: MetadataImage, replicas: Sequence[NodeId]) -> PartitionRegistration | None:
     """Return a partition on the given brokers, or None if none of them may lead.
 
-    The first active broker that is no observer leads.
+    The first active broker that is not an observer leads.
     """
     observers = observers_of(image).node_ids
     isr = tuple(

@@ -92,7 +92,7 @@ def _number_at(path: tuple[str, ...], wanted: str) -> str:
     """Return the number that a partition or an offset is compared with, as records show it.
 
     Raises:
-        HttpError: 400, the path goes on, or the text is no number.
+        HttpError: 400, the path goes on, or the text is not a number.
     """
     if len(path) > 1:
         raise HttpError(400, f"a filter has no {'.'.join(path)[:40]}: {path[0]} is a number")

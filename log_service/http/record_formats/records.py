@@ -63,7 +63,7 @@ def filterable(record: ConsumerRecord, key: Decoded, value: Decoded) -> Filterab
 
 
 def header_text(content: bytes | None) -> str:
-    """Return a header's value as text. Bytes that are no text are shown as hexadecimal."""
+    """Return a header's value as text. Bytes that are not text are shown as hexadecimal."""
     if content is None:
         return "(null)"
     try:

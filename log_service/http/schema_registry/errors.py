@@ -110,7 +110,7 @@ def incompatible(subject: str, reasons: list[str]) -> RegistryError:
 
 
 def invalid_schema(schema_type: str, reason: str) -> RegistryError:
-    """The text is no schema of its type."""
+    """The text is not a schema of its type."""
     return RegistryError(INVALID_SCHEMA, f"Invalid schema of type {schema_type}, details: {reason}")
 
 

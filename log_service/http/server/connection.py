@@ -247,7 +247,7 @@ class HttpConnection:
         """Return h11's next event, as soon as its bytes are there.
 
         Raises:
-            HttpError: the bytes are no request.
+            HttpError: the bytes are not a request.
         """
         while True:
             try:
@@ -269,7 +269,7 @@ class HttpConnection:
         await self._received.wait()
 
     def _broken(self, error: h11.RemoteProtocolError) -> HttpError:
-        """Return the refusal of bytes that are no request."""
+        """Return the refusal of bytes that are not a request."""
         status = error.error_status_hint
         if self._exchange.head is not None:
             status = 400

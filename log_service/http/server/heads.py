@@ -93,7 +93,7 @@ def require_known_host(
     no such names, and containers are called by them.
 
     Raises:
-        HttpError: 421, the host is no address, not localhost, and none of ``host_names``.
+        HttpError: 421, the host is not an address, not localhost, and none of ``host_names``.
     """
     host = headers.get("host", "").lower()
     name = host.partition(":")[0]

@@ -26,7 +26,7 @@ def parse_json(body: bytes) -> Any:
     """Return the JSON value of a body.
 
     Raises:
-        HttpError: 400, the body is no JSON in UTF-8. 413, it has too many parts. 422, it has half
+        HttpError: 400, the body is not JSON in UTF-8. 413, it has too many parts. 422, it has half
             of a surrogate pair.
     """
     try:
@@ -46,7 +46,7 @@ def _refuse_many_parts(text: str) -> None:
 
     Raises:
         HttpError: there are too many.
-        ValueError: a text inside is no JSON.
+        ValueError: a text inside is not JSON.
     """
     count = end = 0
     while count <= MAX_PARTS:

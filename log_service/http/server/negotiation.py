@@ -65,7 +65,7 @@ def _qualities(accept: str) -> dict[str, float]:
 def _quality_of(offered: str, qualities: Mapping[str, float]) -> float:
     """Return the quality that the most specific range gives an offered media type.
 
-    ``*/json`` is no range of the RFC, and clients send it nevertheless.
+    ``*/json`` is not a range of the RFC, and clients send it nevertheless.
     """
     name = offered.partition(";")[0].strip().lower()
     main, _, part = name.partition("/")

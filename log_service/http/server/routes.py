@@ -70,7 +70,7 @@ class Router:
         """Return the route of a request.
 
         Raises:
-            HttpError: 404, 405 with ``Allow``, or 400 for a path that is no UTF-8.
+            HttpError: 404, 405 with ``Allow``, or 400 for a path that is not UTF-8.
         """
         parts = _parts(path)
         wanted = "GET" if method == "HEAD" else method

@@ -71,7 +71,7 @@ class OAuthServer:
         )
 
     def guessed_user(self, token: bytes) -> None:
-        """Return None, because the signature of a token is no password."""
+        """Return None, because the signature of a token is not a password."""
 
     def evaluate(self, token: bytes) -> Outcome:
         """Decide on the client's next message."""

@@ -200,7 +200,7 @@ def parse_client_first(token: bytes) -> ClientFirst:
     """Parse a client's first message.
 
     Raises:
-        MalformedError: the text is no such message, or asks for channel binding.
+        MalformedError: the text is not such a message, or asks for channel binding.
     """
     text = _decoded(token)
     binding, authorization, bare = _split(text, 3)
@@ -225,7 +225,7 @@ def parse_server_first(token: bytes) -> ServerFirst:
     """Parse a broker's first message.
 
     Raises:
-        MalformedError: the text is no such message.
+        MalformedError: the text is not such a message.
     """
     parts = _decoded(token).split(",")
     nonce, salt, iterations = (
@@ -243,7 +243,7 @@ def parse_client_final(token: bytes) -> ClientFinal:
     """Parse a client's last message.
 
     Raises:
-        MalformedError: the text is no such message.
+        MalformedError: the text is not such a message.
     """
     text = _decoded(token)
     without_proof, mark, proof = text.rpartition(",p=")
@@ -264,7 +264,7 @@ def parse_server_final(token: bytes) -> bytes:
     """Return the signature in a broker's last message.
 
     Raises:
-        MalformedError: the text is no such message, or says that the login failed.
+        MalformedError: the text is not such a message, or says that the login failed.
     """
     text = _decoded(token)
     if text.startswith("e="):

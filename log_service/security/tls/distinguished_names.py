@@ -49,7 +49,7 @@ def subject_text(certificate: bytes) -> str:
     """Return the subject of an X.509 certificate in DER, as Java writes it.
 
     Raises:
-        ValueError: the bytes are no certificate.
+        ValueError: the bytes are not a certificate.
     """
     fields = elements(_only(elements(certificate), SEQUENCE).content)
     parts = list(elements(_next(fields, SEQUENCE).content))
@@ -63,7 +63,7 @@ def name_text(name: bytes) -> str:
     """Return an X.501 name in DER as Java writes it.
 
     Raises:
-        ValueError: the bytes are no name.
+        ValueError: the bytes are not a name.
     """
     parts = list(elements(_only(elements(name), SEQUENCE).content))
     return ",".join(

@@ -61,7 +61,7 @@ class PrincipalMapping:
     """The rules of one listener, parsed from the text of the key.
 
     Raises:
-        ConfigError: the text is no list of rules.
+        ConfigError: the text is not a list of rules.
     """
 
     def __init__(self, text: str) -> None:

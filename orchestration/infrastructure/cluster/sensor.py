@@ -41,8 +41,8 @@ def decide_changes(
 ) -> tuple[dict[str, str], list[HealthChange]]:
     """Return the current troubles by check, and those that are new or over.
 
-    A trouble that goes on with other figures (one more partition, one less) is no change. Notices
-    are none either.
+    A trouble that goes on with other figures (one more partition, one less) is not a change.
+    Notices are none either.
     """
     now: dict[str, str] = {}
     for finding in findings:

@@ -126,7 +126,7 @@ def _mirror(
 ) -> None:
     """Commit the archive's offsets to its consumer group, for Kafka's tools.
 
-    They are no checkpoint, so a failure is only a warning.
+    They are not a checkpoint, so a failure is only a warning.
     """
     group_id = mirror_group(table, load_settings().deployment)
     try:

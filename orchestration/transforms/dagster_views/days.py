@@ -25,7 +25,7 @@ def days_key(name: str) -> dg.AssetKey:
 class NewDays:
     """Tells the days of a table's commits, each once.
 
-    ``now`` is the time of the commit. A day that lies ahead of it is no partition yet.
+    ``now`` is the time of the commit. A day that lies ahead of it is not a partition yet.
     """
 
     def __init__(self, instance: dg.DagsterInstance, table: TopicTable) -> None:

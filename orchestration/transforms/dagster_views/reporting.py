@@ -191,7 +191,7 @@ def mirror_progress(
 ) -> None:
     """Commit a table's offsets in a topic to its consumer group, for Kafka's tools.
 
-    They are no checkpoint, so a failure is only a warning.
+    They are not a checkpoint, so a failure is only a warning.
     """
     group_id = mirror_group(name, load_settings().deployment)
     try:

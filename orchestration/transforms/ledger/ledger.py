@@ -93,7 +93,7 @@ def open_ledger(lake: Lake, name: str, description: str) -> TableSnapshot:
 def is_reminder_due(snapshot: TableSnapshot, now: datetime) -> bool:
     """Return whether the group's last offset commit is so old that it has to be repeated.
 
-    The time of the ledger's own newest commit is no measure, because upkeep of the lake commits,
+    The time of the ledger's own newest commit is not a measure, because upkeep of the lake commits,
     too.
     """
     return now.timestamp() - (snapshot.transaction_version(COMMITTED_AT) or 0) >= REMIND_AFTER_S

@@ -2,7 +2,7 @@
 
 Behaviour: partitions that do not exist are refused here with UNKNOWN_TOPIC_OR_PARTITION. The rest
 goes to the group's coordinator. It deletes the offsets, or responds with GROUP_SUBSCRIBED_TO_TOPIC
-if members read the topic. An unknown group is GROUP_ID_NOT_FOUND, one with members that are no
+if members read the topic. An unknown group is GROUP_ID_NOT_FOUND, one with members that are not
 consumers NON_EMPTY_GROUP, both for the request as a whole.
 """
 

@@ -32,7 +32,7 @@ class Workers(Protocol):
 
 
 def require_json(request: HttpRequest) -> None:
-    """Refuse a body that says it is no JSON.
+    """Refuse a body that says it is not JSON.
 
     A browser sends a form, a plain text, or a body without a type to any site, without asking that
     first. Other programs name no page. Theirs may lack a type, and curl calls it a form.
@@ -56,7 +56,7 @@ async def read_object(
     """Return the JSON object of a request's body.
 
     Raises:
-        HttpError: the body is no JSON, has too many parts, or is in an unknown charset.
+        HttpError: the body is not JSON, has too many parts, or is in an unknown charset.
         RegistryError: the body is not an object, or has a field that is not ``known``.
     """
     parse = partial(parse_object, request.body, frozenset(known), charset_of(request))

@@ -44,7 +44,7 @@ def addressed(
     Rights are decided over this name, and so the handler uses it, however long it waits before.
 
     Raises:
-        RegistryError: the context is no name of a context.
+        RegistryError: the context is not a name of a context.
     """
     if "subject" not in request.path_values:
         return request

@@ -1,8 +1,8 @@
 """Does the long work of a decision before it, one schema at a time.
 
 A decision reads the state as a whole, and records wait for it. So everything that takes long is
-done before, in steps with room for records between them, and remembered by the parser. Refusals
-are left to the decision, except for a text that is no schema whatever the state is.
+done before, in steps with room for records between them, and remembered by the parser. Refusals are
+left to the decision, except for a text that is not a schema whatever the state is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ async def prepare_registration(registry: Registry, wanted: Registration) -> None
     """Parse a schema that is to be registered, and compare it with earlier versions.
 
     Raises:
-        RegistryError: the text is no schema, or too many computations wait.
+        RegistryError: the text is not a schema, or too many computations wait.
     """
     state, subject = registry.state, wanted.subject
     content = await _stored_content(registry, wanted)

@@ -307,7 +307,7 @@ async def read_schema(
     """Return the schema of a body, and all its fields.
 
     Raises:
-        RegistryError: a field is unknown or of the wrong type, a rule is no rule, or a reference
+        RegistryError: a field is unknown or of the wrong type, a rule is not a rule, or a reference
             leads to a subject that the principal may not read.
     """
     fields = await read_object(request, REQUEST_FIELDS, registry.workers)

@@ -15,7 +15,7 @@ class SchemaType(StrEnum):
 
 
 class InvalidSchemaError(Exception):
-    """A text is no valid schema. The message names the line, or the path inside the schema."""
+    """A text is not a valid schema. The message names the line, or the path inside the schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,5 +112,5 @@ class Language(Protocol):
         alone: an old record of the topic may have passed a laxer registry.
 
         Raises:
-            InvalidSchemaError: the text is no schema of this language, or is over a bound.
+            InvalidSchemaError: the text is not a schema of this language, or is over a bound.
         """

@@ -43,7 +43,7 @@ def parse_json(text: str, *, nesting: int) -> Json:
     """Return the value of a text.
 
     Raises:
-        InvalidSchemaError: the text is no JSON, or is nested deeper than ``nesting``.
+        InvalidSchemaError: the text is not JSON, or is nested deeper than ``nesting``.
     """
     if not text.strip(_BLANKS):
         raise InvalidSchemaError("the schema is empty")

@@ -98,7 +98,7 @@ def read_schema(
     """Return the type of a text, and those that it may refer to.
 
     Raises:
-        InvalidSchemaError: a text is no schema, or is over a bound.
+        InvalidSchemaError: a text is not a schema, or is over a bound.
     """
     if len(dependencies) > limits.reference_count:
         raise InvalidSchemaError(f"the schema has more than {limits.reference_count} references")
@@ -137,7 +137,7 @@ class SchemaReader:
         """Return the type of a text.
 
         Raises:
-            InvalidSchemaError: the text is no schema, or is over a bound.
+            InvalidSchemaError: the text is not a schema, or is over a bound.
         """
         validate_size(text, self._limits)
         self._budget.spend(len(text) // CHARACTERS_OF_A_STEP)

@@ -93,7 +93,7 @@ class AvroLanguage:
         A new schema has valid names and defaults. Of an old one only the structure is checked.
 
         Raises:
-            InvalidSchemaError: the text is no Avro schema, or is over a bound.
+            InvalidSchemaError: the text is not an Avro schema, or is over a bound.
         """
         types = read_schema(text, dependencies, is_new=is_new, limits=self.limits)
         canonical = print_type(types.root, types.referenced_names, nesting=self.limits.nesting)

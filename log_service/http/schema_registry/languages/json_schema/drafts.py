@@ -96,7 +96,7 @@ class Child:
 def children(schema: dict[str, Json], draft: Draft) -> Iterator[Child]:
     """Yield the schemas right within a schema, also those in definitions.
 
-    A value that is no schema is left out: an object or a boolean is one.
+    A value that is not a schema is left out: an object or a boolean is one.
     """
     for keyword, value in schema.items():
         if keyword in draft.single and isinstance(value, dict | bool):

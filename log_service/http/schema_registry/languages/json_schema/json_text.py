@@ -43,7 +43,7 @@ def read_json(text: str, limits: SchemaLimits) -> Json:
     """Return the value of a text.
 
     Raises:
-        InvalidSchemaError: the text is no JSON, or is over a bound. The message names the line.
+        InvalidSchemaError: the text is not JSON, or is over a bound. The message names the line.
     """
     _validate_size(text, limits.text_bytes)
     _validate_structure(text, limits.nesting)

@@ -120,7 +120,7 @@ class JsonSchemaLanguage:
         """Return the schema. An old one may be invalid, and may refer to unknown schemas.
 
         Raises:
-            InvalidSchemaError: the text is no JSON schema, or is over a bound. The message names
+            InvalidSchemaError: the text is not a JSON schema, or is over a bound. The message names
                 the line, or the path inside the schema.
         """
         budget = Budget(self.limits)

@@ -299,7 +299,7 @@ def _strings(schema: dict[str, Json]) -> Strings:
 
 
 def _numbers(schema: dict[str, Json], *, is_integer: bool) -> Numbers:
-    """Return the limits of numbers. The flags of draft 4 are no limits."""
+    """Return the limits of numbers. The flags of draft 4 are not limits."""
     return Numbers(
         minimum=as_number(schema.get("minimum")),
         maximum=as_number(schema.get("maximum")),

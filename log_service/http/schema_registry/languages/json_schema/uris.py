@@ -1,7 +1,7 @@
 """URIs as RFC 3986 joins them, without a look at their scheme.
 
 Schemas are named by URIs of any scheme, such as ``urn:`` and ``mem:``, which the standard library
-does not join. A text that is no URI is joined all the same: nothing here is ever fetched.
+does not join. A text that is not a URI is joined all the same: nothing here is ever fetched.
 """
 
 import re

@@ -361,10 +361,10 @@ def checked(pattern: re.Pattern[str], name: str, kind: str) -> str:
 
 
 def decoded(text: str | bytes) -> str:
-    """Return a string of a descriptor. The library returns bytes if they are no UTF-8.
+    """Return a string of a descriptor. The library returns bytes if they are not UTF-8.
 
     Raises:
-        InvalidSchemaError: the string is no UTF-8.
+        InvalidSchemaError: the string is not UTF-8.
     """
     if isinstance(text, bytes):
         raise InvalidSchemaError(f"{text[:40]!r} is not UTF-8")

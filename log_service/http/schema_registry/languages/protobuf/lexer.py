@@ -101,7 +101,7 @@ class Lexer:
 
 
 def unreadable(text: str) -> str:
-    """Return a sentence about text that is no token."""
+    """Return a sentence about text that is not a token."""
     if text == "/*":
         return "the comment does not end"
     if text[0] in "'\"":

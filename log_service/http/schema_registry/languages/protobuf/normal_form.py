@@ -2,8 +2,8 @@
 
 As at Confluent: fields by number, options by name, full names of types and extensions, imports
 sorted, reserved numbers one by one, parts of one option merged into one message, and maps instead
-of the messages that stand for their entries. Otherwise than there, the first value of an enum
-stays the first, parts of a message that is no list are merged, numbers keep all digits, groups in
+of the messages that stand for their entries. Otherwise than there, the first value of an enum stays
+the first, parts of a message that is not a list are merged, numbers keep all digits, groups in
 oneofs are kept, and a JSON name or a zero is left out where it is the default.
 """
 
@@ -94,7 +94,7 @@ class Normalizer:
     def _messages(
         self, messages: Iterable[MessageDefinition], groups: frozenset[str]
     ) -> list[Message]:
-        """Return the messages that are no entries of maps, and that no group has."""
+        """Return the messages that are not entries of maps, and that no group has."""
         return [
             self._message(each)
             for each in messages

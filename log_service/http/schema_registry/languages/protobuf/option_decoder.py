@@ -56,7 +56,7 @@ class OptionDecoder:
         """Return the options in a message such as ``FileOptions``.
 
         Raises:
-            WireFormatError: the bytes are no such message.
+            WireFormatError: the bytes are not such a message.
         """
         message = self._pool.message(OPTIONS + type_name)
         if message is None or not data:

@@ -48,7 +48,7 @@ def parse_text(source: Source, limits: SchemaLimits, budget: Budget) -> ProtoFil
 
 
 class FieldOptions:
-    """Collects the options of one field. ``default`` and ``json_name`` are no options."""
+    """Collects the options of one field. ``default`` and ``json_name`` are not options."""
 
     def __init__(self) -> None:
         self.default: Value | None = None

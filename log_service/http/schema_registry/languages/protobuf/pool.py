@@ -128,7 +128,7 @@ class Pool:
         *,
         is_type: bool = False,
     ) -> Found | Missing:
-        """Search a name as it is written. ``is_type`` passes over what is no type."""
+        """Search a name as it is written. ``is_type`` passes over what is not a type."""
         if name.startswith("."):
             return self.find(name[1:], visible) or self._missing(name[1:])
         first, _, rest = name.partition(".")

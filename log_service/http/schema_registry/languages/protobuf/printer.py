@@ -4,7 +4,7 @@ Order: a message has its reserved numbers, options, fields, oneofs, groups, exte
 extensions, messages and enums. Options stand as they are written, strings are escaped anew.
 Confluent prints the elements of Wire's parser. Where these lose meaning, the true text is printed:
 options and nested types of groups, options of extension ranges, groups in extensions, quotes of
-defaults of bytes, bytes that are no UTF-8, weak imports, and editions.
+defaults of bytes, bytes that are not UTF-8, weak imports, and editions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -387,7 +387,7 @@ def types_of(body: Iterable[object]) -> list[Message | Enum]:
 
 
 def fields_and_groups(fields: Iterable[Field]) -> tuple[list[Field], list[Field]]:
-    """Return the fields that are no groups, and the groups."""
+    """Return the fields that are not groups, and the groups."""
     found = list(fields)
     groups = [each for each in found if each.group]
     return [each for each in found if not each.group], groups

@@ -231,8 +231,8 @@ def file_descriptors(schema: ProtobufSchema) -> list[FileDescriptorProto]:
     """Return the descriptors of a schema and of all files that it needs, each after its imports.
 
     A descriptor pool takes them in this order. The last one is the schema, named ``default``. All
-    files are checked first, also those that an older registry has accepted, because the C code of
-    a pool is no place for descriptors that break the rules.
+    files are checked first, also those that an older registry has accepted, because the C code of a
+    pool is not a place for descriptors that break the rules.
 
     Raises:
         InvalidSchemaError: a file breaks a rule.
@@ -290,7 +290,7 @@ class Protobuf:
         """Return the schema.
 
         Raises:
-            InvalidSchemaError: the text is no schema, or is over a bound.
+            InvalidSchemaError: the text is not a schema, or is over a bound.
         """
         return parse_schema(text, dependencies, self._limits, is_new=is_new)
 

@@ -30,7 +30,7 @@ FIXED = {
 
 
 class WireFormatError(Exception):
-    """Bytes are no message."""
+    """Bytes are not a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def decoded_number(kind: str, payload: bytes) -> float:
     """Return the number of a payload.
 
     Raises:
-        WireFormatError: the payload is no such number.
+        WireFormatError: the payload is not such a number.
     """
     try:
         if kind in FIXED:
@@ -109,7 +109,7 @@ def raw_fields(data: bytes, depth: int = 0) -> Iterator[RawField]:
     """Yield the fields of a message.
 
     Raises:
-        WireFormatError: the bytes are no message.
+        WireFormatError: the bytes are not a message.
     """
     at = 0
     while at < len(data):

@@ -210,7 +210,7 @@ def check_default(context: Context, field: FieldDefinition) -> None:
 
 
 def wrong_default(context: Context, field: FieldDefinition, value: Value) -> str:
-    """Return why a value is no default of a field, or nothing."""
+    """Return why a value is not a default of a field, or nothing."""
     kind = field.kind
     if kind in INTEGER_RANGES:
         low, high = INTEGER_RANGES[kind]

@@ -71,7 +71,7 @@ def check_features(context: Context) -> None:
 
 
 def check_import(context: Context, imported: Import) -> None:
-    """Check the path of an import, which is no path of a file system."""
+    """Check the path of an import, which is not a path of a file system."""
     parts = imported.path.split("/")
     context.require(
         imported.at,
