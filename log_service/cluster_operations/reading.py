@@ -61,7 +61,7 @@ class ClusterState:
 
 
 async def read_state(admin: Admin) -> ClusterState:
-    """Return the whole cluster. Where the quorum has no leader, the brokers that are there tell the
+    """Return the whole cluster. If the quorum has no leader, the brokers that respond report the
     rest, and moves stay unknown.
 
     Raises:

@@ -38,7 +38,7 @@ def what_is_on(layout: ClusterLayout, broker_id: int) -> str:
 
 
 def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
-    """Refuse to forget a broker that is there.
+    """Refuse to forget a broker that still serves.
 
     Raises:
         PlanRefused: the broker is unknown, or it serves.

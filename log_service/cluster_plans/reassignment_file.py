@@ -154,7 +154,7 @@ def read(text: str, name: str) -> PlanFile:
 
 
 class _Fields(dict[str, Any]):
-    """A JSON object that remembers which of its fields were there twice."""
+    """A JSON object that remembers which of its fields occurred twice."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -269,7 +269,7 @@ def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None
 
     Raises:
         PlanFileMistakes: a field is missing, unknown, twice there or of the wrong type; a topic,
-            partition or broker is not there, a broker is fenced or cordoned, or a partition moves
+            partition or broker does not exist, a broker is fenced or cordoned, or a partition moves
             already. All mistakes are listed at once, entry by entry.
     """
     by_name = {partition.where: partition for partition in layout.partitions}

@@ -65,7 +65,7 @@ def node_login(
     name, None if it has none.
 
     Raises:
-        ConfigError: the mechanism is not there, is not enabled, or has no JAAS text.
+        ConfigError: the mechanism does not exist, is not enabled, or has no JAAS text.
     """
     mechanism = texts.get(key, "").strip() or KERBEROS
     where = f"{key} is {mechanism}"

@@ -7,7 +7,7 @@ replayed together; an aborted transaction changes nothing.
 
 Invariants: replaying the same records on equal images builds equal images; every record of Kafka
 4.3's metadata log has an effect here, or is listed as one that has none; a record that refers to
-what is not there is a broken log, and is refused with ``MetadataError``.
+something unknown means a broken log, and is refused with ``MetadataError``.
 """
 
 from collections.abc import Callable, Mapping
@@ -149,8 +149,9 @@ class MetadataDelta:
         self.HANDLERS[type(record)](self, record)
 
     def replay_kraft_version(self, level: int) -> None:
-        """Take the KRaft version, a control record in the log. The image shows it among the
-        features, as clients are told.
+        """Apply the KRaft version, a control record in the log.
+
+        The image has it among the features, and so has the response to clients.
         """
         self.changed_features[KRAFT_VERSION] = level
 

@@ -2,7 +2,7 @@
 
 Decides whether a cluster's finalized levels can be served. Names and levels are Kafka's:
 metadata.version 30 is 4.3-IV0. A feature that is not listed here has level 0, which is how clients
-learn that it is not there.
+learn that it is missing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -125,7 +125,7 @@ def bootstrap_records(found: Iterable[MetadataRecord]) -> list[MetadataRecord]:
 
 
 def validate_levels(levels: Mapping[str, int]) -> None:
-    """Check the finalized levels of a cluster that is there already.
+    """Check the finalized levels of an existing cluster.
 
     Raises:
         StorageError: this version cannot serve one of the levels.

@@ -4,8 +4,8 @@ Decides what the records of topics and partitions change. Replaying a record tou
 ``build`` then changes the maps of topics by what was touched and shares the rest, so that one
 change costs the same however many topics there are.
 
-Invariant: a record that refers to a topic or partition that is not there is a broken log, and is
-refused with ``MetadataError``.
+Invariant: a record that refers to an unknown topic or partition means a broken log, and is refused
+with ``MetadataError``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -75,8 +75,8 @@ class _TopicChanges:
 
 
 class TopicsDelta:
-    """Changes on top of ``base``. ``deleted`` holds what was there and is gone; ``build`` completes
-    ``changed``.
+    """Changes on top of ``base``. ``deleted`` holds the topics of ``base`` that were removed;
+    ``build`` completes ``changed``.
     """
 
     def __init__(self, base: TopicsImage) -> None:
@@ -118,7 +118,7 @@ class TopicsDelta:
         """Add a topic without partitions.
 
         Raises:
-            MetadataError: a topic of that name is there.
+            MetadataError: a topic of that name exists.
         """
         topic_id = TopicId(record.topic_id)
         if self._id_of(record.name) is not None:

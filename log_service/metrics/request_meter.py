@@ -2,7 +2,7 @@
 
 A request that gets its response at once counts one duration, which is both its total and its local
 time. A request that waits counts two: the local time in its handler, and the total time until its
-response is there. Knows no API.
+response is ready. Knows no API.
 """
 
 from bisect import bisect_left
@@ -31,7 +31,7 @@ class RequestMeter:
         return f"<RequestMeter requests={sum(self.versions)}>"
 
     def note_at_once(self, version: int, duration_ns: int) -> None:
-        """Count a request whose response was there before its handler returned."""
+        """Count a request whose response was ready before its handler returned."""
         self.versions[version] += 1
         self._counts[bisect_left(BOUNDS_NS, duration_ns)] += 1
         self.at_once.sum_ns += duration_ns

@@ -19,7 +19,7 @@ from log_service.common.errors import ProtocolError
 
 
 class ApiKey(IntEnum):
-    """Every API of the protocol by its key (4.4), and ours far beyond them."""
+    """The key of every API of Kafka 4.4's protocol, and of our own APIs from 32000 on."""
 
     __hash__ = (
         int.__hash__

@@ -8,7 +8,7 @@ the codec compiles. Versions are written as Kafka writes them: ``"3+"``, ``"0-12
 empty string is no version at all. Nothing here knows bytes.
 
 Invariants: a field with a tag is tagged in every version it has; a struct that is tagged and not
-nullable has ``None`` for "absent", so that no object is built for a field that is not there.
+nullable has ``None`` for "absent", so that no object is built for a missing field.
 """
 
 from collections.abc import Sized

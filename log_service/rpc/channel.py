@@ -136,9 +136,9 @@ class Channel:
         """Send a request frame and return its response's frame, without the size but with the
         correlation id.
 
-        ``chunks`` begin with the four bytes of size and must not change until the response is
-        there. Cancelling the wait does not take the request back. Waits for its turn while too many
-        requests are in flight.
+        ``chunks`` begin with the four bytes of size and must not change until the response has
+        arrived. Cancelling the wait does not take the request back. Waits for its turn while too
+        many requests are in flight.
 
         Raises:
             TimeoutError: no response within ``timeout_ms``; the channel is closed.

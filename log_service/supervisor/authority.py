@@ -6,8 +6,8 @@ that is left. Keys are ECDSA P-256, because a handshake with them costs a third 
 ``cryptography`` is imported where a certificate is made.
 
 Invariants: a key lies in a file that its owner alone may read, in a directory that its owner alone
-may enter; a file is replaced whole. An authority that is there is never replaced, because all its
-certificates would be worth nothing.
+may enter; a file is replaced whole. An existing authority is never replaced, because all its
+certificates would become worthless.
 """
 
 import stat
@@ -32,7 +32,7 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class LocalAuthority:
-    """The authority in a directory; made there if it is not there.
+    """The authority in a directory; created there if it is missing.
 
     Raises:
         StorageError: its files cannot be read or written, or one of the two is missing.

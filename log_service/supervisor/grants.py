@@ -61,7 +61,7 @@ def grants(user: str = PLATFORM) -> list[AclBinding]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Create the ACLs; those that are there stay."""
+    """Create the ACLs; existing ones stay."""
     servers, file, *users = arguments
     with BlockingAdmin(
         servers, **settings_from_file(file), default_api_timeout_ms=TIMEOUT_MS

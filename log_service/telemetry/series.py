@@ -2,7 +2,7 @@
 
 Decides how many series are kept, and for how long after a client's last push. Growth is added up,
 so that a sum is a counter, whatever the client sends. A series that finds no room is counted and
-left out; those that are there stay.
+left out; existing ones stay.
 
 Invariant: the number of series is bounded, over all clients and for each of them, and so is what is
 kept of each text.

@@ -110,7 +110,7 @@ class CompactionPass:
     The figures count the records and bytes that were written anew, none where no pass was due.
 
     ``reason`` is why the partition could not be compacted. With ``is_under_way`` it goes on, and
-    its figures are not there yet.
+    its figures are not known yet.
     """
 
     topic: str

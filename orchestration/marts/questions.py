@@ -45,7 +45,7 @@ SEALED = {
 def validate_questions(
     assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]
 ) -> None:
-    """Refuse marts whose SQL names a relation or a column that is not there.
+    """Refuse marts whose SQL names a relation or a column that does not exist.
 
     ``known`` are the keys of the project's assets.
 
@@ -79,7 +79,7 @@ class Relations:
     def validate(self, mart: str) -> tuple[str, ...] | None:
         """Return the columns of a mart's answer, None where they are not known.
 
-        :raises ValueError: a relation or a column is not there.
+        :raises ValueError: a relation or a column does not exist.
         """
         if mart not in self.answers:
             self.answers[mart] = (
@@ -135,7 +135,7 @@ def named_relations(sql: str) -> Iterator[str]:
 def answered(mart: str, sql: str, columns: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
     """Return the columns of the answer over relations with these columns, None if not known.
 
-    :raises ValueError: the SQL names a column that is not there.
+    :raises ValueError: the SQL names a column that does not exist.
     """
     with duckdb.connect(config=SEALED) as connection:
         for relation, names in columns.items():

@@ -139,7 +139,7 @@ def fitted(kept: pa.Table | None, schema: pa.Schema, name: str) -> pa.Table:
 class StateWriter:
     """Writes the state of one commit.
 
-    Once the commit is there, older folders cannot be named any more.
+    Once the commit exists, older folders cannot be named any more.
     """
 
     def __init__(self, folder: Path) -> None:

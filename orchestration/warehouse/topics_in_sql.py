@@ -172,7 +172,7 @@ class TopicRelations:
         return json_format(types.StructType(fields), is_lenient=True)
 
     def missing(self, sql: str) -> list[str]:
-        """Return the topics that ``sql`` may name and that are not there.
+        """Return the topics that ``sql`` may name and that do not exist.
 
         :raises LogServiceError: the log service does not respond.
         """

@@ -98,7 +98,7 @@ class SchemaValidation:
     ) -> KafkaError | None:
         """Ask about schemas, and wait for the verdicts.
 
-        Return the error of the batch if a verdict is missing, None if all are there.
+        Return the error of the batch if a verdict is missing, None if no verdict is missing.
         """
         wanted = [(schemas.rules[named.is_key], named.name) for named in names]
         left_ms = deadline_ms - self._clock.monotonic_ms()

@@ -115,7 +115,7 @@ class Deserializing(ABC, Generic[R_co]):
         """Return the reader of a topic's payloads with a schema, and keep it.
 
         Raises:
-            SchemaRegistryError: a schema is not there.
+            SchemaRegistryError: a schema does not exist.
             SerializationError: a schema cannot be parsed, or has another type.
         """
         core, written = self.registry.core, None

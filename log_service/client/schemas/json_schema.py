@@ -62,9 +62,9 @@ def record_name(schema: Schema) -> str | None:
 
 
 def validator_of(found: ResolvedSchema) -> Callable[[Any], Any]:
-    """Return the function that returns a valid value as it is.
+    """Return the function that validates a value against a schema.
 
-    It raises SerializationError for others.
+    The function returns a valid value unchanged, and raises SerializationError for an invalid one.
 
     Raises:
         Exception: the schema is invalid.

@@ -299,7 +299,7 @@ class RegistryCore:
         Each comes behind those that it refers to itself.
 
         Raises:
-            SchemaRegistryError: a referenced version is not there.
+            SchemaRegistryError: a referenced version does not exist.
         """
         texts: dict[str, str] = {}
         for reference in schema.references:

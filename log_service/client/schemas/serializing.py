@@ -211,7 +211,7 @@ class Serializing(ABC, Generic[R_co]):
         """Return the writer of a topic, and keep it.
 
         Raises:
-            SchemaRegistryError: the schema cannot be registered, or is not there.
+            SchemaRegistryError: the schema cannot be registered, or does not exist.
             SerializationError: the schema cannot be parsed.
         """
         core = self.registry.core
@@ -303,7 +303,7 @@ class AsyncSerializing(Serializing[SchemaRegistryClient]):
 
         Raises:
             SerializationError: the value does not fit the schema.
-            SchemaRegistryError: the schema cannot be registered, or is not there.
+            SchemaRegistryError: the schema cannot be registered, or does not exist.
         """
         if value is None:
             return None

@@ -30,7 +30,7 @@ class Remembered(Generic[K, V]):
         return len(self._found)
 
     def get(self, key: K) -> V | None:
-        """Return a result, None if it is not there."""
+        """Return a result, None if it is not remembered."""
         with self._lock:
             if key not in self._found:
                 return None

@@ -64,7 +64,9 @@ class StateKeeper:
         self._take(record)
 
     async def settled(self) -> None:
-        """Wait until no record waits for a reader of the state."""
+        """Wait until all records are applied that were held back while other threads read the
+        state.
+        """
         while self._waiting:
             await self._settled.wait()
 

@@ -141,7 +141,8 @@ def table(*, name: str) -> dict[str, Any]:
 
 
 def topic_ids(*, names: Sequence[str]) -> dict[str, str]:
-    """Return the ids of topics at the project's cluster, as UUIDs. Others are left out.
+    """Return the ids of topics at the project's cluster, as UUIDs. Topics that do not exist are
+    left out.
 
     :raises ClickException: the cluster does not respond.
     """

@@ -1,6 +1,6 @@
 """The days of a table's records, as partitions of ``history/TABLE_by_day``.
 
-A day is there once records of it were committed, by a run or a replay. Days with no record stay
+A day exists once records of it were committed, by a run or a replay. Days with no record stay
 missing, and so do days before the first one of the table's history. Events without a run report
 them, because the events of old runs are deleted.
 """

@@ -201,12 +201,12 @@ def replay_op(table: TopicTable) -> Callable[[Callable[..., Any]], dg.OpDefiniti
 
 
 def job_of(table: TopicTable, replay: dg.OpDefinition) -> dg.JobDefinition:
-    """Return the job of a step."""
+    """Return the job that replays into ``table``. Its only step is the op ``replay``."""
     return job_with(table.name, replay, _described(table))
 
 
 def job_with(name: str, replay: dg.OpDefinition, description: str) -> dg.JobDefinition:
-    """Return the job that replays into the table ``name`` by one step."""
+    """Return the job that replays into the table ``name``. Its only step is the op ``replay``."""
 
     @dg.job(name=JOB_PREFIX + name, description=description, run_tags={REPLAYED_TABLE_TAG: name})
     def made() -> None:

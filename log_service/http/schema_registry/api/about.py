@@ -14,7 +14,7 @@ class AboutEndpoints:
         self._registry = registry
 
     async def root(self, request: HttpRequest) -> HttpResponse:
-        """Return an empty object, which says that the registry is there."""
+        """Return an empty object, which says that the registry serves."""
         return json_response(request, {})
 
     async def cluster_id(self, request: HttpRequest) -> HttpResponse:

@@ -52,7 +52,7 @@ def change_mode(state: RegistryState, scope: str, mode: Mode, *, is_forced: bool
     A scope that begins to import must be empty. Its soft-deleted versions are removed then.
 
     Raises:
-        RegistryError: live versions are there, or soft-deleted ones are referred to.
+        RegistryError: live versions exist, or soft-deleted versions are referred to.
     """
     records: list[RegistryRecord] = []
     if mode is Mode.IMPORT and state.mode(scope) is not Mode.IMPORT and not is_forced:

@@ -47,7 +47,7 @@ def fragment_of(uri: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Uri:
-    """The parts of a URI. None stands for a part that is not there."""
+    """The parts of a URI. None stands for a missing part."""
 
     scheme: str | None
     authority: str | None

@@ -159,7 +159,7 @@ class MessageDefinition:
 
     @property
     def oneof_nodes(self) -> list[OneOf]:
-        """The oneofs of the text."""
+        """The oneofs that the schema's text declares."""
         return [each for each in self.node.body if isinstance(each, OneOf)]
 
     @property
@@ -204,7 +204,7 @@ class ServiceDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FileDefinition:
-    """A linked file. ``imports`` has the imported files that are there, by their paths."""
+    """A linked file. ``imports`` has the imported files that exist, by their paths."""
 
     path: str
     source: Source = field(repr=False)

@@ -86,7 +86,7 @@ def parse_serialized(text: str) -> FileDescriptorProto:
 
 
 def no_options(type_name: str, data: bytes) -> tuple[Option, ...]:
-    """Return no options, because definitions are not there yet."""
+    """Return no options, because definitions are not known yet."""
     del type_name, data
     return ()
 

@@ -1,7 +1,7 @@
 """Builds the definitions of a file from its tree: full names first, then types.
 
-With ``is_strict`` an unknown import or type and a name that is there twice are errors. Otherwise
-the definitions keep what can be known: an old record may have passed a laxer registry.
+With ``is_strict`` an unknown import or type and a repeated name are errors. Otherwise the
+definitions keep what can be known: an old record may have passed a laxer registry.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -56,7 +56,7 @@ def link(
     """Return the definitions of a file, and add them to the pool.
 
     Raises:
-        InvalidSchemaError: a name is unknown or is there twice, or a bound is reached.
+        InvalidSchemaError: a name is unknown or repeated, or a bound is reached.
     """
     if is_strict:
         check_imports(file, source, pool)
@@ -71,10 +71,10 @@ def link(
 
 
 def check_imports(file: ProtoFile, source: Source, pool: Pool) -> None:
-    """Check that each import is there, once.
+    """Check that each imported file exists and is imported once.
 
     Raises:
-        InvalidSchemaError: an import is missing or is there twice.
+        InvalidSchemaError: an import is missing or repeated.
     """
     seen = set()
     for each in file.imports:

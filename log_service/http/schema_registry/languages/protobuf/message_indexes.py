@@ -33,7 +33,7 @@ def message_name(schema: ProtobufSchema, indexes: Sequence[int]) -> str:
     """Return the full name of the message at a place.
 
     Raises:
-        LookupError: no message is there.
+        LookupError: there is no message at these indexes.
     """
     messages: Sequence[MessageDefinition] = schema.file.messages
     name = ""

@@ -247,7 +247,7 @@ class Parser(TokenReader):
         return value, key
 
     def field_options(self) -> FieldOptions:
-        """Take ``[name = value, ...]``, if it is there."""
+        """Take ``[name = value, ...]``, if it comes next."""
         found = FieldOptions()
         if not self.accept("["):
             return found
@@ -276,7 +276,7 @@ class Parser(TokenReader):
             found.options.append(option)
 
     def list_of_options(self) -> tuple[Option, ...]:
-        """Take ``[name = value, ...]`` of an enum value or a range, if it is there."""
+        """Take ``[name = value, ...]`` of an enum value or a range, if it comes next."""
         if not self.accept("["):
             return ()
         options = [self.option()]

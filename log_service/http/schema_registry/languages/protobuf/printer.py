@@ -426,7 +426,7 @@ def values_of(value: Value) -> list[Value]:
 
 
 def range_text(value: Range | ReservedName, most: int) -> str:
-    """Return a range or a name. The highest number is ``max``."""
+    """Return the text of a reserved name or a range. An end of ``most`` or more is ``max``."""
     if isinstance(value, ReservedName):
         return quoted(value.text.encode()) if value.is_quoted else value.text
     if value.end is None:
