@@ -1,16 +1,15 @@
-"""Operations on a running cluster, over an admin client. They look at its state, carry out a plan,
-and take one back.
+"""Operations on a running cluster, over an admin client: read its state, carry out or cancel plans.
 
-- ``reading``: the cluster as ``log_service.cluster_plans`` wants to see it.
-- ``findings``: what is wrong with it.
-- ``moving``: a plan carried out in steps, with its throttles; moves that are watched and taken
-  back.
-- ``waiting``: until a broker serves, and until all is in sync.
-- ``rolling``: through a rolling restart, and what one leaves that ends early.
-- ``cordoning``: no new partitions on a broker while it is emptied.
-- ``removal``: a broker emptied, stopped and forgotten.
-- ``group_offsets``: where a reset moves the offsets of a group.
-- ``membership``: what has to hold before a broker leaves, and how voters come and go.
+- ``reading``: reads the cluster as the values of ``log_service.cluster_plans``.
+- ``findings``: collects the cluster's problems.
+- ``moving``: carries out a plan in steps, with its throttles. It also watches and cancels moves.
+- ``waiting``: waits until a broker serves, or until all replicas are in sync.
+- ``rolling``: restarts brokers one by one, and reports the state of a restart that ends early.
+- ``cordoning``: keeps new partitions off a broker while it is emptied.
+- ``removal``: empties, stops and forgets a broker.
+- ``group_offsets``: decides where a reset moves the offsets of a group.
+- ``membership``: checks whether a broker may leave and a node may begin or cease to vote. It also
+  takes a voter out of the quorum.
 
 Everything here asks the cluster through ``log_service.client`` and works on tidelog and Apache
 Kafka alike. Functions that ask are async and take the trio ``Admin`` first. Programs with threads

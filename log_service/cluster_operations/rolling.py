@@ -1,7 +1,7 @@
 """A rolling restart: brokers one by one, each when the cluster can be without it.
 
-It knows at every moment which brokers are done, which one is on its way and how far, so that one
-that ends early can say so.
+It knows at every moment which brokers are done, and how far the restart of the current broker is,
+so that a rolling restart that ends early can report both.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

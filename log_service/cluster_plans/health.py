@@ -1,9 +1,10 @@
-"""Finds a cluster's problems, the worst first. They include offline partitions, lost voters,
-partitions under min ISR, brokers that are down, and full disks.
+"""Finds a cluster's problems, the worst first.
 
-Decides which facts are findings and how bad they are. A finding is ``FAILED`` where clients cannot
-read or write something now, ``DEGRADED`` where all works and the next failure may cost something,
-``NOTICE`` where nothing is at risk.
+They include offline partitions, lost voters, partitions under min ISR, brokers that are down, and
+full disks. Decides which facts are findings and how bad they are. A finding is ``FAILED`` if
+clients cannot read or write something now, ``DEGRADED`` if all works but the next failure may cost
+something, and ``NOTICE`` if nothing is at risk. A new check is a name in ``CHECKS``, and a function
+that ``findings_of`` calls.
 """
 
 from collections import Counter
@@ -22,13 +23,15 @@ from log_service.common.disk_reserve import DISK_RESERVE_BYTES
 
 MAX_NAMED = 5
 DISK_FULL_PERCENT = 85
-"""A disk is nearly full from here on, unless somebody says otherwise: a reassignment or a burst may
-fill what is left.
+"""A disk is nearly full from here on, unless the caller passes another share.
+
+A reassignment or a burst may fill the rest.
 """
 QUORUM_LAG_OFFSETS = 20
 QUORUM_LAG_MS = 10_000
-"""A voter that is as many records and as long behind is not merely a moment late: one metadata
-record is written every 500 ms.
+"""A voter that is so many records and so long behind has a problem.
+
+A healthy quorum writes a metadata record every 500 ms, so a short delay is normal.
 """
 LEADER_SKEW_SHARE = 0.1
 
@@ -43,7 +46,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong. ``check`` names the check, ``items`` what it is wrong with."""
+    """One problem. ``check`` names the check, ``items`` the brokers, partitions or directories."""
 
     check: str
     severity: Severity
@@ -73,7 +76,7 @@ class QuorumMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumState:
-    """The metadata quorum; ``leader_id`` is -1 while there is none."""
+    """The metadata quorum. ``leader_id`` is -1 while it has no leader."""
 
     leader_id: int
     leader_epoch: int
@@ -104,8 +107,9 @@ CHECKS = (
     "throttles",
     "cordoned",
 )
-"""Everything that is looked at, causes before what follows from them; a check without a finding is
-fine.
+"""The names of all checks, causes before their consequences.
+
+A check without a finding has passed.
 """
 
 
@@ -118,8 +122,8 @@ def findings_of(
 ) -> list[Finding]:
     """Return the faults of a cluster, the worst first.
 
-    ``throttled`` are the brokers with a throttle of replication. A disk is nearly full where more
-    than ``disk_full_percent`` of it cannot be written any more: it is full, or kept for others.
+    ``throttled`` are the brokers with a throttle of replication. A disk is nearly full if more than
+    ``disk_full_percent`` of it cannot be written any more, because it is used or reserved.
     """
     found = [
         *_partition_findings(layout.partitions, layout.observers),
@@ -135,7 +139,7 @@ def findings_of(
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:
-    """Return how bad it is; None where nothing is wrong."""
+    """Return the worst severity, None without findings."""
     return max((finding.severity for finding in findings), default=None)
 
 

@@ -1,8 +1,8 @@
-"""Finds out whose program listens where a secret is about to be sent.
+"""Finds the user whose program listens at an address, before a secret is sent there.
 
 Every account of a machine may listen on a loopback port that is free, or on another loopback
-address beside a server that listens on one. Only Linux tells whose a listener is, in /proc;
-elsewhere none is known to be a stranger's.
+address beside a server that listens on one. Only Linux shows the user of a listener, in /proc. On
+other systems no listener is known to be a stranger's.
 """
 
 import os

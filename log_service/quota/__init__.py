@@ -1,9 +1,10 @@
-"""How much clients may ask for in a time (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599, KIP-612).
+"""Limits on the rates of clients (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599, KIP-612).
 
-``entities`` says which quota holds for a client, ``windows`` how fast a client has been and for how
-long it has to pause, ``tokens`` how many partitions it may create and delete, ``description`` which
-quotas a request asks to see. Broker and controller count by them.
+- ``entities``: finds the quota of a client.
+- ``windows``: measures a client's rate, and how long the client has to pause.
+- ``tokens``: counts how many partitions a client may create and delete.
+- ``description``: finds the quotas that a request asks to see.
 
-Plain decisions: nothing here reads a clock, waits or touches a connection. Replication has
-throttles of its own, beside the replicas.
+Broker and controller use them. Nothing here reads a clock, waits or touches a connection.
+Replication has throttles of its own, beside the replicas.
 """

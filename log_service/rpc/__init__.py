@@ -1,5 +1,6 @@
-"""Requests that this process sends to nodes: connections, versions, deadlines, pauses. Raft,
-replication, the controller's users and the client send through here, and none of them opens a
+"""Requests that this process sends to nodes: connections, versions, deadlines, pauses.
+
+Raft, replication, the controller's users and the client send through here, and none of them opens a
 connection by itself.
 
 - ``pool``: (destination, request) -> response; a ``NodeChannel`` keeps the connection to one
@@ -8,7 +9,7 @@ connection by itself.
   ``Security`` is the place of TLS and SASL.
 - ``versions``: which version of an API a request goes out in. ``retry``: pauses between attempts,
   and the loop around them.
-- ``misfits``: what a listener speaks that ends connections without a word. ``hello``: what any that
-  speaks TLS responds to.
+- ``misfits``: finds out why a listener ends fresh connections without a response. ``hello``: the
+  first bytes of a TLS handshake, to which every TLS listener responds.
 - ``channel``: frames over one byte stream: correlation ids, requests in flight, deadlines, bounds.
 """

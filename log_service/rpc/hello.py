@@ -1,13 +1,15 @@
-"""The first bytes of a TLS handshake. A process that speaks TLS responds to them, if only with an
-alert: so it can be seen to listen.
+"""The first bytes of a TLS handshake.
+
+A process that speaks TLS responds to them, if only with an alert, which shows that it listens.
 """
 
 from contextlib import suppress
 
 
 def client_hello(host: str) -> bytes:
-    """Return the first message of a client that asks for ``host``. Nothing can be made of the
-    response to it.
+    """Return the first message of a client that asks for ``host``.
+
+    The handshake cannot be continued, because its keys are thrown away.
     """
     import ssl  # noqa: PLC0415 - most processes speak no TLS
 

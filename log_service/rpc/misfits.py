@@ -1,10 +1,9 @@
-"""Finds out why a listener ends fresh connections without a word. It wants a login, or TLS, or
-knows no TLS.
+"""Finds out why a listener ends fresh connections without a response.
 
-A node that stops, or has too many connections, ends them in the same way. So nothing is concluded
-from the end: the listener is asked, on a connection of its own, before the next attempt. Only a
-response that proves the misfit makes the failure final; whatever else comes leaves things as they
-are.
+The listener may require a login or TLS, or may not support TLS. A node that stops, or has too many
+connections, ends them in the same way. So the end alone proves nothing. The listener is asked, on a
+connection of its own, before the next attempt. Only a response that proves such a cause makes the
+failure final. Any other response changes nothing.
 """
 
 from collections.abc import Awaitable, Callable

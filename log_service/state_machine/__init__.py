@@ -3,7 +3,8 @@
 A machine decides with plain functions and changes in ``replay``. The runtime appends what it
 decided and replies when that is committed.
 
-- ``decision``: what a machine decided: records, replies, timers, and how to take soft state back.
-- ``runtime``: one machine over one log in one epoch.
-- ``stalls``: silence that is no sign of death, because this process was paused or busy.
+- ``decision``: one decision: records, replies, timers, and the way to take soft state back.
+- ``runtime``: runs one machine over one log in one epoch.
+- ``stalls``: extends sessions after this process was paused or busy, because the silence of a
+  client is then no sign of its death.
 """

@@ -1,8 +1,8 @@
 """Stalls of this process: messages of silent peers may only be unread.
 
 Decides when silence may count. A timer that fires much later than it was due shows that the process
-was stalled: it was paused, or its machine was busy. What others sent meanwhile lies unread, so that
-they first have a while to be heard of.
+was stalled: it was paused, or its machine was busy. Messages of that time are still unread, so
+peers get a grace time before their silence counts.
 """
 
 from collections.abc import Callable

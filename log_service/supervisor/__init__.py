@@ -2,20 +2,20 @@
 
 - ``spec``: a component, and the values that all components receive (values only).
 - ``guard``: a small process around each component, so that nothing outlives the supervisor, however
-  that ends.
-- ``readiness``: when a component counts as ready. ``grpc_call``: the bytes of a call of gRPC, by
-  which some are asked.
-- ``process``: one component's process: started behind its guard, watched, stopped within a
+  the supervisor ends.
+- ``readiness``: decides when a component counts as ready. ``grpc_call``: the bytes of the gRPC call
+  that asks some components.
+- ``process``: starts one component's process behind its guard, watches it, and stops it within a
   deadline.
-- ``supervisor``: all of them: order of starting, restarts with backoff, order of stopping.
-- ``complaints``: what a component says to be wrong.
+- ``supervisor``: starts all components in order, restarts them with backoff, and stops them.
+- ``complaints``: the problems that a component reports about itself.
 - ``state``: the file from which ``tidelog status`` reads what runs.
-- ``nodes``: several brokers on one machine, each with its properties file. ``fleet``: one more or
-  one less while they run.
-- ``control``: how another process asks a running supervisor for that. ``installation``: the nodes,
-  to such a process.
+- ``nodes``: several brokers on one machine, each with its properties file. ``fleet``: adds and
+  removes brokers while the others run.
+- ``control``: requests of another process to a running supervisor, such as one more broker.
+  ``installation``: the nodes, as such a process sees them.
 - ``components``: the broker's component, and those that installed extras register.
   ``console_component``: the web console's.
-- ``protection``: the files of a secured installation. ``authority``: its certificates. ``grants``:
-  the rights of the platform in it.
+- ``protection``: the files of a secured installation. ``authority``: the authority that issues
+  its certificates. ``grants``: the ACLs of the platform.
 """

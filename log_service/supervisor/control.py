@@ -1,14 +1,13 @@
-"""Lets another process ask a running supervisor for something. The request is in one file and the
-response in another.
+"""Requests of other processes to a running supervisor, as one file for each request and response.
 
-``tidelog cluster`` asks for one more node, for the end of one, for a restart, or that one stays
-down for a while. The supervisor looks into ``control/`` of its data directory twice a second,
-carries out one request after the other, and says in a file beside it what became of it. Only the
-supervisor that holds the directory's lock does that, so a request to one that has ended is refused
-at once.
+``tidelog cluster`` requests one more node, the removal or the restart of a node, or that a node
+stays down for a while. The supervisor looks into ``control/`` of its data directory twice a second,
+carries out one request after the other, and writes each result into a file beside the request. Only
+the supervisor that holds the directory's lock does that, so a request to a supervisor that has
+ended is refused at once.
 
-Invariant: the directory is for its owner alone, whatever the umask was: who can write there can
-stop nodes.
+Invariant: only its owner may enter the directory, whatever the umask was, because a process that
+can write there can stop nodes.
 """
 
 import json

@@ -485,7 +485,7 @@ class Call:
                 response.throttle_time_ms = max(pause_ms, response.throttle_time_ms)
 
     def counted(self) -> AbstractContextManager[None]:
-        """Charge the time of a ``with`` block to the request, for work after its handler is done."""
+        """Charge the time of a ``with`` block to the request, for work after its handler."""
         return NOT_COUNTED if self.account is None else self.account.counted()
 
     def counting(self, waiting: Coroutine[Any, Any, T]) -> Awaitable[T]:
