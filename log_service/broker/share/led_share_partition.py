@@ -122,6 +122,7 @@ class LedSharePartition:
         Retries skip these letters.
         """
         self._is_writing = False
+        self._is_start_stored = False
         self._open_count = 0
         self._give_up_at_ms = 0
         self._give_up_pause_ms = RETRY_MS
@@ -211,6 +212,7 @@ class LedSharePartition:
             self._fail(error)
             return
         self._state_epoch = state.state_epoch
+        self._is_start_stored = state.start_offset != UNKNOWN_START_OFFSET
         counts.loads += 1
         counts.load_ms += self._world.clock.monotonic_ms() - self._began_ms
         self._world.on_change(self.key)
@@ -411,7 +413,21 @@ class LedSharePartition:
         if self._is_writing or not self._queue or core is None or self.is_lost:
             return
         writes, self._queue = self._queue, []
-        self._is_writing = True
+        self._write(core, writes)
+
+    def store_start(self) -> bool:
+        """Store the start offset that was found here. Return False if that was tried before.
+
+        A leader that finds it anew would skip all records that were written meanwhile.
+        """
+        core = self._core
+        if core is None or self._is_start_stored:
+            return False
+        self._write(core, [])
+        return True
+
+    def _write(self, core: SharePartition, writes: list[tuple[StateWrite, OnDone]]) -> None:
+        self._is_writing = self._is_start_stored = True
         request = ShareStateWrite(
             state_epoch=self._state_epoch,
             leader_epoch=self._leader_epoch,

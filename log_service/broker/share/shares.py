@@ -164,8 +164,13 @@ class Shares(ReplicaListener):
             self._maybe_retire(led)
 
     def _maybe_retire(self, led: LedSharePartition) -> None:
-        """Forget a share partition whose group has no session here, once all is stored."""
-        if led.is_idle and not self.sessions.has_group(led.key.group_id):
+        """Forget a share partition whose group has no session here, once all is stored.
+
+        Its start is stored, too. Records that come before the next session count then.
+        """
+        if self.sessions.has_group(led.key.group_id):
+            return
+        if led.is_idle and not led.store_start():
             self._lose(
                 led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group has no member here")
             )

@@ -2,7 +2,8 @@
 
 The ends of the log are known at once. A duration needs a look into the time index. If no record is
 as young as the duration, the group begins at the end, because the next record will be. The offset
-is stored with the first write. A leader that comes before that looks anew, as in Apache Kafka.
+is stored with the first write, and at the latest when the last session of the group ends. A leader
+that comes before that looks anew, as in Apache Kafka.
 """
 
 from collections.abc import Callable

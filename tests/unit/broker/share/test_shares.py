@@ -10,6 +10,7 @@ import trio
 
 from log_service.broker.share.shares import Shares
 from log_service.common.errors import ErrorCode
+from log_service.coordinator.share.share_state import UNKNOWN_START_OFFSET
 from tests.helpers.opcodes import opcodes_of
 from tests.unit.broker.share.context import (
     ACCEPT,
@@ -152,6 +153,35 @@ def test_a_group_whose_last_member_held_nothing_is_forgotten_at_once() -> None:
         assert not node.node.shares.fetch_counts
         await node.share()
         assert (await node.member().fetch()).acquired == [(0, 1, 1)]
+
+    tell_shares(story)
+
+
+def test_a_group_that_got_nothing_yet_goes_on_where_it_began() -> None:
+    """Else records that come between two short visits of a new group reach nobody."""
+
+    async def story(node: ShareNode) -> None:
+        await node.share(start=UNKNOWN_START_OFFSET)
+        for value in (b"before", b"between"):
+            await node.produce("a", batch(value))
+            member = node.member()
+            got = await member.fetch()
+            await member.leave()
+            assert not node.node.shares.partitions
+        assert got.acquired == [(1, 1, 1)]
+
+    tell_shares(story)
+
+
+def test_a_group_whose_start_cannot_be_stored_is_forgotten_all_the_same() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share(start=UNKNOWN_START_OFFSET)
+        member = node.member()
+        await member.fetch()
+        node.share_states.refusals.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        await member.leave()
+        assert not node.share_states.refusals
+        assert not node.node.shares.partitions
 
     tell_shares(story)
 
