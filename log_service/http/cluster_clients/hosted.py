@@ -41,6 +41,8 @@ class HostedClient(Generic[T]):
         Raises:
             ConfigError: its settings do not fit together.
         """
+        if self._client is not None:  # several times for each request
+            return self._client
         async with self._opening:
             if self._client is None:
                 # Key files are read and keys are derived here, which may take a while.
