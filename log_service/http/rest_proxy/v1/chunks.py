@@ -4,7 +4,7 @@ A chunk stands between two positions and holds each wanted record there. So a st
 whose own positions are at or past the chunk's beginning, and gets each record once.
 
 Invariants: the chunks of a window join each other without a gap. The newest one is always kept, and
-older ones within a bound of bytes.
+older ones within bounds of number and bytes.
 """
 
 from collections import deque
@@ -15,6 +15,8 @@ from log_service.http.rest_proxy.v1.lines import Lines
 
 RECORD_BYTES: Final = 200
 """About what a record takes in memory beside its line."""
+MAX_CHUNKS: Final = 500
+"""Chunks of a window. A topic with few records has small ones."""
 MAX_AHEAD: Final = 1_000
 """A stream joins a window that ends at most so many offsets before its positions."""
 
@@ -87,9 +89,9 @@ class Window:
         self.end = chunk.after
 
     def trim(self, max_bytes: int) -> None:
-        """Drop the oldest chunks until the others have at most these bytes, or one is left."""
+        """Drop the oldest chunks until the others are few and small enough, or one is left."""
         size_bytes = sum(each.size_bytes for each in self._chunks)
-        while len(self._chunks) > 1 and size_bytes > max_bytes:
+        while len(self._chunks) > 1 and (size_bytes > max_bytes or len(self._chunks) > MAX_CHUNKS):
             size_bytes -= self._chunks.popleft().size_bytes
             self.first_number += 1
 

@@ -42,8 +42,9 @@ CHUNK_BYTES: Final = 128 << 10
 POLL_RECORDS: Final = 500
 TURN_RECORDS: Final = 20
 """After so many records other tasks run."""
-SENDS_PER_S: Final = 2_000
-"""A reader whose streams keep up makes so few chunks that they send so often, all together."""
+PAUSE_S: Final = 0.005
+STREAM_PAUSE_S: Final = 0.0005
+"""A reader that keeps up pauses after each chunk, longer for many streams, to make larger ones."""
 CHECK_S: Final = 5.0
 """How often a reader asks whether its topic is there, and a stream whether its login is right."""
 
@@ -232,7 +233,7 @@ class SharedReader:
                 if readers.joinable(followed, self.window.end, other_than=self):
                     return None
                 if len(records) < POLL_RECORDS:
-                    await trio.sleep(self.seat_count / SENDS_PER_S)
+                    await trio.sleep(PAUSE_S + STREAM_PAUSE_S * self.seat_count)
 
     async def _assign(self, consumer: Consumer) -> None:
         assigned = [TopicPartition(self.followed.topic, number) for number in self.window.end]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_service.http.rest_proxy.v1.chunks import MAX_AHEAD, Chunk, Window
+from log_service.http.rest_proxy.v1.chunks import MAX_AHEAD, MAX_CHUNKS, Chunk, Window
 from log_service.http.rest_proxy.v1.lines import EventLines, NdjsonLines
 from tests.integration.http.event_reader import events_of
 
@@ -170,3 +170,11 @@ def test_a_window_counts_the_texts_that_were_made() -> None:
     assert window.first_number == 0
     window.trim(size_bytes - 1)
     assert window.first_number == 1
+
+
+def test_a_window_keeps_few_chunks_of_a_topic_with_few_records() -> None:
+    window = Window({0: 0})
+    for _ in range(MAX_CHUNKS + 3):
+        append(window, 1, 0)
+    window.trim(1 << 30)
+    assert (window.first_number, window.next_number) == (3, MAX_CHUNKS + 3)
