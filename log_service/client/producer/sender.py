@@ -467,7 +467,9 @@ class Sender:
             )
             if batch.last_error is not None:
                 text += f", the last: {batch.last_error}"
-            self._give_up(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+            failure = KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+            failure.__cause__ = batch.last_error
+            self._give_up(batch, failure)
         if expired:
             self._notify_settled()
 

@@ -111,10 +111,12 @@ def number_of(
 
 
 def whole_number(value: object) -> int | None:
-    """Return a whole number that is one, or is written as text, None for anything else."""
+    """Return a whole number, which may be written as text or as 80.0, None for anything else."""
     if isinstance(value, str) and value.isascii() and len(value) <= 20:
         digits = value.removeprefix("-")
         return int(value) if digits.isdigit() else None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

@@ -86,6 +86,10 @@ MEANINGS: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.RECORD_LIST_TOO_LARGE: 41301,
     ErrorCode.NON_EMPTY_GROUP: 40901,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: 40901,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: 40901,
+    ErrorCode.UNKNOWN_MEMBER_ID: ILLEGAL_STATE,
+    ErrorCode.ILLEGAL_GENERATION: ILLEGAL_STATE,
+    ErrorCode.FENCED_INSTANCE_ID: ILLEGAL_STATE,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: TOO_MANY,
     ErrorCode.SHARE_SESSION_LIMIT_REACHED: TOO_MANY,
 }
@@ -93,8 +97,13 @@ MEANINGS: Final[Mapping[ErrorCode, int]] = {
 
 
 def of_cluster(error: KafkaError) -> RestError:
-    """Return the refusal for an error of the cluster."""
+    """Return the refusal for an error of the cluster.
+
+    A producer tries again until its time is over. The last error says why it did not succeed.
+    """
     code = MEANINGS.get(error.code)
+    if error.code is ErrorCode.REQUEST_TIMED_OUT and isinstance(error.__cause__, KafkaError):
+        code = MEANINGS.get(error.__cause__.code)
     if code is None:
         is_passing = error.is_retriable or error.code is ErrorCode.REQUEST_TIMED_OUT
         code = RETRIABLE_ERROR if is_passing else KAFKA_ERROR

@@ -74,9 +74,12 @@ def test_the_life_of_a_topic(client: httpx.Client) -> None:
     """It is created, found, extended and deleted."""
     body = {
         "topic_name": "life",
-        "partitions_count": 2,
-        "replication_factor": 1,
-        "configs": [{"name": "cleanup.policy", "value": "compact"}],
+        "partitions_count": 2.0,
+        "replication_factor": "1",
+        "configs": [
+            {"name": "cleanup.policy", "value": "compact"},
+            {"name": "preallocate", "value": True},
+        ],
     }
     tried = client.post("/topics", json={**body, "validate_only": True})
     assert (tried.status_code, tried.json()["partitions_count"]) == (200, 2)
@@ -89,6 +92,7 @@ def test_the_life_of_a_topic(client: httpx.Client) -> None:
     assert (document["partitions_count"], document["replication_factor"]) == (2, 1)
     assert refusal(client.post("/topics", json=body)) == (400, 40002)
     assert client.get("/topics/life/configs/cleanup.policy").json()["value"] == "compact"
+    assert client.get("/topics/life/configs/preallocate").json()["value"] == "true"
     assert "life" in [each["topic_name"] for each in listed(client.get("/topics"))]
     assert client.patch("/topics/life", json={"partitions_count": 3}).status_code == 200
     assert len(listed(client.get("/topics/life/partitions"))) == 3
@@ -116,12 +120,15 @@ def test_a_topic_is_created_with_its_replicas(client: httpx.Client) -> None:
         ({}, (422, 422)),
         ({"topic_name": "a", "replicas_assignments": {"x": [1]}}, (422, 422)),
         ({"topic_name": "a", "replicas_assignments": {"0": 1}}, (422, 422)),
+        ({"topic_name": "a", "replicas_assignments": {"0": [2**31]}}, (422, 422)),
+        ({"topic_name": "a", "replicas_assignments": {"0": [-1]}}, (422, 422)),
         ({"topic_name": 1}, (422, 422)),
         ({"topic_name": "a", "partitions_count": 0}, (422, 422)),
         ({"topic_name": "a", "partition_count": 1}, (422, 422)),
         ({"topic_name": "a b"}, (400, 40002)),
         ({"topic_name": "a", "replication_factor": 9}, (400, 40002)),
         ({"topic_name": "a", "configs": [{"name": "no.such.key", "value": 1}]}, (400, 40002)),
+        ({"topic_name": "a", "configs": [{"name": "preallocate", "value": []}]}, (422, 422)),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused(
@@ -172,6 +179,11 @@ def test_configs_are_changed_and_reset(client: httpx.Client, topic: str) -> None
     assert client.get(f"{path}/retention.bytes").json()["is_default"]
     wrong = {"data": [{"name": "retention.ms", "value": "soon"}]}
     assert refusal(client.post(f"{path}:alter", json=wrong)) == (400, 40002)
+    values: list[object] = [{}, [1]]
+    for value in values:
+        assert refusal(client.put(key, json={"value": value})) == (422, 422)
+        listless = {"data": [{"name": "retention.ms", "value": value}]}
+        assert refusal(client.post(f"{path}:alter", json=listless)) == (422, 422)
     unknown = {"data": [{"name": "retention.bytes", "value": 6}, {"name": "no.such", "value": 1}]}
     assert refusal(client.post(f"{path}:alter", json=unknown)) == (404, 404)
     assert client.get(f"{path}/retention.bytes").json()["is_default"]

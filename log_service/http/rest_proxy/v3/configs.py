@@ -25,7 +25,7 @@ from log_service.http.rest_proxy.cluster_reading import topic_of
 from log_service.http.rest_proxy.errors import RestError
 from log_service.http.rest_proxy.v3.clusters import broker_of
 from log_service.http.rest_proxy.v3.documents import MULTI_STATUS, NO_CONTENT, ClusterCall, Document
-from log_service.http.rest_proxy.v3.topics import flag_of
+from log_service.http.rest_proxy.v3.topics import config_value, flag_of
 from log_service.http.server.values import HttpResponse
 
 OPERATIONS: Final = {"SET": ConfigOperation.SET, "DELETE": ConfigOperation.DELETE}
@@ -154,8 +154,7 @@ async def put_config(at: ClusterCall) -> HttpResponse:
     """Set one config."""
     body = await read_object(at.call.request)
     refuse_unknown(body, ("value",), "The body")
-    value = body.get("value")
-    change = {at.value("name"): None if value is None else _shown(value)}
+    change = {at.value("name"): config_value(body.get("value"))}
     await _alter(at, await owner_of(at), change)
     return NO_CONTENT
 
@@ -210,9 +209,8 @@ def _changes_of(fields: Mapping[str, Any], name: str) -> dict[str, Change]:
         operation = OPERATIONS.get(text_of(item, "operation", default="SET").upper())
         if operation is None:
             raise RestError(422, f"operation may be {', '.join(OPERATIONS)}.")
-        value = item.get("value")
-        is_set = operation is ConfigOperation.SET and value is not None
-        changes[text_of(item, "name")] = _shown(value) if is_set else None
+        value = config_value(item.get("value"))
+        changes[text_of(item, "name")] = value if operation is ConfigOperation.SET else None
     return changes
 
 
@@ -246,8 +244,3 @@ async def _named(at: ClusterCall) -> tuple[Owner, ConfigEntry]:
 
 def _not_found(name: str) -> RestError:
     return RestError(404, f"Config {name[:100]} cannot be found.")
-
-
-def _shown(value: Any) -> str:
-    """Return a value as Kafka writes it: true and false are in small letters."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

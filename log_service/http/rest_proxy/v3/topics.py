@@ -27,6 +27,7 @@ from log_service.http.rest_proxy.v3.documents import (
 from log_service.http.server.values import HttpResponse
 
 MAX_COUNT: Final = 1_000_000
+MAX_BROKER: Final = 2**31 - 1
 WITH_OPERATIONS: Final = "include_authorized_operations"
 NEW_TOPIC_FIELDS: Final = (
     "topic_name",
@@ -97,10 +98,12 @@ def new_topic(body: Mapping[str, Any]) -> NewTopic:
     if not assignments:
         counts["partition_count"] = _count_of(body, "partitions_count", MAX_COUNT)
         counts["replication_factor"] = _count_of(body, "replication_factor", 32_767)
-    configs = {text_of(each, "name"): each.get("value") for each in _objects(body, "configs")}
+    configs = {
+        text_of(each, "name"): config_value(each.get("value")) for each in _objects(body, "configs")
+    }
     return NewTopic(
         name=text_of(body, "topic_name"),
-        configs={name: str(value) for name, value in configs.items() if value is not None},
+        configs={name: value for name, value in configs.items() if value is not None},
         assignments=assignments,
         **counts,
     )
@@ -118,10 +121,10 @@ def _assignments(body: Mapping[str, Any]) -> Iterator[tuple[int, list[int]]]:
         body = {"replicas_assignments": pairs}
     for each in _objects(body, "replicas_assignments"):
         brokers = [whole_number(broker) for broker in list_of(each, "broker_ids")]
-        if None in brokers:
-            raise RestError(422, "broker_ids has to be a list of whole numbers.")
-        partition = number_of(each, "partition_id", at_most=MAX_COUNT)
-        yield partition, [broker for broker in brokers if broker is not None]
+        known = [each for each in brokers if each is not None and 0 <= each <= MAX_BROKER]
+        if len(known) < len(brokers):
+            raise RestError(422, f"broker_ids has to be a list of whole numbers to {MAX_BROKER}.")
+        yield number_of(each, "partition_id", at_most=MAX_COUNT), known
 
 
 def _count_of(body: Mapping[str, Any], name: str, at_most: int) -> int:
@@ -130,6 +133,21 @@ def _count_of(body: Mapping[str, Any], name: str, at_most: int) -> int:
     if found == 0:
         raise RestError(422, f"{name} has to be at least 1.")
     return found
+
+
+def config_value(value: Any) -> str | None:
+    """Return the value of a config as Kafka writes it: true and false are in small letters.
+
+    Raises:
+        RestError: 422, it is a list or an object.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    raise RestError(422, "value of a config has to be text, a number, true or false.")
 
 
 def flag_of(body: Mapping[str, Any], name: str) -> bool:
