@@ -12,7 +12,8 @@ Apache Kafka. The rooms, from the bottom up:
 - ``v1``: streams of records, writes with an idempotency key, and queues; our own.
 - ``v2``: produce, metadata, and consumer instances.
 - ``v3``: administration, and produce as a stream.
-- ``openapi``: the description of all routes. ``metrics``: the figures of a proxy.
+- ``openapi``: the description of all routes. ``openapi_schemas``: the JSON of its parts.
+- ``metrics``: the figures of a proxy.
 - ``routes``: the table of all routes. ``service``: a proxy.
 
 Sources: Confluent's REST API, versions 2 and 3.

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from log_service.http.rest_proxy import openapi_schemas
 from log_service.http.rest_proxy.bodies import JSON, compact
 from log_service.http.rest_proxy.formats import FORMATS
 from log_service.http.rest_proxy.v1.query import MEDIA_TYPES, NDJSON, PARAMETERS
@@ -45,7 +46,6 @@ QUERIES: Final = {
     ),
 }
 """The parameters of queries, by path, and where methods differ by method and path."""
-NUMBERS: Final = frozenset({"timeout", "max_bytes", "limit"})
 ERROR: Final = {
     "type": "object",
     "required": ["error_code", "message"],
@@ -88,7 +88,7 @@ def description(routes: Iterable[Route]) -> dict[str, Any]:
         "info": {"title": "tidelog REST proxy", "version": "3"},
         "paths": paths,
         "components": {
-            "schemas": {"Error": ERROR},
+            "schemas": {"Error": ERROR, **openapi_schemas.components()},
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -106,21 +106,36 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": " ".join(summary.split()),
         "tags": [_version(route)],
         "parameters": _parameters(route),
-        "responses": {
-            "2XX": {"description": "It is done.", "content": _content(_response_types(route))},
-            "default": {
-                "description": "It is refused.",
-                "content": _content(_types(route), {"$ref": "#/components/schemas/Error"}),
-            },
-        },
+        "responses": _responses(route),
     }
     if rest:
         found["description"] = rest
-    if route.method in WITH_BODY:
+    schema = openapi_schemas.BODIES.get(f"{route.method} {route.path}")
+    if schema is not None or route.method in WITH_BODY:
         types = (*_types(route), *RECORD_TYPES) if _has_records(route) else _types(route)
         types = (NDJSON, JSON) if route.path == RECORDS else types
-        found["requestBody"] = {"content": _content(types, {"type": "object"})}
+        schema = schema or {"type": "object"}
+        is_needed = bool(schema.get("required") or schema.get("minProperties"))
+        found["requestBody"] = {"required": is_needed, "content": _content(types, schema)}
     return found
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    name = f"{route.method} {route.path}"
+    schema = openapi_schemas.response_of(route.method, route.path)
+    done: dict[str, Any] = {"description": "It is done."}
+    full = {**done, "content": _content(_response_types(route), schema)}
+    is_empty = name in openapi_schemas.WITHOUT_CONTENT
+    refused = {
+        "description": "It is refused.",
+        "content": _content(_types(route), {"$ref": "#/components/schemas/Error"}),
+    }
+    statuses = openapi_schemas.STATUSES.get(name, ("200",))
+    return {
+        **{each: done if is_empty or each == "204" else full for each in statuses},
+        "4XX": refused,
+        "5XX": {**refused, "description": "The proxy or the cluster cannot do it now."},
+    }
 
 
 def _version(route: Route) -> str:
@@ -142,7 +157,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             "name": name,
             "in": "query",
             "required": False,
-            "schema": {"type": "integer" if name in NUMBERS else "string"},
+            "schema": openapi_schemas.parameter_of(name),
         }
         for name in QUERIES.get(f"{route.method} {route.path}", QUERIES.get(route.path, ()))
     ]
