@@ -100,6 +100,11 @@ SLOW = (
         ),
     ),
     Slow(
+        why="more generated requests to each operation that the REST proxy describes",
+        modules=("integration/http/test_rest_openapi.py",),
+        kept=r"v3-good-few",
+    ),
+    Slow(
         why="more generated Protobuf files beside the elements of Wire's parser",
         modules=("integration/http/test_wire_printing.py",),
         kept=r"\[few\]|hand_made",
