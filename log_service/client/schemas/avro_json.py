@@ -3,7 +3,7 @@
 Bytes are text with one character for each byte, as in Avro's own JSON. Decimals are text or
 numbers. Dates and times are ISO 8601 or Avro's numbers. A value of a union may be tagged with its
 branch, ``{"string": "a"}``, as in Avro's own JSON, and need not be: the first branch that fits is
-taken.
+taken. An object whose only key names a branch is always a tagged value.
 
 Decides whether a value fits a schema, so that the error says where it does not.
 """
@@ -143,11 +143,15 @@ class AvroReading:
         raise SerializationError(reasons or f"{path}: the union has no branches")
 
     def _options(self, value: Any, branches: list[Any]) -> Iterator[tuple[Any, Any]]:
-        """Yield the branches with the value that each would read: first the one of a tag."""
+        """Yield the branches with the value that each would read: the one of a tag alone.
+
+        A tagged value that does not fit is no map whose only key happens to be the tag.
+        """
         tag = next(iter(value)) if isinstance(value, dict) and len(value) == 1 else None
         for branch in branches:
             if tag is not None and tag == branch_name(branch):
                 yield branch, value[tag]
+                return
         for branch in [
             each for each in branches if (each == "null") == (value is None)
         ] or branches:

@@ -125,3 +125,19 @@ def test_a_value_that_does_not_fit_is_told_with_its_place(
     with pytest.raises(SerializationError) as caught:
         AvroReading(fastavro.parse_schema(schema))(value)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("branch", "value", "reason"),
+    [
+        ({"type": "enum", "name": "a.e", "symbols": ["ON"]}, {"a.e": "OFF"}, "OFF"),
+        ({"type": "fixed", "name": "a.f", "size": 2}, {"a.f": "abc"}, "3"),
+        ("int", {"int": "seven"}, "int"),
+    ],
+)
+def test_a_wrong_value_with_a_tag_is_no_map(branch: Any, value: Any, reason: str) -> None:
+    """It was written as a map whose only key is the tag, and readers got something else."""
+    schema = fastavro.parse_schema(["null", branch, {"type": "map", "values": "string"}])
+    with pytest.raises(SerializationError, match=reason):
+        AvroReading(schema)(value)
+    assert AvroReading(schema)({"other": "x"}) == ("map", {"other": "x"})
