@@ -184,7 +184,14 @@ def letters_that_stay(
     return letters.rows_at(origin.target, origin.topic_id, gone)
 
 
-def archived_part(table: TopicTable, context: RunContext, state: TopicState) -> HeldTopic | None:
+def origin_of(table: TopicTable, context: RunContext, topic_id: str) -> Origin:
+    """Return the origin of dead letters from the table's topic with ``topic_id``."""
+    return Origin(
+        target=table.name, topic=table.topic.name, topic_id=topic_id, run_id=context.run_id
+    )
+
+
+def _archived_part(table: TopicTable, context: RunContext, state: TopicState) -> HeldTopic | None:
     """Return the records of archive and log if the archive has some of the next ones.
 
     Return None if the log has all of them, or if there is no archive.
@@ -200,14 +207,15 @@ def archived_part(table: TopicTable, context: RunContext, state: TopicState) -> 
 
 
 def plan_next(
-    table: TopicTable, context: RunContext, state: TopicState, held: HeldTopic | None = None
-) -> BatchPlan:
-    """Return the next ranges.
+    table: TopicTable, context: RunContext, state: TopicState
+) -> tuple[BatchPlan, HeldTopic | None]:
+    """Return the next ranges, and report the notes on them.
 
-    ``held`` is set if the archive has a part of them.
+    The records of archive and log are returned, too, if the archive has a part of the ranges.
 
     :raises ProgressError: the log was truncated or cleaned below the committed offsets.
     """
+    held = _archived_part(table, context, state)
     epochs = {
         partition: one.leader_epoch
         for partition, one in state.committed.items()
@@ -216,7 +224,7 @@ def plan_next(
     others: tuple[str, ...] = ()
     if state.snapshot is not None and not state.committed:
         others = state.snapshot.topic_ids()
-    return plan_batch(
+    plan = plan_batch(
         topic=table.topic.name,
         topic_id=state.topic_id,
         log=state.log,
@@ -226,6 +234,16 @@ def plan_next(
         limit=table.records_per_run or context.records_per_run,
         is_loss_accepted=context.is_loss_accepted,
         archived_starts={} if held is None else readable_starts(held, state.log),
+    )
+    for note in plan.notes:
+        context.reporter.note(note)
+    return plan, held
+
+
+def empty_result(state: TopicState, plan: BatchPlan) -> TopicRunResult:
+    """Return the result of a run that found no new records."""
+    return TopicRunResult(
+        kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from orchestration.dead_letters.fixes import Fixes
-from orchestration.dead_letters.table import DeadLetters, Origin
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.transforms.batch.batch import compute_batch
@@ -27,6 +27,7 @@ from orchestration.transforms.run.steps import (
     checked_result,
     dead_letter_rows,
     letters_that_stay,
+    origin_of,
     topic_state,
 )
 from orchestration.transforms.to_database.run import Storing
@@ -90,12 +91,7 @@ class DatabaseReplayer:
                 result = checked_result(table, context, source, state, computed)
                 if result.failures:
                     return replace(result, kind="replay")
-                origin = Origin(
-                    target=table.name,
-                    topic=table.topic.name,
-                    topic_id=state.topic_id,
-                    run_id=context.run_id,
-                )
+                origin = origin_of(table, context, state.topic_id)
                 rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
                 staying = letters_that_stay(origin, context, source, ranges)
             finally:

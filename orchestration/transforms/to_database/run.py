@@ -17,7 +17,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from orchestration.dead_letters.table import DeadLetters, Origin
+from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
 from orchestration.log_client.protocol import TopicDescription
 from orchestration.rows.latest import PLACE, Changes, Held, Replaced, newest
@@ -28,10 +28,11 @@ from orchestration.transforms.ledger import ledger
 from orchestration.transforms.ledger.progress import Progress, Route, advanced
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
 from orchestration.transforms.run.steps import (
-    archived_part,
     attempted,
     checked_result,
     dead_letter_rows,
+    empty_result,
+    origin_of,
     plan_next,
     read_planned,
 )
@@ -108,23 +109,16 @@ class StoringAttempt:
         account, progress, state = self.start()
         for note in progress.notes:
             context.reporter.note(note)
-        held = archived_part(table, context, state)
-        plan = plan_next(table, context, state, held)
-        for note in plan.notes:
-            context.reporter.note(note)
+        plan, held = plan_next(table, context, state)
         if plan.is_empty:
-            return TopicRunResult(
-                kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog
-            )
+            return empty_result(state, plan)
         source, plan = read_planned(table, context, state, plan, held=held)
         try:
             computed = self.storable(compute_batch(context.session(), table, source, None))
             result = checked_result(table, context, source, state, computed)
             if result.failures:
                 return result
-            origin = Origin(
-                target=table.name, topic=table.topic.name, topic_id=topic_id, run_id=context.run_id
-            )
+            origin = origin_of(table, context, topic_id)
             rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
         finally:
             source.release()

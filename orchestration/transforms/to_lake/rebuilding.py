@@ -31,6 +31,7 @@ from orchestration.transforms.run.steps import (
     attempted,
     dead_letter_rows,
     letters_that_stay,
+    origin_of,
     read_state,
 )
 from orchestration.transforms.to_lake.run import checked_batch
@@ -146,12 +147,7 @@ class Rebuild:
         )
 
     def _origin(self) -> Origin:
-        return Origin(
-            target=self.table.name,
-            topic=self.table.topic.name,
-            topic_id=self.topic_id,
-            run_id=self.context.run_id,
-        )
+        return origin_of(self.table, self.context, self.topic_id)
 
     def _result(
         self, state: TopicState, ranges: OffsetRanges, committed: TableSnapshot, letters: pa.Table

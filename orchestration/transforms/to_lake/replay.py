@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from orchestration.dead_letters.fixes import Fixes
-from orchestration.dead_letters.table import DeadLetters, Origin, naming
+from orchestration.dead_letters.table import DeadLetters, naming
 from orchestration.lake.range_commits import overwrite_ranges
 from orchestration.lake.schemas import conform
 from orchestration.lake.tables import Lake, ranges_predicate
@@ -27,7 +27,12 @@ from orchestration.transforms.replay.pieces import read_held
 from orchestration.transforms.replay.plan import ReplayPlan, ReplayRequest, held_of, plan
 from orchestration.transforms.replay.steps import replaced_by, replanned, run_plan
 from orchestration.transforms.run.context import RunContext, TopicRunResult
-from orchestration.transforms.run.steps import dead_letter_rows, letters_that_stay, read_state
+from orchestration.transforms.run.steps import (
+    dead_letter_rows,
+    letters_that_stay,
+    origin_of,
+    read_state,
+)
 from orchestration.transforms.to_lake.rebuilding import Rebuild
 from orchestration.transforms.to_lake.run import checked_batch, decide_changes
 
@@ -99,12 +104,7 @@ def _attempt(
         if result.failures:
             return replace(result, kind="replay")
         assert result.batch is not None
-        origin = Origin(
-            target=table.name,
-            topic=table.topic.name,
-            topic_id=state.topic_id,
-            run_id=context.run_id,
-        )
+        origin = origin_of(table, context, state.topic_id)
         rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
         staying = letters_that_stay(origin, context, source, ranges)
     finally:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from orchestration.dead_letters.table import DeadLetters, Origin, naming
+from orchestration.dead_letters.table import DeadLetters, naming
 from orchestration.lake.range_commits import append_with_offsets
 from orchestration.lake.schemas import conform
 from orchestration.lake.tables import CommitConflictError, TableSnapshot, advance
@@ -33,10 +33,11 @@ from orchestration.transforms.run.context import (
     TopicState,
 )
 from orchestration.transforms.run.steps import (
-    archived_part,
     attempted,
     checked_result,
     dead_letter_rows,
+    empty_result,
+    origin_of,
     plan_next,
     read_planned,
     read_state,
@@ -53,27 +54,13 @@ def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
     return attempted(context, lambda: _attempt(table, context))
 
 
-def _origin(table: TopicTable, context: RunContext, state: TopicState) -> Origin:
-    return Origin(
-        target=table.name,
-        topic=table.topic.name,
-        topic_id=state.topic_id,
-        run_id=context.run_id,
-    )
-
-
 def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     letters = DeadLetters(context.lake)
     letters_snapshot = letters.snapshot()
     state = read_state(table, context)
-    held = archived_part(table, context, state)
-    plan = plan_next(table, context, state, held)
-    for note in plan.notes:
-        context.reporter.note(note)
+    plan, held = plan_next(table, context, state)
     if plan.is_empty:
-        return TopicRunResult(
-            kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog
-        )
+        return empty_result(state, plan)
     source, plan = read_planned(table, context, state, plan, held=held)
     try:
         existing = TableKeys(snapshot=state.snapshot) if state.snapshot else None
@@ -81,7 +68,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         if result.failures:
             return result
         assert result.batch is not None
-        origin = _origin(table, context, state)
+        origin = origin_of(table, context, state.topic_id)
         rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
     finally:
         source.release()
@@ -89,7 +76,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         table, state, result.batch, log_starts=state.forgotten_below(plan.backlog)
     )
     stored = changes.rows if changes is not None and table.aggregates else result.batch.rows
-    target = _target(table, context, state, stored)
+    target = target_table(table, context, state, stored)
     conform(stored, table.name, target.arrow_schema, is_evolving=table.is_evolving)
     leader_epochs = source.statistics.epochs_at(plan.ranges.ends())
     _validate_unmoved(table, context, state)
@@ -217,7 +204,7 @@ def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState)
         raise CommitConflictError(f"another run moved the checkpoints of the table {table.name}")
 
 
-def _target(
+def target_table(
     table: TopicTable, context: RunContext, state: TopicState, rows: pa.Table
 ) -> TableSnapshot:
     """Return the snapshot to commit through: the one that was read, or the new table's."""

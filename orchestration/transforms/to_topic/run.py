@@ -19,7 +19,7 @@ from functools import partial
 import pyarrow as pa
 
 from orchestration.dead_letters.fixes import Fixes
-from orchestration.dead_letters.table import DeadLetters, Origin, Rejection
+from orchestration.dead_letters.table import DeadLetters, Rejection
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
 from orchestration.log_client.protocol import LogServiceError, Sender
 from orchestration.offsets.planning import BatchPlan
@@ -46,10 +46,11 @@ from orchestration.transforms.ledger.progress import (
 )
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
 from orchestration.transforms.run.steps import (
-    archived_part,
     attempted,
     checked_result,
     dead_letter_rows,
+    empty_result,
+    origin_of,
     plan_next,
     read_planned,
 )
@@ -100,15 +101,10 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
     state = TopicState(
         topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints
     )
-    held = archived_part(table, context, state)
-    plan = plan_next(table, context, state, held)
-    for note in plan.notes:
-        context.reporter.note(note)
+    plan, held = plan_next(table, context, state)
     if plan.is_empty:
         _remind(work, context, route, account, progress)
-        return TopicRunResult(
-            kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog
-        )
+        return empty_result(state, plan)
     source, plan = read_planned(
         table,
         context,
@@ -122,12 +118,7 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
         result = checked_result(table, context, source, state, computed)
         if result.failures:
             return result
-        origin = Origin(
-            target=table.name,
-            topic=route.source.topic,
-            topic_id=state.topic_id,
-            run_id=context.run_id,
-        )
+        origin = origin_of(table, context, state.topic_id)
         rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
     finally:
         source.release()

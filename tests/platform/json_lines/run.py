@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from orchestration.dead_letters.table import DeadLetters, Origin, naming
+from orchestration.dead_letters.table import DeadLetters, naming
 from orchestration.lake.durable import sync
 from orchestration.lake.range_commits import append_with_offsets
 from orchestration.lake.tables import TableSnapshot
@@ -24,10 +24,11 @@ from orchestration.transforms.batch.batch import compute_batch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.run.context import RunContext, TopicRunResult
 from orchestration.transforms.run.steps import (
-    archived_part,
     attempted,
     checked_result,
     dead_letter_rows,
+    empty_result,
+    origin_of,
     plan_next,
     read_planned,
     read_state,
@@ -58,26 +59,16 @@ class JsonLines:
         letters = DeadLetters(context.lake)
         letters_snapshot = letters.snapshot()
         state = read_state(table, context)
-        held = archived_part(table, context, state)
-        plan = plan_next(table, context, state, held)
-        for note in plan.notes:
-            context.reporter.note(note)
+        plan, held = plan_next(table, context, state)
         if plan.is_empty:
-            return TopicRunResult(
-                kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog
-            )
+            return empty_result(state, plan)
         source, plan = read_planned(table, context, state, plan, held=held)
         try:
             batch = compute_batch(context.session(), table, source, None)
             result = checked_result(table, context, source, state, batch)
             if result.failures:
                 return result
-            origin = Origin(
-                target=table.name,
-                topic=table.topic.name,
-                topic_id=state.topic_id,
-                run_id=context.run_id,
-            )
+            origin = origin_of(table, context, state.topic_id)
             rejected = dead_letter_rows(origin, source, batch.rejections, context.now())
         finally:
             source.release()
