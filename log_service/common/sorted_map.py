@@ -14,7 +14,7 @@ never changes.
 """
 
 from bisect import bisect_right
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
@@ -88,31 +88,36 @@ class ChunkedMap(Mapping[K, V]):
     of its chunks.
     """
 
-    __slots__ = ("_count", "_first_keys", "chunks")
+    __slots__ = ("_chunks", "_count", "_first_keys")
 
     def __init__(self, chunks: list[dict[K, V]], first_keys: list[Any], count: int) -> None:
-        self.chunks = chunks
+        self._chunks = chunks
         self._first_keys = first_keys
         self._count = count
 
     def __repr__(self) -> str:
-        return f"<ChunkedMap of {self._count} entries in {len(self.chunks)} chunks>"
+        return f"<ChunkedMap of {self._count} entries in {len(self._chunks)} chunks>"
+
+    @property
+    def chunks(self) -> Sequence[Mapping[K, V]]:
+        """The parts of the map in the order of their keys."""
+        return self._chunks
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[K]:
-        return chain.from_iterable(self.chunks)
+        return chain.from_iterable(self._chunks)
 
     def __contains__(self, key: object) -> bool:
-        return key in self.chunks[self._place_of(key)]
+        return key in self._chunks[self._place_of(key)]
 
     def __getitem__(self, key: K) -> V:
-        return self.chunks[self._place_of(key)][key]
+        return self._chunks[self._place_of(key)][key]
 
     def get(self, key: K, default: Any = None) -> Any:
         """Return the value of ``key``, or ``default`` where there is none."""
-        return self.chunks[self._place_of(key)].get(key, default)
+        return self._chunks[self._place_of(key)].get(key, default)
 
     def items(self) -> ItemsView[K, V]:
         """Return a view of the entries."""
@@ -124,15 +129,15 @@ class ChunkedMap(Mapping[K, V]):
 
     def iterate_items(self) -> Iterator[tuple[K, V]]:
         """Yield the entries in key order."""
-        return chain.from_iterable(chunk.items() for chunk in self.chunks)
+        return chain.from_iterable(chunk.items() for chunk in self._chunks)
 
     def iterate_values(self) -> Iterator[V]:
         """Yield the values in key order."""
-        return chain.from_iterable(chunk.values() for chunk in self.chunks)
+        return chain.from_iterable(chunk.values() for chunk in self._chunks)
 
     def changed(self, changes: Mapping[K, V | None]) -> Mapping[K, V]:
         """Return the map with a few changes, made chunk by chunk."""
-        chunks, first_keys, count = self.chunks.copy(), self._first_keys, self._count
+        chunks, first_keys, count = self._chunks.copy(), self._first_keys, self._count
         for place, of_chunk in sorted(self._by_place(changes).items(), key=_key_of, reverse=True):
             before = chunks[place]
             after = _changed_chunk(before, of_chunk)

@@ -94,20 +94,30 @@ class ControllerDriver:
         self._raft = raft
         self._timers = timers
         self._config = config
-        self.core: Controller | None = None
-        self.runtime: Runtime[MetadataRecord] | None = None
+        self._core: Controller | None = None
+        self._runtime: Runtime[MetadataRecord] | None = None
         self._nursery: trio.Nursery | None = None
         self._deaths: DeathDetector | None = None
         self._idle_runtime: Runtime[MetadataRecord] | None = None  # whose next idle record is due
         raft.subscribe(self)
 
     def __repr__(self) -> str:
-        return f"<ControllerDriver {self.core!r}>"
+        return f"<ControllerDriver {self._core!r}>"
+
+    @property
+    def core(self) -> Controller | None:
+        """The decisions of the active controller. None if this node is not active."""
+        return self._core
+
+    @property
+    def runtime(self) -> Runtime[MetadataRecord] | None:
+        """The requests and timers of the active controller. None if this node is not active."""
+        return self._runtime
 
     @property
     def is_active(self) -> bool:
         """Whether this node is the active controller."""
-        return self.runtime is not None
+        return self._runtime is not None
 
     def _activate(self) -> None:
         """Begin to lead with the committed metadata.
@@ -131,7 +141,7 @@ class ControllerDriver:
             on_announcement=_log_stall,
             name="the controller",
         )
-        self.core, self.runtime = core, runtime
+        self._core, self._runtime = core, runtime
         runtime.decide_alone(partial(core.activate, self._bootstrap))
         self._watch_brokers()
         self._maybe_begin_idle_records()
@@ -142,7 +152,7 @@ class ControllerDriver:
         A node that reads it knows that it is up to date. A quorum of one has no other node to
         notify, and spares its disk.
         """
-        runtime, interval_ms = self.runtime, self._config.max_idle_interval_ms
+        runtime, interval_ms = self._runtime, self._config.max_idle_interval_ms
         if (
             runtime is not None
             and runtime is not self._idle_runtime
@@ -156,7 +166,7 @@ class ControllerDriver:
             )
 
     def _write_idle_record(self, runtime: Runtime[MetadataRecord]) -> None:
-        if runtime is not self.runtime:
+        if runtime is not self._runtime:
             return
         try:
             runtime.decide_alone(lambda decision: decision.append(NoOpRecord()))
@@ -169,7 +179,7 @@ class ControllerDriver:
 
     def resign(self) -> None:
         """Stop deciding. Callers get NOT_CONTROLLER."""
-        runtime, self.runtime, self.core = self.runtime, None, None
+        runtime, self._runtime, self._core = self._runtime, None, None
         if runtime is not None:
             runtime.close(not_controller())
 
@@ -221,12 +231,12 @@ class ControllerDriver:
         return self._deaths
 
     def _suspect(self, node_id: NodeId, epoch: BrokerEpoch) -> None:
-        core, runtime = self.core, self.runtime
+        core, runtime = self._core, self._runtime
         if core is not None and runtime is not None:
             runtime.decide_alone(partial(core.suspect, node_id, epoch))
 
     def _declare_dead(self, node_id: NodeId, epoch: BrokerEpoch) -> None:
-        core, runtime = self.core, self.runtime
+        core, runtime = self._core, self._runtime
         if core is None or runtime is None:
             return
         text = (
@@ -250,8 +260,8 @@ class ControllerDriver:
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
         """Send the replies to decisions that are committed now."""
-        if self.runtime is not None:
-            self.runtime.on_high_watermark()
+        if self._runtime is not None:
+            self._runtime.on_high_watermark()
             if any(batch.control for batch in batches):
                 self._take_control(batches)
             _log_fences(batches, own_id=self._config.node_id, is_alone=self._raft.is_only_voter)
@@ -259,8 +269,8 @@ class ControllerDriver:
     def _take_control(self, batches: Sequence[MetadataBatch]) -> None:
         """Process the control records of the quorum."""
         for value in (value for batch in batches for value in batch.control):
-            if isinstance(value, KRaftVersionRecord) and self.core is not None:
-                self.core.note_kraft_version(value.kraft_version)
+            if isinstance(value, KRaftVersionRecord) and self._core is not None:
+                self._core.note_kraft_version(value.kraft_version)
         self._maybe_begin_idle_records()  # the voters may be others
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
@@ -304,7 +314,7 @@ class ControllerDriver:
             KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, or the error that refuses the request as
                 a whole.
         """
-        if self.core is None:
+        if self._core is None:
             raise not_controller()
         if request.SCHEMA.key in VOTER_CHANGES:
             return await self._change_voters(request, response_type)
@@ -317,7 +327,7 @@ class ControllerDriver:
     async def _decide(
         self, request: Message, response_type: type[R], caller: Caller | None = None
     ) -> R:
-        core, runtime = self.core, self.runtime
+        core, runtime = self._core, self._runtime
         if core is None or runtime is None:
             raise not_controller()
         timeout_ms: int | None = getattr(request, "timeout_ms", None)
@@ -353,7 +363,7 @@ class ControllerDriver:
         Raises:
             KafkaError: the request is refused as a whole; nothing was changed.
         """
-        core = self.core
+        core = self._core
         assert core is not None, "the controller is active"
         present = core.image.features.get(KRAFT_VERSION, 0)
         levels = [

@@ -11,7 +11,7 @@ watch was cancelled. At this call it no longer watches any key, so that it may w
 its own keys.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from log_service.common.timers import Timer, TimerQueue
@@ -79,8 +79,13 @@ class Purgatory(Generic[K]):
 
     def __init__(self, timers: TimerQueue) -> None:
         self._timers = timers
-        self.watches: dict[K, dict[Watch[K], None]] = {}
+        self._watches: dict[K, dict[Watch[K], None]] = {}
         self.waiting_count = 0
+
+    @property
+    def watches(self) -> Mapping[K, Collection[Watch[K]]]:
+        """The pending watches of each key."""
+        return self._watches
 
     def __len__(self) -> int:
         return self.waiting_count
@@ -96,7 +101,7 @@ class Purgatory(Generic[K]):
         watch = Watch(self, operation, tuple(keys))
         watch.start(self._timers.schedule(deadline_ms, watch.expire))
         for key in watch._keys:  # noqa: SLF001 - a watch is the purgatory's own other half
-            self.watches.setdefault(key, {})[watch] = None
+            self._watches.setdefault(key, {})[watch] = None
         self.waiting_count += 1
         return watch
 
@@ -105,7 +110,7 @@ class Purgatory(Generic[K]):
 
         Return the number of finished operations.
         """
-        watches = self.watches.get(key)
+        watches = self._watches.get(key)
         if watches is None:
             return 0
         finished_count = 0
@@ -121,7 +126,7 @@ class Purgatory(Generic[K]):
 
         Return the number of operations.
         """
-        watches = {watch: None for watched in self.watches.values() for watch in watched}
+        watches = {watch: None for watched in self._watches.values() for watch in watched}
         for watch in watches:
             if watch.is_pending:
                 watch.expire()
@@ -131,8 +136,8 @@ class Purgatory(Generic[K]):
         """Drop a watch from its keys."""
         self.waiting_count -= 1
         for key in keys:
-            watches = self.watches.get(key)
+            watches = self._watches.get(key)
             if watches is not None:
                 watches.pop(watch, None)
                 if not watches:
-                    del self.watches[key]
+                    del self._watches[key]

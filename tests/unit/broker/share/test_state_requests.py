@@ -36,7 +36,7 @@ BOTH = (NodeId(1), NodeId(2))
 
 
 def states(
-    node: HandlerNode, pool: "Brokers", *, is_topic_there: bool = True
+    node: HandlerNode, pool: "Brokers", *, is_topic_there: bool = True, here: Any = None
 ) -> ShareStateRequests:
     context = node.context
 
@@ -60,7 +60,7 @@ def states(
         image=lambda: context.image,
         pool=lambda: cast("Any", pool),
         start_task=context.nursery.start_soon,
-        here=node.node.share_states,
+        here=here or node.node.share_states,
         create_topic=create,
     )
 
@@ -331,8 +331,7 @@ def test_who_hears_from_another_broker_may_ask_again_and_hear_from_this_one_at_o
     """
 
     async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
-        asking = states(node, pool)
-        asking._here = cast("Any", HereAtOnce())
+        asking = states(node, pool, here=HereAtOnce())
 
         def ask_again(error: KafkaError | None) -> None:
             told.append(error)

@@ -137,13 +137,21 @@ class Written:
             await self._are_all_there.wait()
 
 
-def sender_of(node: HandlerNode, node_id: NodeId, pool: object, written: Written) -> MarkerSender:
+def sender_of(
+    node: HandlerNode,
+    node_id: NodeId,
+    pool: object,
+    written: Written,
+    failures: list[Exception] | None = None,
+) -> MarkerSender:
     """Return the sender for a node.
 
-    It reaches other nodes through ``pool``, and node 1 by a call.
+    It reaches other nodes through ``pool``, and node 1 by a call, which raises ``failures`` first.
     """
 
     def write_here(request: WriteTxnMarkersRequest, on_response: OnResponse) -> None:
+        if failures:
+            raise failures.pop()
         write_markers(
             node.replicas,
             node.node.groups,
@@ -377,15 +385,8 @@ def test_markers_that_a_bug_keeps_from_the_nodes_own_partitions_are_tried_again(
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         written = Written(count=1)
-        sender = sender_of(node, NodeId(1), Leader(codes=[]), written)
-        write, failures = sender._write_here, [RuntimeError("a bug")]
-
-        def fail_once(request: WriteTxnMarkersRequest, on_response: OnResponse) -> None:
-            if failures:
-                raise failures.pop()
-            write(request, on_response)
-
-        sender._write_here = fail_once
+        failures: list[Exception] = [RuntimeError("a bug")]
+        sender = sender_of(node, NodeId(1), Leader(codes=[]), written, failures)
         await node.context.nursery.start(sender.run)
         sender.send(OWNER, due(PARTITIONS[0]))
         await written.wait()
