@@ -84,7 +84,9 @@ def replace_rows(
         *(_add(folder / name, now_ms) for name in added),
     ]
     version = snapshot.version + 1
-    _create(folder / "_delta_log", version, "\n".join(map(json.dumps, actions)), snapshot.name)
+    write_version(
+        folder / "_delta_log", version, "\n".join(map(json.dumps, actions)), snapshot.name
+    )
     committed = DeltaTable(str(folder), version=version)
     if version % CHECKPOINT_EVERY == 0:
         committed.create_checkpoint()
@@ -224,7 +226,7 @@ def _prefixed(notes: Mapping[str, str]) -> dict[str, str]:
     return {f"{METADATA_PREFIX}{key}": value for key, value in notes.items()}
 
 
-def _create(log: Path, version: int, text: str, name: str) -> None:
+def write_version(log: Path, version: int, text: str, name: str) -> None:
     """Make the version's file whole in one moment, unless there is one."""
     draft = log / f"_commit_{uuid4()}.json.tmp"
     try:

@@ -61,7 +61,7 @@ def upsert(
     fitting, mode = conform(
         changes.rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving
     )
-    number = _kept(snapshot, changes)
+    number = write_deleted_keys(snapshot, changes)
     carried = {**(transactions or {}), DELETED_KEYS: number}
     if mode == "widen":
         committed = widen(base, changes.replaced, fitting, carried, notes or {})
@@ -80,7 +80,7 @@ def upsert(
                 commit_properties=properties,
             )
         committed = after_commit(snapshot)
-    _tidy(committed, number)
+    remove_old_files(committed, number)
     return committed
 
 
@@ -146,7 +146,7 @@ def _with_new_columns(snapshot: TableSnapshot, rows: pa.Table) -> TableSnapshot:
     return after_commit(snapshot)
 
 
-def _kept(snapshot: TableSnapshot, changes: Changes) -> int:
+def write_deleted_keys(snapshot: TableSnapshot, changes: Changes) -> int:
     """Return the number of the file with the deletions after the commit.
 
     Write it anew if they change.
@@ -162,7 +162,7 @@ def _kept(snapshot: TableSnapshot, changes: Changes) -> int:
     return number
 
 
-def _tidy(snapshot: TableSnapshot, number: int) -> None:
+def remove_old_files(snapshot: TableSnapshot, number: int) -> None:
     """Remove files without a name in a commit, once no version that named them can still be
     read.
     """

@@ -88,7 +88,7 @@ class DroppedFiles:
             identity = identity_of(path)
             is_begun = path == begun and position is not None
             if is_begun and position is not None and position["is_done"]:
-                self._move(path, DONE)
+                self.move(path, DONE)
                 continue
             reason = None if is_begun else self.fault_of(path)
             if reason is not None:
@@ -141,7 +141,7 @@ class DroppedFiles:
         yield Portion(
             records=(),
             position=done,
-            finish=lambda: _ignored(self._move(path, DONE)),
+            finish=lambda: _ignored(self.move(path, DONE)),
             counts={"files": 1},
         )
 
@@ -197,7 +197,7 @@ class DroppedFiles:
         )
         return OutgoingRecord(key=key, value=json_value(value), headers=headers)
 
-    def _move(self, path: Path, where: str) -> Path:
+    def move(self, path: Path, where: str) -> Path:
         """Move a file into a folder, under a new name if its own is taken."""
         folder = self.folder / where
         folder.mkdir(exist_ok=True)
@@ -209,7 +209,7 @@ class DroppedFiles:
         return place
 
     def _reject(self, path: Path, reason: str) -> None:
-        place = self._move(path, REJECTED)
+        place = self.move(path, REJECTED)
         place.with_name(f"{place.name}.reason.txt").write_text(f"{reason}\n")
 
 

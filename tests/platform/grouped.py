@@ -33,8 +33,8 @@ BY, AGGREGATES = (
 RULES = (quarantine("amount_is_positive", "amount > 0"),)
 STEPS: Steps = {
     "after-dead-letters": (DeadLetters, "replace_pending", "after"),
-    "before-the-commit": (file_commits, "_create", "before"),
-    "after-the-commit": (upserts, "_tidy", "before"),
+    "before-the-commit": (file_commits, "write_version", "before"),
+    "after-the-commit": (upserts, "remove_old_files", "before"),
 }
 
 

@@ -39,7 +39,7 @@ TIMES = ("at", "paid_at")
 BEFORE, AFTER, LATENESS = timedelta(seconds=5), timedelta(seconds=90), timedelta(seconds=600)
 START = datetime(2024, 3, 1, 10, 0, tzinfo=UTC)
 STEPS: Steps = {
-    "after-the-table-is-created": (join_run, "_created", "after"),
+    "after-the-table-is-created": (join_run, "create_table", "after"),
     "after-the-dead-letters-of-one-topic": (DeadLetters, "replace_pending", "after"),
     "before-the-commit": (join_run, "commit_join", "before"),
     "after-the-state-is-written": (StateWriter, "write", "after"),

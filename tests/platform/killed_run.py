@@ -23,8 +23,8 @@ from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import clean_orders, orders_table, run_context
 
 STEPS: Steps = {
-    "before-table-is-created": (lake_run, "_target", "before"),
-    "after-table-is-created": (lake_run, "_target", "after"),
+    "before-table-is-created": (lake_run, "target_table", "before"),
+    "after-table-is-created": (lake_run, "target_table", "after"),
     "before-dead-letters": (DeadLetters, "replace_pending", "before"),
     "after-dead-letters": (DeadLetters, "replace_pending", "after"),
     "before-target": (lake_run, "append_with_offsets", "before"),
@@ -43,16 +43,16 @@ ATTEMPTS = 10
 """More than a rival's commits: rivals that start at the same moment may lose to each of them."""
 LATEST_STEPS: Steps = {
     **{f"latest-{name}": STEPS[name] for name in STEPS if "target" not in name},
-    "latest-before-deleted-keys": (upserts, "_kept", "before"),
-    "latest-after-deleted-keys": (upserts, "_kept", "after"),
-    "latest-before-commit": (file_commits, "_create", "before"),
-    "latest-after-commit": (upserts, "_tidy", "before"),
+    "latest-before-deleted-keys": (upserts, "write_deleted_keys", "before"),
+    "latest-after-deleted-keys": (upserts, "write_deleted_keys", "after"),
+    "latest-before-commit": (file_commits, "write_version", "before"),
+    "latest-after-commit": (upserts, "remove_old_files", "before"),
     "latest-after-target": (lake_run, "upsert", "after"),
 }
 LATEST_REPLAY_STEPS: Steps = {
     "latest-replay-before-dead-letters": REPLAY_STEPS["replay-before-dead-letters"],
     "latest-replay-after-dead-letters": REPLAY_STEPS["replay-after-dead-letters"],
-    "latest-replay-before-commit": (file_commits, "_create", "before"),
+    "latest-replay-before-commit": (file_commits, "write_version", "before"),
     "latest-replay-after-target": (replay, "upsert", "after"),
     "latest-replay-after-settling": REPLAY_STEPS["replay-after-settling"],
 }

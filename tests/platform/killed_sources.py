@@ -27,8 +27,8 @@ STEPS: dict[str, tuple[Any, str, str, int]] = {
 }
 FILE_STEPS: dict[str, tuple[Any, str, str, int]] = {
     **STEPS,
-    "before-the-move": (DroppedFiles, "_move", "before", 1),
-    "after-the-move": (DroppedFiles, "_move", "after", 1),
+    "before-the-move": (DroppedFiles, "move", "before", 1),
+    "after-the-move": (DroppedFiles, "move", "after", 1),
 }
 
 

@@ -222,7 +222,7 @@ def remove(
         admin.run(refuse_removal, layout, config.broker)
         is_running = not layout.broker(config.broker).is_fenced
         if is_running:
-            _refuse_to_stop(admin, config.broker)
+            refuse_to_stop(admin, config.broker)
         stop = _installation().stop_for_good if is_running else None
         cordon = Cordon(context.log.warning)
         try:
@@ -305,7 +305,7 @@ def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
         )
 
 
-def _refuse_to_stop(admin: BlockingAdmin, broker_id: int) -> None:
+def refuse_to_stop(admin: BlockingAdmin, broker_id: int) -> None:
     """Refuse to stop a serving broker that this installation's supervisor cannot stop for good.
 
     No change has been made by then.

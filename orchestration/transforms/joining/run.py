@@ -295,7 +295,7 @@ def _commit(
     The dead letters count from the moment in which the second commit names their numbers.
     """
     sides = batch.result.sides
-    target = start.table or _created(table, context, batch.rows)
+    target = start.table or create_table(table, context, batch.rows)
     rows, _ = conform(batch.rows, table.name, target.arrow_schema)
     validate_unmoved(table, context, sides, target)
     letters = DeadLetters(context.lake)
@@ -506,7 +506,8 @@ def origin_of(table: JoinedTable, context: RunContext, one: SideResult) -> Origi
     )
 
 
-def _created(table: JoinedTable, context: RunContext, rows: pa.Table) -> TableSnapshot:
+def create_table(table: JoinedTable, context: RunContext, rows: pa.Table) -> TableSnapshot:
+    """Create the table of a join for rows like ``rows``."""
     conform(rows, table.name, rows.schema)
     return context.lake.create(
         table.name,

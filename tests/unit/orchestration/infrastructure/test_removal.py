@@ -140,7 +140,7 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> None:
         return SERVING
 
     installation = SimpleNamespace(stop_for_good=stop, runs=lambda *_: True)
-    monkeypatch.setattr(jobs, "_refuse_to_stop", lambda *_: None)
+    monkeypatch.setattr(jobs, "refuse_to_stop", lambda *_: None)
     monkeypatch.setattr(cluster_moves, "refuse_to_stop", lambda *_: None)
     monkeypatch.setattr(cluster_moves, "refuse_removal", returning({}))
     monkeypatch.setattr(cluster_moves, "refuse_unknown_brokers", returning(None))

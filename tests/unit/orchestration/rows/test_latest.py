@@ -306,7 +306,10 @@ def test_a_table_that_is_killed_anywhere_ends_as_the_dictionary(data: st.DataObj
         follower = Follower(Path(directory))
         while unread := follower.unread(log):
             batch = data.draw(cuts(unread))[0]
-            for place in data.draw(st.sampled_from(["nowhere", "_kept", "_tidy"])), "nowhere":
+            for place in (
+                data.draw(st.sampled_from(["nowhere", "write_deleted_keys", "remove_old_files"])),
+                "nowhere",
+            ):
                 with (
                     mock.patch.object(upserts, place, side_effect=Killed)
                     if place != "nowhere"
@@ -315,7 +318,7 @@ def test_a_table_that_is_killed_anywhere_ends_as_the_dictionary(data: st.DataObj
                     try:
                         follower.commit(follower.snapshot(), batch)
                     except Killed:
-                        if place == "_tidy":
+                        if place == "remove_old_files":
                             break
                         continue
                 break
