@@ -273,15 +273,19 @@ async def alter_group_offsets(
         response = await connection.request(
             request, OffsetCommitResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES
         )
-        collected = Collected()
-        for topic in response.topics:
-            for result in topic.partitions:
-                collected.note(
-                    TopicPartition(topic.name, result.partition_index), result.error_code, None
-                )
-        collected.finish({})
+        _raise_refusals(response)
 
     await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
+
+
+def _raise_refusals(response: OffsetCommitResponse | OffsetDeleteResponse) -> None:
+    """Raise the errors of the partitions that were refused."""
+    collected = Collected()
+    for topic in response.topics:
+        for result in topic.partitions:
+            place = TopicPartition(topic.name, result.partition_index)
+            collected.note(place, result.error_code, None)
+    collected.finish({})
 
 
 async def delete_group_offsets(
@@ -302,13 +306,7 @@ async def delete_group_offsets(
             OffsetDeleteRequest(group_id=group_id, topics=topics), OffsetDeleteResponse
         )
         raise_for(response.error_code, None, f"offsets of group {group_id!r}")
-        collected = Collected()
-        for topic in response.topics:
-            for result in topic.partitions:
-                collected.note(
-                    TopicPartition(topic.name, result.partition_index), result.error_code, None
-                )
-        collected.finish({})
+        _raise_refusals(response)
 
     await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
 
