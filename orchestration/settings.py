@@ -209,7 +209,7 @@ def instance_home() -> Path:
     if not home:
         raise SettingsError(f"{HOME_VARIABLE} is not set: {meant}")
     if not Path(home).is_absolute():
-        raise SettingsError(f"{HOME_VARIABLE} is {home!r}, which is no whole path: {meant}")
+        raise SettingsError(f"{HOME_VARIABLE} is {home!r}, which is not a whole path: {meant}")
     return Path(home)
 
 

@@ -227,7 +227,7 @@ class BrokerLifecycle:
             except KafkaError as error:
                 response = error
             nursery.cancel_scope.cancel()
-        assert response is not None, "what is no KafkaError leaves with the nursery"
+        assert response is not None, "what is not a KafkaError leaves with the nursery"
         if isinstance(response, KafkaError):
             raise response
         return response

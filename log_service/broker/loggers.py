@@ -80,7 +80,7 @@ def _validate(name: str, operation: int, level: str | None) -> None:
     if operation == Operation.SET and level not in LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"{level!r} is no level; those of {name} are {', '.join(LEVELS)}",
+            f"{level!r} is not a level; those of {name} are {', '.join(LEVELS)}",
         )
 
 

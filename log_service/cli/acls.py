@@ -214,7 +214,7 @@ def _written(host: str) -> str:
         ip_address(host.partition("%")[0])
     except ValueError as error:
         text = (
-            f"{host!r} is no address: an ACL is about one address, or about all (*); it knows"
+            f"{host!r} is not an address: an ACL is about one address, or about all (*); it knows"
             " neither names nor ranges"
         )
         raise click.UsageError(text) from error

@@ -342,7 +342,7 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise PlanRefused(f"{path} is no text in UTF-8 (byte {error.start})") from error
+        raise PlanRefused(f"{path} is not text in UTF-8 (byte {error.start})") from error
 
 
 # What is under way

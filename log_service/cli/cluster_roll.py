@@ -172,9 +172,9 @@ def nothing_restarts(strange: Sequence[int], data: Path) -> str:
     """Return advice about the brokers that this machine's installation does not run."""
     is_one = len(strange) == 1
     brokers = (
-        f"broker {strange[0]} is no node"
+        f"broker {strange[0]} is not a node"
         if is_one
-        else f"brokers {', '.join(map(str, sorted(strange)))} are no nodes"
+        else f"brokers {', '.join(map(str, sorted(strange)))} are not nodes"
     )
     return (
         f"{brokers} of a tidelog up on {data}, so nothing here can restart"

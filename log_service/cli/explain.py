@@ -43,7 +43,7 @@ SENTENCES: Mapping[ErrorCode, str] = MappingProxyType(
             "there is no such transactional id; see: tidelog transactions list"
         ),
         ErrorCode.INVALID_REGULAR_EXPRESSION: (
-            "that is no regular expression that the broker understands"
+            "that is not a regular expression that the broker understands"
         ),
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members read that topic: stop them first",
         ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop them first",

@@ -63,7 +63,7 @@ class DurationParameter(click.ParamType[int]):
             else {}
         )
         if not parts:
-            self.fail(f"{text!r} is no duration like 90m, 2h30m, 1d or PT2H30M", param, ctx)
+            self.fail(f"{text!r} is not a duration like 90m, 2h30m, 1d or PT2H30M", param, ctx)
         return checked_size(
             sum(count * MS_OF[unit] for unit, count in parts.items()), self, param, ctx
         )

@@ -23,7 +23,7 @@ class NodeIdParameter(click.ParamType[int]):
         text = str(value).strip()
         if not is_node_id(text):
             self.fail(
-                f"{text!r} is no node id, which is a whole number from 0 to {MAX_NODE_ID}, such"
+                f"{text!r} is not a node id, which is a whole number from 0 to {MAX_NODE_ID}, such"
                 " as 1",
                 param,
                 ctx,

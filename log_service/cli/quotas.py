@@ -115,7 +115,7 @@ def value_of(key: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no value of {key}; give a number: {KEYS[key]}", param_hint="KEY=VALUE"
+            f"{text!r} is not a value of {key}; give a number: {KEYS[key]}", param_hint="KEY=VALUE"
         ) from None
 
 

@@ -40,7 +40,7 @@ def read_topic_bytes(url: str) -> dict[str, TopicBytes]:
     """
     if not url.startswith(("http://", "https://")):
         raise ConfigError(
-            f"{url!r} is no address of a metrics page, like http://127.0.0.1:9404/metrics"
+            f"{url!r} is not an address of a metrics page, like http://127.0.0.1:9404/metrics"
         )
     try:
         return parse_topic_bytes(read_page(url))

@@ -169,7 +169,7 @@ MIN_ISR = "min.insync.replicas"
 @click.option(
     "--under-replicated",
     is_flag=True,
-    help="Only partitions with a replica out of sync that is no observer.",
+    help="Only partitions with a replica out of sync that is not an observer.",
 )
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @click.option(

@@ -137,7 +137,7 @@ async def refuse_voter_removal(admin: Admin, node_id: int) -> dict[int, bool]:
     known = _voter_ids(quorum)
     if node_id not in known:
         raise PlanRefused(
-            f"node {node_id} is no voter: the voters are {', '.join(map(str, known))}"
+            f"node {node_id} is not a voter: the voters are {', '.join(map(str, known))}"
         )
     _refuse_last(known, node_id)
     await _refuse_fixed_quorum(admin)

@@ -110,7 +110,7 @@ def refuse_to_lose_majority(
     them = "it" if len(lost) == 1 else "them"
     raise PlanRefused(
         f"{who}: without node {node_id} only {up_count} of the {len(remaining)} voters that remain"
-        f" could vote, which is no majority, and the metadata quorum would be lost. Bring {them}"
+        f" could vote, which is not a majority, and the metadata quorum would be lost. Bring {them}"
         f" back, or take {them} out first: tidelog cluster voters remove {lost[0]} --execute"
     )
 

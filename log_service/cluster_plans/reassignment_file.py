@@ -147,7 +147,7 @@ def read(text: str, name: str) -> PlanFile:
         mistakes.append(
             "partitions: the list of partitions is missing"
             if partitions is None
-            else f"partitions: {_shown(partitions)} is no list"
+            else f"partitions: {_shown(partitions)} is not a list"
         )
         partitions = []
     return PlanFile(name=name, entries=tuple(_entries(partitions)), mistakes=tuple(mistakes))
@@ -205,9 +205,9 @@ def _entry(entry: object, place: str) -> Entry:
     topic, partition, replicas = entry.get("topic"), entry.get("partition"), entry.get("replicas")
     is_topic = isinstance(topic, str) and bool(topic)
     if "topic" in entry and not is_topic:
-        found.append(f"{place}.topic: {_shown(topic)} is no topic's name")
+        found.append(f"{place}.topic: {_shown(topic)} is not a topic's name")
     if "partition" in entry and not _is_number(partition):
-        found.append(f"{place}.partition: {_shown(partition)} is no partition's number")
+        found.append(f"{place}.partition: {_shown(partition)} is not a partition's number")
     if "replicas" in entry:
         found += _replica_mistakes(replicas, f"{place}.replicas")
     if "log_dirs" in entry:
@@ -232,18 +232,18 @@ def _wrong_fields(entry: _Fields, known: tuple[str, ...], place: str) -> Iterato
 
 def _replica_mistakes(replicas: object, place: str) -> Iterator[str]:
     if not isinstance(replicas, list) or not replicas:
-        yield f"{place}: {_shown(replicas)} is no list of broker ids like [1, 2, 3]"
+        yield f"{place}: {_shown(replicas)} is not a list of broker ids like [1, 2, 3]"
         return
     for index, broker in enumerate(replicas):
         if not _is_number(broker):
-            yield f"{place}[{index}]: {_shown(broker)} is no broker id"
+            yield f"{place}[{index}]: {_shown(broker)} is not a broker id"
         elif broker in replicas[:index]:
             yield f"{place}[{index}]: broker {broker} is there twice"
 
 
 def _directory_mistakes(directories: object, replicas: object, place: str) -> Iterator[str]:
     if not isinstance(directories, list):
-        yield f"{place}: {_shown(directories)} is no list"
+        yield f"{place}: {_shown(directories)} is not a list"
         return
     if isinstance(replicas, list) and len(directories) != len(replicas):
         yield f"{place}: it names {len(directories)} directories for {len(replicas)} replicas"

@@ -91,7 +91,7 @@ def obstacles_to_stay_down(layout: ClusterLayout, quorum: QuorumState, broker: i
     if broker in voters and len(left) <= len(voters) // 2:
         found.append(
             f"without it {len(left)} of {len(voters)} voters of the metadata quorum would be left,"
-            " which is no majority"
+            " which is not a majority"
         )
     return found
 

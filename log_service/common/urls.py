@@ -14,9 +14,9 @@ def shown_url(url: str) -> str:
         parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
-        return "a text that is no URL"
+        return "a text that is not a URL"
     if not parts.scheme:
-        return "a text that is no URL"
+        return "a text that is not a URL"
     host = parts.hostname or ""
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path}"
 

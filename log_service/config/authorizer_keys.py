@@ -46,7 +46,7 @@ def _principals(value: Value) -> str | None:
     if not wrong:
         return None
     return (
-        f"{wrong[0]!r} is no principal, which is Type:name, for example User:admin; separate"
+        f"{wrong[0]!r} is not a principal, which is Type:name, for example User:admin; separate"
         " several with semicolons"
     )
 

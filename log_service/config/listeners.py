@@ -253,8 +253,8 @@ def _advertised(keys: ListenerKeys, brokers: list[EndPoint]) -> dict[str, EndPoi
         if end_point.host in EVERY_ADDRESS:
             raise ConfigError(
                 f"clients would be told to connect to {end_point.host or 'an empty host'} for"
-                f" listener {name}, which is no address; set advertised.listeners to a host name or"
-                " address that clients reach"
+                f" listener {name}, which is not an address; set advertised.listeners to a host"
+                " name or address that clients reach"
             )
     return advertised
 

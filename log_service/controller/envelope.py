@@ -80,7 +80,7 @@ def open_response(response: EnvelopeResponse, response_type: type[R], caller: Ca
         _, position = parse_response_header(key, caller.version, response.response_data)
         return decode(response_type, caller.version, response.response_data, position)[0]
     except ProtocolError as error:
-        text = f"the active controller sent back what is no {response_type.SCHEMA.name}: {error}"
+        text = f"the active controller sent back what is not a {response_type.SCHEMA.name}: {error}"
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
 
 

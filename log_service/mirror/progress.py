@@ -213,7 +213,7 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[TopicPartition, Prog
 
 def _whole(given: Any) -> int:
     if type(given) is not int:
-        raise TypeError(f"{given!r} is no whole number")
+        raise TypeError(f"{given!r} is not a whole number")
     return given
 
 

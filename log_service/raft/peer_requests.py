@@ -116,7 +116,7 @@ class PeerRequests:
                 ):
                     self._quiet.warning(
                         response.error,
-                        "This controller is no voter yet: %s",
+                        "This controller is not a voter yet: %s",
                         response.message or response.error.name,
                     )
                 self._post(

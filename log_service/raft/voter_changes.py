@@ -78,7 +78,7 @@ def check_removal(
     if len(remaining) == len(latest.voters) or not remaining.voters:
         return Refusal(
             ErrorCode.VOTER_NOT_FOUND,
-            f"node {request.voter.node_id} with that directory is no voter, or the only one",
+            f"node {request.voter.node_id} with that directory is not a voter, or the only one",
         )
     return remaining
 
@@ -108,7 +108,7 @@ def check_update(
         latest.kraft_version > STATIC_QUORUM and voter.key not in known
     ):
         return Refusal(
-            ErrorCode.VOTER_NOT_FOUND, f"node {voter.node_id} with that directory is no voter"
+            ErrorCode.VOTER_NOT_FOUND, f"node {voter.node_id} with that directory is not a voter"
         )
     return known.with_voter(voter)
 

@@ -292,7 +292,7 @@ def _shape_fault(buffer: Buffer, max_batch_size_bytes: int) -> KafkaError:
     """Return the reason why ``buffer`` is not one whole batch of an allowed size."""
     if len(buffer) <= MAGIC_POSITION:
         return NotOneBatchError(
-            f"{len(buffer)} bytes are no record batch; a produce request carries one for each"
+            f"{len(buffer)} bytes are not a record batch; a produce request carries one for each"
             " partition"
         )
     if buffer[MAGIC_POSITION] < MAGIC:

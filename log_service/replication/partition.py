@@ -364,7 +364,7 @@ class Partition(Replica):
         log = self.served_log(current_leader_epoch)
         if broker_id not in self.state.followers:
             text = (
-                f"broker {broker_id} is no replica of {self.topic_partition} in leader epoch"
+                f"broker {broker_id} is not a replica of {self.topic_partition} in leader epoch"
                 f" {self.leader_epoch}"
             )
             names_epoch = current_leader_epoch != NO_LEADER_EPOCH

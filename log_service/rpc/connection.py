@@ -332,7 +332,7 @@ class RpcConnection:
             yield
         except ProtocolError as error:
             self._channel.close()
-            text = f"{self.destination} sent what is no {response_type.__name__}: {error}"
+            text = f"{self.destination} sent what is not a {response_type.__name__}: {error}"
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
 
     def _lost(self, error: Exception) -> KafkaError:

@@ -406,7 +406,7 @@ class RealFiles:
             number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file", str(path))
+                raise OSError(errno.EINVAL, "it is not a regular file", str(path))
             return b"".join(iter(lambda: os.read(number, _SMALL_FILE_BYTES), b""))
         finally:
             os.close(number)

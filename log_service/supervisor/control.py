@@ -126,7 +126,7 @@ def _request_of(path: Path) -> ControlRequest:
             is_known = request.command in COMMANDS
             if is_known and (request.node_id is None or isinstance(request.node_id, int)):
                 return request
-    raise ControlRefused(f"{path.name} is no request to a supervisor")
+    raise ControlRefused(f"{path.name} is not a request to a supervisor")
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:

@@ -420,7 +420,7 @@ def repair_named(name: str) -> Callable[[bytes | None], bytes | None]:
             " assets.repairs:dots_for_commas"
         ) from error
     if not callable(found):
-        raise click.ClickException(f"--with {name} is no function")
+        raise click.ClickException(f"--with {name} is not a function")
     repair: Callable[[bytes | None], bytes | None] = found
     return repair
 

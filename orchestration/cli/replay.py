@@ -35,7 +35,7 @@ class OffsetsParameter(click.ParamType[Bounds]):
         found = OFFSETS.fullmatch(str(value))
         if found is None or int(found[2]) > int(found[3]):
             self.fail(
-                f"{value!r} is no range like 0:100-200: partition, first offset, and the offset"
+                f"{value!r} is not a range like 0:100-200: partition, first offset, and the offset"
                 " after the last",
                 param,
                 ctx,

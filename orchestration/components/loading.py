@@ -121,7 +121,7 @@ def sentence(file: Path, error: BaseException) -> str:
     if isinstance(error, ProjectError):
         return str(error)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"{file}, line {error.problem_mark.line + 1}: this is no YAML: {error.problem}"
+        return f"{file}, line {error.problem_mark.line + 1}: this is not YAML: {error.problem}"
     if isinstance(error, ValidationError):
         return "; ".join(_refusal(file, one) for one in _meant(error))
     if isinstance(error, DagsterUnresolvableSymbolError):

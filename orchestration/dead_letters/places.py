@@ -43,8 +43,8 @@ class Place:
         found = PLACE.fullmatch(text)
         if found is None:
             raise PlaceError(
-                f"{text!r} is no place like 0:17 or orders/0:17: the topic where there are several,"
-                " partition and offset"
+                f"{text!r} is not a place like 0:17 or orders/0:17: the topic where there are"
+                " several, partition and offset"
             )
         return cls(topic=found[1], partition=int(found[2]), offset=int(found[3]))
 

@@ -68,7 +68,7 @@ def _prepared(arguments: argparse.Namespace, console: Console) -> tuple[Story, S
     try:
         project = find_project(named)
     except ProjectError as error:
-        raise DemoError(f"{named} is no project: {ADVICE}") from error
+        raise DemoError(f"{named} is not a project: {ADVICE}") from error
     modules = import_project(project)
     assets = {
         id(value): value

@@ -148,7 +148,7 @@ def _from_file(file: str | Path, chosen: Chosen, *, is_older: bool = False) -> t
         return json.dumps(json.loads(text), separators=(",", ":")), record
     except ValueError as error:
         raise SchemaFileError(
-            f"the schema file {in_project(file)} is no Avro schema of a topic: {error}"
+            f"the schema file {in_project(file)} is not an Avro schema of a topic: {error}"
         ) from error
 
 

@@ -471,7 +471,7 @@ def default_of(one: AvroField) -> Any:
     end = INTEGER_ENDS.get(kind.name)
     if not is_read or (end is not None and not -end <= default < end):
         raise ValueError(
-            f"field {one.name}: {default!r} is no default that is read for {kind.name}; a union"
+            f"field {one.name}: {default!r} is not a default that is read for {kind.name}; a union"
             " with null has null"
         )
     convert = None if kind.name == "enum" else conversion_of(kind, one.name)

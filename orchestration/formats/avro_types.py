@@ -352,7 +352,7 @@ class _Names:
         name = declared["name"]
         if not NAME.fullmatch(name):
             raise ValueError(
-                f"field {path}: {name!r} is no name of letters, digits and underscores"
+                f"field {path}: {name!r} is not a name of letters, digits and underscores"
             )
         is_left_out = path in self._chosen.leave_out and self._passed_above is None
         if is_left_out:

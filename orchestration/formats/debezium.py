@@ -192,7 +192,7 @@ def _fault_of(op: Any, *, has_row: bool) -> str | None:
     if not isinstance(op, str) or op not in ROW_OPS:
         return (
             REFUSED_OPS.get(str(op))
-            or f"field {OP} is {str(op)[:20]!r}, which is no change of Debezium's"
+            or f"field {OP} is {str(op)[:20]!r}, which is not a change of Debezium's"
         )
     return None if has_row else f"field {AFTER} is missing, and a change with op {op} needs it"
 

@@ -37,13 +37,13 @@ def descriptor_set(file: Path) -> bytes:
         found = FileDescriptorSet.FromString(content)
     except DecodeError as error:
         raise SchemaFileError(
-            f"the schema file {file.absolute()} is no set of descriptors: {error}. Make it with"
+            f"the schema file {file.absolute()} is not a set of descriptors: {error}. Make it with"
             f" protoc --include_imports --descriptor_set_out={file.name} YOUR.proto, or give the"
             " .proto file itself"
         ) from error
     if not found.file:
         raise SchemaFileError(
-            f"the schema file {file.absolute()} is no set of descriptors: it describes no file"
+            f"the schema file {file.absolute()} is not a set of descriptors: it describes no file"
         )
     return content
 

@@ -88,7 +88,9 @@ def json_schema_fields(
     )
     found = _column(declared, place)
     if found is None or not isinstance(found[0], types.StructType) or found[1]:
-        raise ValueError("the schema is no object with properties: only these can become columns")
+        raise ValueError(
+            "the schema is not an object with properties: only these can become columns"
+        )
     chosen.validate_used(count.left_out)
     return found[0]
 
@@ -105,7 +107,7 @@ def _resolver(declared: Any, others: Mapping[str, Any]) -> Any:
             for place, one in named.items()
         ]
     except CannotDetermineSpecification as error:
-        raise ValueError(f"its $schema is no dialect of JSON Schema: {error}") from error
+        raise ValueError(f"its $schema is not a dialect of JSON Schema: {error}") from error
     return Registry().with_resources([*resources, (base, root)]).resolver(base)
 
 

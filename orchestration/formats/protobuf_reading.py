@@ -229,7 +229,7 @@ def message_reader(
             return list(read_fields(found).values())
         except DecodeError:
             raise UnfitError(
-                f"the value is no {message.full_name}: its bytes are damaged or end early"
+                f"the value is not a {message.full_name}: its bytes are damaged or end early"
             ) from None
 
     return read

@@ -316,7 +316,7 @@ def _whole_avro(text: str, texts: Mapping[str, str]) -> str:
         return json.dumps(whole_schema(text, texts), separators=(",", ":"))
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise RegistrySchemaError(
-            f"the schema, or one of those that it refers to ({', '.join(texts)}), is no Avro"
+            f"the schema, or one of those that it refers to ({', '.join(texts)}), is not an Avro"
             " schema: "
             f"{type(error).__name__}"
         ) from error

@@ -27,8 +27,8 @@ class OffsetRange:
     def __post_init__(self) -> None:
         if self.partition < 0 or not 0 <= self.start <= self.end:
             raise ValueError(
-                f"partition {self.partition} [{self.start}, {self.end}) is no range: 0 <= start <="
-                " end is needed"
+                f"partition {self.partition} [{self.start}, {self.end}) is not a range: 0 <= start"
+                " <= end is needed"
             )
 
     @property

@@ -58,12 +58,12 @@ def what_is_missing(directory: Path) -> str:
     """Return the sentence on a directory that is not a project."""
     if (directory / ASSETS).is_dir():
         return (
-            f"{directory} is no project yet: its folder {ASSETS}/ has no __init__.py; create one,"
-            " it may be empty"
+            f"{directory} is not a project yet: its folder {ASSETS}/ has no __init__.py; create"
+            " one, it may be empty"
         )
     return (
-        f"{directory} is no project: it has no folder {ASSETS}/ with an __init__.py. Start from a"
-        " project's folder, name one with --project (in a workspace.yaml: its whole path as"
+        f"{directory} is not a project: it has no folder {ASSETS}/ with an __init__.py. Start from"
+        " a project's folder, name one with --project (in a workspace.yaml: its whole path as"
         " working_directory), or write a new one with: tidelog init NAME"
     )
 

@@ -36,7 +36,7 @@ def other_locations(project: Path) -> list[dict[str, Any]]:
         isinstance(entry, dict) and len(entry) == 1 for entry in entries
     ):
         raise ProjectError(
-            f"{path} is no workspace: load_from has to be a list of code locations, such as"
+            f"{path} is not a workspace: load_from has to be a list of code locations, such as"
             " python_module or grpc_server"
         )
     return [_absolute(entry, project) for entry in entries if not _is_project(entry)]

@@ -167,7 +167,7 @@ class DroppedFiles:
                         f" {MAX_RECORD_BYTES}"
                     )
         except UnicodeDecodeError as error:
-            return f"it is no UTF-8: {error.reason} at byte {error.start} of a block"
+            return f"it is not UTF-8: {error.reason} at byte {error.start} of a block"
         except (csv.Error, pa.ArrowException, ValueError) as error:
             return str(error).partition("\n")[0]
         return None

@@ -88,7 +88,7 @@ def test_bytes_come_from_the_metrics_page(tmp_path: Path) -> None:
 def test_a_page_that_is_none_is_refused(bootstrap: str) -> None:
     finished = run(["top", "--once", "--metrics", "file:///etc/passwd"], bootstrap=bootstrap)
     assert (finished.exit_code, finished.output) == (1, "")
-    assert "no address of a metrics page" in finished.errors
+    assert "not an address of a metrics page" in finished.errors
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -82,7 +82,7 @@ def test_an_open_transaction_is_listed_and_described(bootstrap: str) -> None:
         in missing.errors
     )
     wrong = told(bootstrap, "list", "--pattern", "(")
-    assert "no regular expression that the broker understands" in wrong.errors
+    assert "not a regular expression that the broker understands" in wrong.errors
 
 
 def test_what_hangs_is_found_and_aborted(bootstrap: str) -> None:

@@ -146,7 +146,7 @@ def test_nodes_are_formatted_and_started_and_voters_change_as_documented(hosts: 
     assert "node 4 is a voter already: the voters are 1, 2, 3, 4" in hosts.typed(add, code=1)
     assert "voters 1, 2, 3, 4 -> 2, 3, 4: 1 of 3 may fail" in hosts.typed(remove)
     hosts.wait_for({1: {"observer"}, 2: VOTER, 3: VOTER, 4: VOTER})
-    assert "node 1 is no voter: the voters are 2, 3, 4" in hosts.typed(remove, code=1)
+    assert "node 1 is not a voter: the voters are 2, 3, 4" in hosts.typed(remove, code=1)
     hosts.typed("tidelog topics create orders -p 3 -r 3 -b host1:9092")
     assert (
         "it also leaves the metadata quorum: voters 2, 3, 4 -> 3, 4: 0 of 2 may fail"

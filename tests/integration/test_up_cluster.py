@@ -103,7 +103,7 @@ def test_three_nodes_and_a_fourth(tmp_path: Path) -> None:
         stop_and_start = f"for what in stop start; do {sys.executable} -m log_service.cli.main cluster $what {{id}} --data {data} || exit 1; done"
         elsewhere = ["--data", str(tmp_path / "elsewhere")]
         refused = tidelog("cluster", "roll", "--execute", *elsewhere)
-        assert "brokers 1, 2, 3 are no nodes of a tidelog up on" in refused.errors
+        assert "brokers 1, 2, 3 are not nodes of a tidelog up on" in refused.errors
         assert "3 brokers restarted" in done(
             "cluster", "roll", "--execute", "--command", f'sh -c "{stop_and_start}"', *elsewhere
         )

@@ -175,7 +175,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ControlRequest]:
         (
             "cluster_roll",
             {"restart": {}},
-            r"broker 1 is no node of a tidelog up on .*, so this job cannot restart it: .*Nothing was restarted",
+            r"broker 1 is not a node of a tidelog up on .*, so this job cannot restart it: .*Nothing was restarted",
         ),
         (
             "cluster_add",

@@ -217,7 +217,7 @@ def test_the_command_settles_dead_runs_and_names_them(
 
 def test_a_workspace_needs_a_project(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"is no project: it has no folder assets/ .* tidelog init NAME"
+        ConfigError, match=r"is not a project: it has no folder assets/ .* tidelog init NAME"
     ):
         write_workspace(tmp_path / "data", tmp_path, Path("/run/code.sock"))
     (tmp_path / "assets").mkdir()

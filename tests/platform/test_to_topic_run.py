@@ -282,7 +282,7 @@ def test_a_table_of_the_same_name_is_no_ledger(
 
     Lake(lake_root).create("good_orders", pa.schema([pa.field("id", pa.string())]))
     append(log)
-    with pytest.raises(SchemaConflictError, match="is no ledger"):
+    with pytest.raises(SchemaConflictError, match="is not a ledger"):
         runner.run()
     assert log.sent == []
 

@@ -95,5 +95,5 @@ def _item_type(response: type[Message], name: str) -> type[Any]:
     found: type[Any] | None = next(
         field.struct for field in response.SCHEMA.fields if field.name == name
     )
-    assert found is not None, f"{response.__name__}.{name} is no list of structs"
+    assert found is not None, f"{response.__name__}.{name} is not a list of structs"
     return found

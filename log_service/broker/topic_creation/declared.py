@@ -67,5 +67,5 @@ def parse_declared(content: bytes) -> dict[str, CreatableTopic]:
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"it is no file of declared topics ({type(error).__name__}: {error})"
+            f"it is not a file of declared topics ({type(error).__name__}: {error})"
         ) from error

@@ -106,7 +106,7 @@ class _RetriedFetch:
 
 def _validate_range(start: int, end: int) -> None:
     if not 0 <= start <= end:
-        raise ValueError(f"[{start}, {end}) is no range of offsets")
+        raise ValueError(f"[{start}, {end}) is not a range of offsets")
 
 
 async def read_range(

@@ -226,8 +226,8 @@ def _bytes(value: Any, path: str) -> bytes:
         )
     except UnicodeEncodeError as error:
         raise SerializationError(
-            f"{path}: {error.object[error.start]!r} is no byte: bytes are text of characters up to"
-            " U+00FF"
+            f"{path}: {error.object[error.start]!r} is not a byte: bytes are text of characters up"
+            " to U+00FF"
         ) from error
     return encoded
 
@@ -260,4 +260,4 @@ def _logical(value: Any, node: Mapping[str, Any], path: str) -> Any:
     try:
         return READ_TEXT[logical](text)
     except (ValueError, ArithmeticError) as error:
-        raise SerializationError(f"{path}: {text!r} is no {logical}") from error
+        raise SerializationError(f"{path}: {text!r} is not a {logical}") from error

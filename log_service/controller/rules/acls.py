@@ -144,7 +144,7 @@ def _validate(creation: AclCreation) -> None:
         ("permission", creation.permission_type, PERMISSIONS),
     ):
         if value not in known:
-            raise _invalid(f"{value} is no {what}")
+            raise _invalid(f"{value} is not a valid {what}")
     if not creation.resource_name:
         raise _invalid("the name of the resource is empty; * means all of them")
     if creation.resource_type == AclResource.CLUSTER and creation.resource_name != CLUSTER_NAME:
@@ -154,7 +154,7 @@ def _validate(creation: AclCreation) -> None:
         )
     if ":" not in creation.principal:
         raise _invalid(
-            f"{creation.principal!r} is no principal, which is Type:name, for example User:alice"
+            f"{creation.principal!r} is not a principal, which is Type:name, for example User:alice"
         )
 
 
@@ -214,7 +214,7 @@ def _matching(index: AclIndex, wanted: DeleteAclsFilter) -> list[AclEntry]:
         ("permission", wanted.permission_type, PERMISSIONS | {int(PermissionType.ANY)}),
     ):
         if value not in known:
-            raise _invalid(f"{value} is no {what}")
+            raise _invalid(f"{value} is not a valid {what}")
     return list(acl_filter(wanted).find(index))  # type: ignore[arg-type]  # the metadata's index holds its entries
 
 

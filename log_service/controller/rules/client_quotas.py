@@ -127,7 +127,7 @@ def _validate_address(name: str | None) -> None:
         if name is not None:
             ip_address(name)
     except ValueError:
-        raise _invalid(f"{name!r} is no IP address; names of hosts are not looked up") from None
+        raise _invalid(f"{name!r} is not an IP address; names of hosts are not looked up") from None
 
 
 def _validate_value(change: OpData, allowed: frozenset[QuotaKey]) -> None:

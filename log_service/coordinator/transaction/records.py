@@ -128,6 +128,6 @@ def _decode_value(transactional_id: str, stored: TransactionLogValue) -> Transac
 def _state(number: int) -> TransactionState:
     if not TransactionState.EMPTY <= number <= TransactionState.COMPLETE_ABORT:
         raise ProtocolError(
-            f"TransactionLogValue: {number} is no state of a transaction that is stored"
+            f"TransactionLogValue: {number} is not a state of a transaction that is stored"
         )
     return TransactionState(number)

@@ -195,7 +195,7 @@ def read_stored_schema(value: bytes) -> StoredSchema:
     try:
         content = read_content(fields)
     except BadFieldError as error:
-        raise UnreadableRecordError(f"the value is no schema: {error}") from error
+        raise UnreadableRecordError(f"the value is not a schema: {error}") from error
     if any(abs(each.version) > MAX_VERSION for each in content.references):
         raise UnreadableRecordError("a reference has a version beyond 32 bits")
     return StoredSchema(
@@ -216,7 +216,7 @@ def read_stored_settings(value: bytes) -> Settings:
     try:
         return read_settings(_object(value, "value"))
     except BadFieldError as error:
-        raise UnreadableRecordError(f"the value is no settings: {error}") from error
+        raise UnreadableRecordError(f"the value is not settings: {error}") from error
 
 
 def read_stored_mode(value: bytes) -> Mode:
@@ -228,7 +228,7 @@ def read_stored_mode(value: bytes) -> Mode:
     try:
         return Mode(_text(_object(value, "value"), "mode"))
     except ValueError as error:
-        raise UnreadableRecordError("the value is no mode") from error
+        raise UnreadableRecordError("the value is not a mode") from error
 
 
 def read_deleted_version(value: bytes) -> int:
@@ -267,9 +267,9 @@ def _object(content: bytes | None, what: str, most_bytes: int = MAX_VALUE_BYTES)
         if b"\\u" in content:
             compact_json(fields)
     except (ValueError, RecursionError) as error:
-        raise UnreadableRecordError(f"the {what} is no JSON: {error}") from error
+        raise UnreadableRecordError(f"the {what} is not JSON: {error}") from error
     if not isinstance(fields, dict):
-        raise UnreadableRecordError(f"the {what} is no JSON object")
+        raise UnreadableRecordError(f"the {what} is not a JSON object")
     return fields
 
 
@@ -277,14 +277,14 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
     """Return a text, which is empty where it is missing."""
     found = fields.get(name) or ""
     if not isinstance(found, str):
-        raise UnreadableRecordError(f"{name} is no text")
+        raise UnreadableRecordError(f"{name} is not text")
     return found
 
 
 def _number(fields: Mapping[str, Any], name: str, *, least: int = 1) -> int:
     found = fields.get(name)
     if not _is_number(found) or found < least:
-        raise UnreadableRecordError(f"{name} is no number from {least} to {MAX_VERSION}")
+        raise UnreadableRecordError(f"{name} is not a number from {least} to {MAX_VERSION}")
     return found
 
 

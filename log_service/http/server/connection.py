@@ -275,7 +275,7 @@ class HttpConnection:
             status = 400
         elif status == 431 and b"\n" not in self._http.trailing_data[0]:
             status = 414
-        return HttpError(status, f"this is no request of HTTP/1.1: {error}")
+        return HttpError(status, f"this is not a request of HTTP/1.1: {error}")
 
     async def _send(self, response: HttpResponse) -> None:
         """Send a response.

@@ -103,7 +103,7 @@ def require_known_host(
         raise HttpError(421, "requests to a loopback address have an address or localhost as Host")
     if "." in name:
         advice = "ask by its address, or add the name to host.names"
-        raise HttpError(421, f"{name[:200]} is no known name of this service: {advice}")
+        raise HttpError(421, f"{name[:200]} is not a known name of this service: {advice}")
 
 
 def refuse_foreign_page(

@@ -35,7 +35,7 @@ def parse_json(body: bytes) -> Any:
             _refuse_many_parts(text)
         found = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_number)
     except (ValueError, RecursionError) as error:
-        raise HttpError(400, f"The body is no JSON in UTF-8: {error}") from error
+        raise HttpError(400, f"The body is not JSON in UTF-8: {error}") from error
     if _SURROGATE_ESCAPE.search(text):
         _refuse_lone_surrogates(found)
     return found
@@ -70,12 +70,12 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def _refuse_lone_surrogates(found: Any) -> None:
     try:
         json.dumps(found, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError) as error:
-        text = "The body has half of a surrogate pair, which is no character."
+        text = "The body has half of a surrogate pair, which is not a character."
         raise HttpError(422, text) from error

@@ -235,7 +235,7 @@ def parse_server_first(token: bytes) -> ServerFirst:
     )
     _validate_printable(nonce)
     if not (iterations.isascii() and iterations.isdigit() and len(iterations) <= 10):
-        raise MalformedError("the number of iterations is no number")
+        raise MalformedError("the number of iterations is not a number")
     return ServerFirst(nonce=nonce, salt=_from_base64(salt), iterations=int(iterations))
 
 

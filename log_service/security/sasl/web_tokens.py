@@ -79,7 +79,9 @@ def parse_key_set(content: bytes) -> KeySet:
         raise ValueError("the document is nested too deeply for a JWKS") from None
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list) or len(listed) > MAX_KEY_COUNT:
-        raise ValueError(f"the document is no JWKS: it has no list of at most {MAX_KEY_COUNT} keys")
+        raise ValueError(
+            f"the document is not a JWKS: it has no list of at most {MAX_KEY_COUNT} keys"
+        )
     keys = tuple(
         key for each in listed if isinstance(each, dict) and (key := _public_key(each)) is not None
     )
@@ -141,7 +143,7 @@ def check_claims(claims: Mapping[str, Any], rules: WebTokenRules, now_s: float) 
         )
     scopes = _scopes(claims.get(rules.scope_claim))
     if not rules.required_scopes <= scopes:
-        raise TokenRefusedError("the token lacks a scope that is required")
+        raise TokenRefusedError(f"the token lacks the scope {min(rules.required_scopes - scopes)}")
     return ValidToken(subject=subject, expires_at_ms=int(expires_s * 1_000), scopes=scopes)
 
 
@@ -203,7 +205,7 @@ def _choose(header: Mapping[str, Any], keys: KeySet, allowed: Sequence[str]) -> 
     """
     key_id, algorithm = header.get("kid"), header.get("alg")
     if key_id is not None and (not isinstance(key_id, str) or len(key_id) > MAX_KEY_ID_LENGTH):
-        raise TokenRefusedError("the token's key id is no text of a sane length")
+        raise TokenRefusedError("the token's key id is not text of a sane length")
     named = [key for key in keys if key_id is None or key.key_id == key_id]
     if not named:
         raise UnknownKeyError(str(key_id))

@@ -76,7 +76,7 @@ def elements(content: bytes) -> Iterator[Element]:
     """Yield the consecutive elements of DER.
 
     Raises:
-        ValueError: a length goes beyond the end, or is none.
+        ValueError: a length goes beyond the end, or is invalid.
     """
     position = 0
     while position < len(content):
@@ -88,7 +88,7 @@ def elements(content: bytes) -> Iterator[Element]:
         if length >= 0x80:
             count = length & 0x7F
             if not 1 <= count <= 4 or len(content) - position < count:
-                raise ValueError("a length in DER is none")
+                raise ValueError("an element of DER has an invalid length")
             length = int.from_bytes(content[position : position + count], "big")
             position += count
         if len(content) - position < length:
@@ -115,7 +115,7 @@ def _only(found: Iterator[Element], tag: int) -> Element:
 
 def _members(part: Element) -> Iterator[Element]:
     if part.tag != SET:
-        raise ValueError("a part of a name is no set")
+        raise ValueError("a part of a name is not a set")
     return elements(part.content)
 
 

@@ -123,7 +123,8 @@ def _compiled(pattern: str) -> Any:
         return re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as error:
         raise ConfigError(
-            f"ssl.principal.mapping.rules: {pattern!r} is no expression in RE2's syntax: {error}"
+            f"ssl.principal.mapping.rules: {pattern!r} is not an expression in RE2's syntax:"
+            f" {error}"
         ) from error
 
 

@@ -294,9 +294,9 @@ def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
     strange = [each for each in sorted(order) if each not in own]
     if strange:
         which = (
-            f"broker {strange[0]} is no node"
+            f"broker {strange[0]} is not a node"
             if len(strange) == 1
-            else f"brokers {', '.join(map(str, strange))} are no nodes"
+            else f"brokers {', '.join(map(str, strange))} are not nodes"
         )
         raise PlanRefused(
             f"{which} of a tidelog up on {_installation().data}, so this job cannot restart"

@@ -71,7 +71,7 @@ def validate_result(table: TopicTable, result: pa.Table) -> None:
         )
     if not pa.types.is_timestamp(result.schema.field("_timestamp").type):
         raise TransformError(
-            f"_timestamp of the result of table {table.name} is no timestamp: pass the column"
+            f"_timestamp of the result of table {table.name} is not a timestamp: pass the column"
             " through unchanged"
         )
 

@@ -84,8 +84,8 @@ def open_ledger(lake: Lake, name: str, description: str) -> TableSnapshot:
     found = lake.snapshot(name) or lake.create(name, LEDGER, description=description)
     if found.arrow_schema.names != LEDGER.names:
         raise SchemaConflictError(
-            f"the lake has a table {name} that is no ledger of what was sent to a topic: give the"
-            " transform another name, or move the table away"
+            f"the lake has a table {name} that is not a ledger of what was sent to a topic: give"
+            " the transform another name, or move the table away"
         )
     return found
 
@@ -163,7 +163,8 @@ def follow_group(
         except CommitConflictError:
             continue
     raise CommitConflictError(
-        f"other writers were always faster to write the ledger {snapshot.name}"
+        f"other runs committed to the ledger {snapshot.name} before this one, {ATTEMPTS} times:"
+        " start the run again"
     )
 
 

@@ -161,7 +161,7 @@ class DuckdbWriter:
             tables = _tables(connection)
             if OFFSETS not in tables:
                 raise ProgressError(
-                    f"{store.place} is no table that follows a topic, but a mart or a file of"
+                    f"{store.place} is not a table that follows a topic, but a mart or a file of"
                     " somebody else's. Nothing was committed. Give the table another name, or move"
                     " the file away"
                 )

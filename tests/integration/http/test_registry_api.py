@@ -248,8 +248,8 @@ def test_an_alias_stands_for_its_subject(api: httpx.Client, subject: str) -> Non
 @pytest.mark.parametrize(
     ("body", "expected", "text"),
     [
-        (b"", (400, 400), "no JSON"),
-        (b"{", (400, 400), "no JSON"),
+        (b"", (400, 400), "not JSON"),
+        (b"{", (400, 400), "not JSON"),
         (b'{"schema": "\\"int\\"", "schema": "1"}', (400, 400), "comes twice"),
         (b"[]", (422, 422), "object"),
         (b"\xff", (400, 400), "UTF-8"),

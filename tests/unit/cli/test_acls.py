@@ -26,9 +26,9 @@ from log_service.cli.main import tidelog
         ),
         (["--operation", "read", "--topic", "ord*"], "--pattern prefixed"),
         (["--producer", "--topic", "or ders"], "no topic is called 'or ders'"),
-        (["--topic", "orders", "--allow-host", "10.0.0.0/8"], "'10.0.0.0/8' is no address"),
-        (["--topic", "orders", "--allow-host", "shop.example"], "'shop.example' is no address"),
-        (["--topic", "orders", "--allow-host", ""], "'' is no address"),
+        (["--topic", "orders", "--allow-host", "10.0.0.0/8"], "'10.0.0.0/8' is not an address"),
+        (["--topic", "orders", "--allow-host", "shop.example"], "'shop.example' is not an address"),
+        (["--topic", "orders", "--allow-host", ""], "'' is not an address"),
     ],
 )
 def test_what_means_nothing_is_refused(arguments: list[str], told: str) -> None:

@@ -85,7 +85,7 @@ def test_brokers_that_no_installation_here_runs_are_told_with_what_can_be_done(
     shown = roll("--data", str(tmp_path))
     assert shown.exit_code == 0
     assert (
-        f"brokers 1, 2, 3 are no nodes of a tidelog up on {tmp_path}, so nothing here can restart them"
+        f"brokers 1, 2, 3 are not nodes of a tidelog up on {tmp_path}, so nothing here can restart them"
         in shown.stderr
     )
     assert "--command 'ssh {host} systemctl restart kafka'" in shown.stderr
@@ -94,7 +94,7 @@ def test_brokers_that_no_installation_here_runs_are_told_with_what_can_be_done(
     )
     refused = roll("3", "--data", str(tmp_path), "--execute")
     assert (refused.exit_code, refused.stdout, admin.elected) == (1, "", 0)
-    assert "broker 3 is no node of a tidelog up" in refused.stderr
+    assert "broker 3 is not a node of a tidelog up" in refused.stderr
     assert refused.stderr.endswith("Nothing was restarted\n")
 
 
@@ -219,7 +219,7 @@ def test_brokers_that_cannot_be_restarted_are_named(admin: Admin) -> None:
     wrong = roll("one")
     assert (
         wrong.exit_code,
-        "'one' is no node id, which is a whole number from 0 to 2147483647, such as 1"
+        "'one' is not a node id, which is a whole number from 0 to 2147483647, such as 1"
         in wrong.stderr,
     ) == (2, True)
     assert roll(str(2**31)).exit_code == 2

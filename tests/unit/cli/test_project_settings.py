@@ -78,7 +78,7 @@ def test_a_start_that_is_refused_leaves_no_data_directory(project: Path) -> None
     assert "--broker-port" in str(refused.exception)
     assert "--ui-port" in str(refused.exception)
     free = ["--broker-port", str(free_port()), "--ui-port", str(free_port())]
-    assert "is no project" in str(CliRunner().invoke(tidelog, ["up", *free, *ports]).exception)
+    assert "is not a project" in str(CliRunner().invoke(tidelog, ["up", *free, *ports]).exception)
     assert list(project.iterdir()) == []
 
 

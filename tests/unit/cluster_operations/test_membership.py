@@ -304,7 +304,9 @@ def test_a_broker_that_votes_not_ends_no_vote() -> None:
     admin: Any = Quorum(1, 2, 3)
     assert not trio.run(remove_voter, admin, 7)
     assert admin.removed == []
-    assert refusal(refuse_voter_removal, admin, 7) == "node 7 is no voter: the voters are 1, 2, 3"
+    assert (
+        refusal(refuse_voter_removal, admin, 7) == "node 7 is not a voter: the voters are 1, 2, 3"
+    )
 
 
 def test_voters_that_files_name_are_neither_added_nor_taken_out() -> None:

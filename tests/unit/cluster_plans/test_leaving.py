@@ -103,7 +103,7 @@ def quorum(count: int, *, behind: Collection[int] = ()) -> QuorumState:
 @pytest.mark.parametrize("node_id", [1, 2])
 def test_a_voter_that_the_quorum_needs_while_another_is_down_stays(node_id: int) -> None:
     said = (
-        rf"voter 3 is down or behind: without node {node_id} only 1 of the 2 voters that remain could vote, which is no majority, .* "
+        rf"voter 3 is down or behind: without node {node_id} only 1 of the 2 voters that remain could vote, which is not a majority, .* "
         "Bring it back, or take it out first: tidelog cluster voters remove 3 --execute"
     )
     with pytest.raises(PlanRefused, match=said):

@@ -93,7 +93,7 @@ def test_a_broker_stays_down_only_where_a_majority_of_the_voters_is_left() -> No
     without_3 = layout(brokers, [])
     assert obstacles(without_3, QUORUM, 1) == []
     assert obstacles_to_stay_down(without_3, QUORUM, 1) == [
-        "without it 1 of 3 voters of the metadata quorum would be left, which is no majority"
+        "without it 1 of 3 voters of the metadata quorum would be left, which is not a majority"
     ]
     assert obstacles_to_stay_down(without_3, QUORUM, 4) == []
     behind = replace(
@@ -106,7 +106,7 @@ def test_a_broker_stays_down_only_where_a_majority_of_the_voters_is_left() -> No
     told = obstacles_to_stay_down(layout(BROKERS, []), behind, 1)
     assert told == [
         "voter 3 is behind",
-        "without it 1 of 3 voters of the metadata quorum would be left, which is no majority",
+        "without it 1 of 3 voters of the metadata quorum would be left, which is not a majority",
     ]
     lost = layout([broker(1, is_fenced=True), broker(2), broker(3, is_fenced=True), broker(4)], [])
     assert obstacles_to_stay_down(lost, QUORUM, 4) == [], (
@@ -114,5 +114,5 @@ def test_a_broker_stays_down_only_where_a_majority_of_the_voters_is_left() -> No
     )
     assert obstacles_to_stay_down(layout(BROKERS, [WELL]), QUORUM, 1) == []
     assert obstacles_to_stay_down(layout(BROKERS, []), sole, 1) == [
-        "without it 0 of 1 voters of the metadata quorum would be left, which is no majority"
+        "without it 0 of 1 voters of the metadata quorum would be left, which is not a majority"
     ]

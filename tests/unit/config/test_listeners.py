@@ -115,7 +115,7 @@ def test_the_general_client_auth_does_not_count_on_a_listener_with_sasl() -> Non
         ("listeners=SSL://127.0.0.1:1", "the listeners are SSL (SSL); set inter.broker.listener.name"),
         ("listeners=HOME://127.0.0.1:1", "HOME has no security protocol"),
         ("listeners=PLAINTEXT://0.0.0.0:1", "advertised.listeners"),
-        ("listeners=PLAINTEXT://:1\nadvertised.listeners=PLAINTEXT://0.0.0.0:1", "which is no address"),
+        ("listeners=PLAINTEXT://:1\nadvertised.listeners=PLAINTEXT://0.0.0.0:1", "which is not an address"),
         ("listeners=PLAINTEXT://:1\nadvertised.listeners=PLAINTEXT://:1", "an empty host"),
         ("listeners=PLAINTEXT://:1\nadvertised.listeners=OTHER://h:1", "must name the same ones"),
         ("inter.broker.listener.name=OTHER", "name one of them"),

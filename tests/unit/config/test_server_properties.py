@@ -196,7 +196,7 @@ def test_a_single_voter_that_is_this_node_is_accepted() -> None:
             "node.id=1\nauthorizer.class.name=kafka.security.authorizer.AclAuthorizer",
             "kept its rules in ZooKeeper",
         ),
-        ("node.id=1\nsuper.users=User:a;admin", "'admin' is no principal"),
+        ("node.id=1\nsuper.users=User:a;admin", "'admin' is not a principal"),
         ("node.id=1\nearly.start.listeners=PLAINTEXT", "name one of CONTROLLER"),
         ("node.id=1\nremote.log.storage.system.enable=true", "remote storage"),
         ("node.id=1\nlog.dirs=a,a", "twice"),

@@ -235,7 +235,7 @@ def test_scopes_that_tokens_without_signatures_must_have(scope: object, is_enoug
     if is_enough:
         assert made.validate(unsigned(scope=scope)).subject == "alice"
         return
-    with pytest.raises(TokenRefusedError, match="lacks a scope"):
+    with pytest.raises(TokenRefusedError, match="lacks the scope"):
         made.validate(unsigned(scope=scope))
 
 

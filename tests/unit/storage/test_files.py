@@ -352,5 +352,5 @@ def test_renaming_a_directory_costs_the_same_however_many_files_are_open(tmp_pat
 def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             RealFiles().read_bytes(path)

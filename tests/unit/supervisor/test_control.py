@@ -111,7 +111,7 @@ def test_what_is_no_request_is_answered_and_ends_nothing(tmp_path: Path, text: s
         while not response.exists():  # requests of one moment are taken in no order
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert "is no request to a supervisor" in json.loads(response.read_text())["error"]
+        assert "is not a request to a supervisor" in json.loads(response.read_text())["error"]
 
     (tmp_path / "control").mkdir()
     while_serving(tmp_path, echo, body)

@@ -134,7 +134,7 @@ class GroupMigration:
         if self._config.consumer.migration_policy not in ("bidirectional", "upgrade"):
             reason = "online upgrade is disabled"
         elif group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            reason = "its members are no consumers"
+            reason = "its members are not consumers"
         elif len(group.members) > self._config.consumer.max_size:
             reason = "it has more members than a consumer group may have"
         if reason is not None:

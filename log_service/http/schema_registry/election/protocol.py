@@ -170,9 +170,9 @@ def _decoded(encoded: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(encoded)
     except (ValueError, RecursionError) as error:
-        raise UnreadableMember(f"{_shown(encoded)} is no JSON: {error}") from error
+        raise UnreadableMember(f"{_shown(encoded)} is not JSON: {error}") from error
     if not isinstance(fields, dict):
-        raise UnreadableMember(f"{_shown(encoded)} is no JSON object")
+        raise UnreadableMember(f"{_shown(encoded)} is not a JSON object")
     return fields
 
 

@@ -97,7 +97,7 @@ def test_avros_own_spellings_are_read_too(schema: Any, value: Any, found: Any) -
         ("int", 1.5, "$: int is expected, not 1.5"),
         ("int", True, "$: int is expected, not true"),
         ("string", None, "$: string is expected, not null"),
-        ("bytes", "€", "$: '€' is no byte"),
+        ("bytes", "€", "$: '€' is not a byte"),
         ({"type": "fixed", "name": "f", "size": 2}, "abc", "$: 2 bytes are expected, not 3"),
         (
             {"type": "enum", "name": "e", "symbols": ["A", "B"]},
@@ -114,7 +114,7 @@ def test_avros_own_spellings_are_read_too(schema: Any, value: Any, found: Any) -
             "$: int is expected, not a list or $: string is expected, not a list",
         ),
         (["int", "string"], None, "null"),
-        (logical("int", "date"), "today", "$: 'today' is no date"),
+        (logical("int", "date"), "today", "$: 'today' is not a date"),
     ],
     ids=str,
 )

@@ -310,7 +310,7 @@ def test_a_table_from_tables_and_a_topic_of_python(project: Project) -> None:
             "the schema of topic payments cannot be read: ",
         ),
         (("TopicComponent", "TopikComponent"), 1, "there is no such component: "),
-        (("partitions: 4", "partitions: [4"), 5, "this is no YAML: "),
+        (("partitions: 4", "partitions: [4"), 5, "this is not YAML: "),
         (("attributes:", "attribute:"), 2, "attribute is not known here"),
     ],
     ids=lambda value: value[1].strip() if isinstance(value, tuple) else None,

@@ -108,5 +108,5 @@ def test_a_topic_that_was_created_anew_is_told_by_its_id(lake: Lake) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "0:", ":3", "orders/0", "/0:3", "a b/0:3", "0:-1"])
 def test_what_is_no_place_is_told(text: str) -> None:
-    with pytest.raises(PlaceError, match="is no place like 0:17 or orders/0:17"):
+    with pytest.raises(PlaceError, match="is not a place like 0:17 or orders/0:17"):
         Place.parse(text)

@@ -380,7 +380,7 @@ def test_a_union_of_several_types_is_a_struct_of_its_members() -> None:
         ({"type": "record", "name": "R", "fields": [{"name": "a"}]}, "field a has no type"),
         (
             {"type": "record", "name": "R", "fields": [{"name": "a-b", "type": "int"}]},
-            "field a-b: 'a-b' is no name",
+            "field a-b: 'a-b' is not a name",
         ),
         (
             {
@@ -400,7 +400,7 @@ def test_a_schema_that_makes_no_table_is_refused_with_the_file_and_the_field(
     file.write_text(declared if isinstance(declared, str) else json.dumps(declared))
     with pytest.raises(SchemaFileError) as refused:
         avro_schema(file)
-    assert f"the schema file {file} is no Avro schema of a topic: {told}" in str(refused.value)
+    assert f"the schema file {file} is not an Avro schema of a topic: {told}" in str(refused.value)
 
 
 def test_a_file_that_is_not_there_and_a_framing_that_there_is_not_are_told(tmp_path: Path) -> None:
@@ -457,7 +457,7 @@ def test_a_change_that_bytes_do_not_tell_is_refused(tmp_path: Path) -> None:
         avro_schema(old, older=[new])
     _, new = evolving(tmp_path, {"name": "b", "type": "int", "default": 2**31})
     with pytest.raises(
-        SchemaFileError, match="field b: 2147483648 is no default that is read for int"
+        SchemaFileError, match="field b: 2147483648 is not a default that is read for int"
     ):
         avro_schema(new, older=[old])
     _, new = evolving(

@@ -37,7 +37,7 @@ def test_properties_are_columns() -> None:
 @pytest.mark.parametrize(
     ("schema", "text"),
     [
-        ({"type": "string"}, "the schema is no object with properties"),
+        ({"type": "string"}, "the schema is not an object with properties"),
         ({"type": "object"}, "the schema is an object without properties"),
         (
             of(a={"$ref": "#/definitions/A"}),

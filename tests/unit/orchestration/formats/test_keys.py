@@ -145,7 +145,7 @@ def test_keys_in_avro_and_protobuf(tmp_path: Path) -> None:
     assert told(b"\x08\x02\x12\x02eu", PAIR, protobuf) == ["eu", 2]
     assert (
         told(b"\x08\x02\x12", PAIR, protobuf)
-        == "the key is no Key: its bytes are damaged or end early"
+        == "the key is not a Key: its bytes are damaged or end early"
     )
 
 

@@ -165,7 +165,7 @@ def test_damaged_bytes_are_refused_where_protobuf_refuses_them_and_none_are_lost
     try:
         message_of(orders).FromString(damaged)
     except DecodeError:
-        assert fault == "the value is no shop.Order: its bytes are damaged or end early"
+        assert fault == "the value is not a shop.Order: its bytes are damaged or end early"
     else:
         assert fault is None or fault.startswith("field at ")
 
@@ -489,7 +489,7 @@ def test_files_that_are_no_descriptors_are_told(tmp_path: Path, folder: Path) ->
         protobuf_schema(tmp_path / "missing.desc", message="X")
     for content in (b"\xff\xff", b""):
         (tmp_path / "bad.desc").write_bytes(content)
-        with pytest.raises(SchemaFileError, match=r"bad.desc is no set of descriptors: "):
+        with pytest.raises(SchemaFileError, match=r"bad.desc is not a set of descriptors: "):
             protobuf_schema(tmp_path / "bad.desc", message="X")
     whole = FileDescriptorSet.FromString(
         protobuf_schema(folder / "orders.proto", message="shop.Order").descriptors

@@ -32,7 +32,7 @@ ONLY = {
     "message Need { required int32 id = 1; required string text = 2; }",
     "proto3": "map<string, Kind> needs = 13; repeated Kind needed = 14; string plain = 15; }",
 }
-REASONS = ("the value is no Mixed: ", "the value lacks required fields: ", "field ")
+REASONS = ("the value is not a Mixed: ", "the value lacks required fields: ", "field ")
 
 
 def varint(number: int) -> bytes:

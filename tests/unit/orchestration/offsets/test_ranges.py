@@ -32,7 +32,7 @@ def test_a_range_is_half_open() -> None:
 
 @pytest.mark.parametrize(("partition", "start", "end"), [(-1, 0, 1), (0, -1, 1), (0, 2, 1)])
 def test_a_range_that_is_none_is_refused(partition: int, start: int, end: int) -> None:
-    with pytest.raises(ValueError, match="is no range"):
+    with pytest.raises(ValueError, match="is not a range"):
         one(partition, start, end)
 
 

@@ -34,7 +34,7 @@ def test_a_project_is_what_lies_in_the_directory(
     assert find_project(project, other) == project.resolve()
     assert find_project(other, project) == project.resolve()
     with pytest.raises(
-        ProjectError, match=r"is no project: it has no folder assets/ .* tidelog init NAME"
+        ProjectError, match=r"is not a project: it has no folder assets/ .* tidelog init NAME"
     ):
         find_project(other)
 

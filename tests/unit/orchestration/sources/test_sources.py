@@ -323,7 +323,7 @@ def test_files_that_cannot_be_read_are_put_aside_with_the_reason_and_others_go_o
     (folder / "d.txt").write_bytes(b"fine")
     assert world.run(DroppedFiles(folder=folder, settle_s=0), datetime.now(UTC))["records"] == 1
     reasons = {path.name: path.read_text() for path in (folder / "rejected").glob("*.reason.txt")}
-    assert reasons["a.csv.reason.txt"].startswith("it is no UTF-8")
+    assert reasons["a.csv.reason.txt"].startswith("it is not UTF-8")
     assert reasons["c.txt.reason.txt"].startswith("its record 0 has 10000")
     assert len(reasons) == 3
     assert len(world.notes) == 5

@@ -45,10 +45,10 @@ def aliases_of(value: Attributes, path: str) -> list[str]:
     """Return the aliases as they are written, each once."""
     listed = value.get("aliases", [])
     if not isinstance(listed, list):
-        raise invalid(f"{path}/aliases", "aliases are a list")
+        raise invalid(f"{path}/aliases", "aliases must be a list of texts")
     texts = [alias for alias in listed if isinstance(alias, str)]
     if len(texts) < len(listed):
-        raise invalid(f"{path}/aliases", "an alias is a text")
+        raise invalid(f"{path}/aliases", "an alias must be a text")
     return list(dict.fromkeys(texts))
 
 
@@ -56,7 +56,7 @@ def order_of(value: Attributes, path: str) -> str:
     """Return the order of a field. Case does not count."""
     order = value.get("order", "ascending")
     if not isinstance(order, str) or order.upper().lower() not in ORDERS:
-        raise invalid(f"{path}/order", f"an order is one of {', '.join(ORDERS)}")
+        raise invalid(f"{path}/order", f"an order must be one of {', '.join(ORDERS)}")
     return order.upper().lower()
 
 
@@ -68,7 +68,7 @@ def default_of(value: Attributes, use: Use, path: str) -> Json:
         return default
     number = number_in(default)
     if number is None:
-        raise invalid(f"{path}/default", f"{default!r} is no number")
+        raise invalid(f"{path}/default", f"{default!r} is not a number")
     return number
 
 

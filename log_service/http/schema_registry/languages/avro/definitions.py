@@ -46,7 +46,7 @@ def validate_name(name: str, path: str) -> None:
         InvalidSchemaError: the part is empty or has another character.
     """
     if not NAME.fullmatch(name):
-        raise invalid(path, f"{name[:SHOWN_CHARACTERS]!r} is no name: {NAME_RULE}")
+        raise invalid(path, f"{name[:SHOWN_CHARACTERS]!r} is not a name: {NAME_RULE}")
 
 
 class Definitions:

@@ -68,7 +68,7 @@ def _decoded(plain: str, text: str) -> Json:
         raise _no_json(f"{error.msg[:1].lower()}{error.msg[1:]}", text, error.pos) from None
     except _NotANumberError as error:
         names = (token for token in _TOKEN.finditer(plain) if token.group() == str(error))
-        raise _no_json(f"{error} is no number of JSON", text, next(names).start()) from None
+        raise _no_json(f"{error} is not a number of JSON", text, next(names).start()) from None
     if rest := text[end:].lstrip(_BLANKS):
         raise _no_json("a second value begins", text, len(text) - len(rest))
     return value
@@ -94,14 +94,14 @@ def _validate_unicode(value: Json) -> None:
     try:
         json_text(value).encode()
     except UnicodeEncodeError:
-        reason = "the text is no Unicode: it escapes one half of a surrogate pair"
+        reason = "the text is not Unicode: it escapes one half of a surrogate pair"
         raise InvalidSchemaError(reason) from None
 
 
 def _no_json(reason: str, text: str, position: int) -> InvalidSchemaError:
     line = text.count("\n", 0, position) + 1
     column = position - text.rfind("\n", 0, position)
-    return InvalidSchemaError(f"the text is no JSON: line {line}, column {column}: {reason}")
+    return InvalidSchemaError(f"the text is not JSON: line {line}, column {column}: {reason}")
 
 
 def _whole_number(text: str) -> int:

@@ -167,7 +167,7 @@ class SchemaReader:
         if isinstance(value, list):
             return self._union(value, place)
         if not isinstance(value, dict):
-            reason = f"{json_text(value)} is no type: a type is a name, an object or a list"
+            reason = f"{json_text(value)} is not a type: a type is a name, an object or a list"
             raise invalid(place.path, reason)
         return self._reader_of(value, place.path)(value, place)
 
@@ -175,7 +175,7 @@ class SchemaReader:
         """Return the method that reads an object, by its attribute ``type``."""
         word = value.get("type")
         if not isinstance(word, str):
-            raise invalid(path, "the attribute type of a type is missing, or is no text")
+            raise invalid(path, "the attribute type of a type is missing, or is not text")
         readers = {
             "record": self._record,
             "error": self._record,
@@ -264,7 +264,7 @@ class SchemaReader:
         except InvalidSchemaError as error:
             raise invalid(f"{path}/default", str(error)) from error
         if not is_value:
-            reason = f"the default is no value of the type of the field {field.name}"
+            reason = f"the default is not a value of the type of the field {field.name}"
             raise invalid(f"{path}/default", reason)
 
     def _enum(self, value: Attributes, place: Place) -> Use:
@@ -278,7 +278,7 @@ class SchemaReader:
             default=text_of(value, "default"),
         )
         if enum.default is not None and enum.default not in enum.symbols:
-            reason = f"the default {enum.default!r} is no symbol of the enum"
+            reason = f"the default {enum.default!r} is not a symbol of the enum"
             raise invalid(f"{place.path}/default", reason)
         self.definitions.add(enum, place.path)
         return enum
@@ -355,7 +355,7 @@ def validate_size(text: str, limits: SchemaLimits) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        reason = "the text is no Unicode: it has one half of a surrogate pair"
+        reason = "the text is not Unicode: it has one half of a surrogate pair"
         raise InvalidSchemaError(reason) from None
     if size > limits.text_bytes:
         raise InvalidSchemaError(f"the schema has {size} bytes, of at most {limits.text_bytes}")

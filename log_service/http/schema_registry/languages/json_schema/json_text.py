@@ -126,7 +126,7 @@ def _validate_structure(text: str, limit: int) -> None:
                 depth -= 1
             case "NaN" | "Infinity":
                 place = _place(text, found.start())
-                raise InvalidSchemaError(f"{place}: {found[0]} is no number in JSON")
+                raise InvalidSchemaError(f"{place}: {found[0]} is not a number in JSON")
 
 
 def _place(text: str, index: int) -> str:
@@ -155,7 +155,7 @@ def _validate_digits(digits: str) -> None:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise InvalidSchemaError(f"{name} is no number in JSON")
+    raise InvalidSchemaError(f"{name} is not a number in JSON")
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_decimal, parse_constant=_refuse)

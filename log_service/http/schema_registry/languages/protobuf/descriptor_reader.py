@@ -356,7 +356,7 @@ def checked(pattern: re.Pattern[str], name: str, kind: str) -> str:
         InvalidSchemaError: the text is not a name.
     """
     if pattern.fullmatch(decoded(name)) is None:
-        raise InvalidSchemaError(f"the {kind} {name[:40]!r} is no name")
+        raise InvalidSchemaError(f"the {kind} {name[:40]!r} is not a name")
     return name
 
 
@@ -398,7 +398,7 @@ def default_of(proto: FieldDescriptorProto) -> Value:
         return Number(text=text)
     if SPECIAL.fullmatch(text) or NAME.fullmatch(text):
         return Word(text=text)
-    raise InvalidSchemaError(f"the default {text[:40]!r} of field {proto.name} is no value")
+    raise InvalidSchemaError(f"the default {text[:40]!r} of field {proto.name} is not a value")
 
 
 ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)

@@ -107,7 +107,7 @@ def unreadable(text: str) -> str:
     if text[0] in "'\"":
         return "the string does not end on its line"
     if text[0].isdecimal() or text[0] == ".":
-        return "this is no number, or a space is missing after it"
+        return "this is not a number, or a space is missing after it"
     return f"the character {text[0]!a} may stand in strings and comments only"
 
 
@@ -123,7 +123,7 @@ def unescaped(source: Source, token: Token) -> bytes:
         value = escaped_bytes(match)
         if value is None:
             at = token.at + 1 + match.start()
-            raise source.error(at, f"{inner[match.start() : match.end() + 1]} is no escape")
+            raise source.error(at, f"{inner[match.start() : match.end() + 1]} is not an escape")
         pieces += [inner[done : match.start()].encode(), value]
         done = match.end()
     return b"".join([*pieces, inner[done:].encode()])

@@ -138,7 +138,7 @@ class OptionEncoder:
             raise OptionError(at, f"the option ({name}) is not defined in this file or an import")
         definition = self._pool.extensions.get(found.full_name)
         if definition is None or definition.extendee != message.full_name:
-            raise OptionError(at, f"({name}) is no extension of {message.full_name}")
+            raise OptionError(at, f"({name}) is not an extension of {message.full_name}")
         return self._uses.checked(definition, at)
 
     def _message(self, definition: FieldDefinition, option: Option) -> MessageDefinition:

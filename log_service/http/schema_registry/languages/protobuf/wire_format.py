@@ -96,7 +96,7 @@ def decoded_number(kind: str, payload: bytes) -> float:
             number: float = struct.unpack(FIXED[kind], payload)[0]
             return number
     except struct.error as error:
-        raise WireFormatError(f"{len(payload)} bytes are no {kind}") from error
+        raise WireFormatError(f"{len(payload)} bytes are not a {kind}") from error
     value, _ = read_varint(payload, 0)
     if kind in {"sint32", "sint64"}:
         return (value >> 1) ^ -(value & 1)
@@ -136,7 +136,7 @@ def payload_of(
     if wire_type in {FIXED32, FIXED64}:
         end = within(data, at + (4 if wire_type == FIXED32 else 8))
         return end, at, end
-    raise WireFormatError(f"{wire_type} is no wire type of a field")
+    raise WireFormatError(f"{wire_type} is not a wire type of a field")
 
 
 def within(data: bytes, end: int) -> int:

@@ -84,7 +84,7 @@ def test_a_long_body_that_is_no_json_is_refused_as_a_short_one(tail: bytes) -> N
         try:
             json.loads(body)
         except ValueError:
-            assert "no JSON in UTF-8" in refused(body)
+            assert "not JSON in UTF-8" in refused(body)
         else:
             assert parse_object(body, KNOWN) == json.loads(body)
 

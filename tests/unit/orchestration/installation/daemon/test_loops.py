@@ -161,6 +161,6 @@ def test_an_instance_is_named_by_its_whole_path(
     monkeypatch.setattr(sys, "argv", ["process", given])
     with pytest.raises(
         SystemExit,
-        match=r"DAGSTER_HOME is '.tidelog/dagster', which is no whole path: .* /srv/shop/.tidelog/dagster",
+        match=r"DAGSTER_HOME is '.tidelog/dagster', which is not a whole path: .* /srv/shop/.tidelog/dagster",
     ):
         process.main()

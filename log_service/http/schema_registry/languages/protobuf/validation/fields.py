@@ -153,7 +153,7 @@ def check_type(context: Context, field: FieldDefinition) -> None:
         )
         context.require(
             node.group.at,
-            "a group is no entry of a map",
+            "a group is not an entry of a map",
             that=not has_option(node.group.options, "map_entry"),
         )
     target = context.pool.message(field.type_name) if field.kind == "message" else None

@@ -75,7 +75,7 @@ def check_import(context: Context, imported: Import) -> None:
     parts = imported.path.split("/")
     context.require(
         imported.at,
-        f"{imported.path!r} is no path of an import: it has an empty part, a dot or a backslash",
+        f"{imported.path!r} is not a path of an import: it has an empty part, a dot or a backslash",
         that="\\" not in imported.path and not {"", ".", ".."}.intersection(parts),
     )
     context.require(

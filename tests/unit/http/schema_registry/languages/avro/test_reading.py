@@ -72,8 +72,8 @@ def test_the_language_has_the_protocol_of_the_registry() -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "no type": ("3", "/: 3 is no type"),
-    "null": ("null", "/: null is no type"),
+    "no type": ("3", "/: 3 is not a type"),
+    "null": ("null", "/: null is not a type"),
     "an unknown name": ('"Order"', "/: no type has the name Order"),
     "an unknown name in an object": ({"type": "Order"}, "/type: no type has the name Order"),
     "an unknown name inside": (
@@ -101,7 +101,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "a field with a bad name": (
         record("R", field("a-b", "int")),
-        "/fields/0/name: 'a-b' is no name",
+        "/fields/0/name: 'a-b' is not a name",
     ),
     "two fields of a name": (
         record("R", field("a", "int"), field("a", "int")),
@@ -109,18 +109,18 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "a bad order": (
         record("R", field("a", "int", order="up")),
-        "/fields/0/order: an order is one of",
+        "/fields/0/order: an order must be one of",
     ),
     "an order that is no text": (
         record("R", field("a", "int", order=1)),
-        "/fields/0/order: an order is one of",
+        "/fields/0/order: an order must be one of",
     ),
-    "a bad name": (record("1R"), "/: '1R' is no name"),
-    "letters of another script": (record("Größe"), "/: 'Größe' is no name"),
-    "an empty name": (record(""), "/: '' is no name"),
-    "a bad namespace": (record("a-b.R"), "/: 'a-b' is no name"),
-    "an empty part of a namespace": (record("a..R"), "/: '' is no name"),
-    "a namespace with a dot behind": (record("R", namespace="a."), "/: '' is no name"),
+    "a bad name": (record("1R"), "/: '1R' is not a name"),
+    "letters of another script": (record("Größe"), "/: 'Größe' is not a name"),
+    "an empty name": (record(""), "/: '' is not a name"),
+    "a bad namespace": (record("a-b.R"), "/: 'a-b' is not a name"),
+    "an empty part of a namespace": (record("a..R"), "/: '' is not a name"),
+    "a namespace with a dot behind": (record("R", namespace="a."), "/: '' is not a name"),
     "the name of a primitive": (record("int"), "/: the name int is that of a type of Avro"),
     "an array without items": ({"type": "array"}, "/: the attribute items is missing"),
     "a map without values": ({"type": "map"}, "/: the attribute values is missing"),
@@ -129,11 +129,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
         enum("E") | {"symbols": ["A", 1]},
         "/symbols/1: a symbol is a text",
     ),
-    "a bad symbol": (enum("E", "A", "b c"), "/symbols/1: 'b c' is no name"),
+    "a bad symbol": (enum("E", "A", "b c"), "/symbols/1: 'b c' is not a name"),
     "a symbol twice": (enum("E", "A", "A"), "/symbols/1: 'A' is a symbol already"),
     "an enum's default that is no symbol": (
         enum("E", "A", default="B"),
-        "/default: the default 'B' is no symbol",
+        "/default: the default 'B' is not a symbol",
     ),
     "a fixed without a size": ({"type": "fixed", "name": "F"}, "/: a fixed has a size of"),
     "a negative size": (fixed("F", -1), "/: a fixed has a size of"),
@@ -162,36 +162,39 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "/fields/1/type: E is defined twice",
     ),
     "a name of its own inside": (record("R", field("a", record("R"))), "/: R is defined twice"),
-    "aliases that are no list": (record("R", aliases="S"), "/aliases: aliases are a list"),
-    "an alias that is no text": (record("R", aliases=[1]), "/aliases: an alias is a text"),
-    "a bad alias": (record("R", aliases=["a.b-c"]), "/aliases: 'b-c' is no name"),
+    "aliases that are no list": (
+        record("R", aliases="S"),
+        "/aliases: aliases must be a list of texts",
+    ),
+    "an alias that is no text": (record("R", aliases=[1]), "/aliases: an alias must be a text"),
+    "a bad alias": (record("R", aliases=["a.b-c"]), "/aliases: 'b-c' is not a name"),
     "a large number in a record": (
         record("R", large={"of": [2**63]}),
         "/: a whole number in its properties does not fit 64 bits",
     ),
     "a default of another kind": (
         record("R", field("a", "int", default="1")),
-        "/fields/0/default: the default is no value",
+        "/fields/0/default: the default is not a value",
     ),
     "a default of no branch": (
         record("R", field("a", NULLABLE, default=1)),
-        "/fields/0/default: the default is no value",
+        "/fields/0/default: the default is not a value",
     ),
     "a default that is too large": (
         record("R", field("a", "int", default=2**31)),
-        "/fields/0/default: the default is no value",
+        "/fields/0/default: the default is not a value",
     ),
     "true for a number": (
         record("R", field("a", "double", default=True)),
-        "/fields/0/default: the default is no value",
+        "/fields/0/default: the default is not a value",
     ),
     "a text for a number": (
         record("R", field("a", "float", default="one")),
-        "/fields/0/default: 'one' is no number",
+        "/fields/0/default: 'one' is not a number",
     ),
     "an item of another kind": (
         record("R", field("a", {"type": "array", "items": "int"}, default=[1, None])),
-        "/fields/0/default: the default is no value",
+        "/fields/0/default: the default is not a value",
     ),
     "a default that lacks a field": (
         record("R", field("a", record("X", field("x", "int")), default={})),

@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[Any, list[Any], str]] = {
     "a reference that is no schema": (
         '"int"',
         ["{"],
-        "in the reference r0: the text is no JSON: line 1, column 2",
+        "in the reference r0: the text is not JSON: line 1, column 2",
     ),
     "another definition": (
         record("R", field("s", enum("a.State", "NEW"))),

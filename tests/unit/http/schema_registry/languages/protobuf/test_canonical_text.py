@@ -285,7 +285,7 @@ def test_a_descriptor_cannot_smuggle_text_into_a_name(name: str) -> None:
     """A name of a descriptor that no text could have is refused, because it would be printed."""
     proto = FileDescriptorProto(name="x", syntax="proto3")
     proto.message_type.add(name=name)
-    with pytest.raises(InvalidSchemaError, match="is no name"):
+    with pytest.raises(InvalidSchemaError, match="is not a name"):
         PROTOBUF.parse(serialized(proto))
 
 

@@ -121,8 +121,8 @@ def length(size: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"\x22\x00" * 390_000, "is no name"),
-        (b"\x22" + length(780_000) + b"\x12\x00" * 390_000, "is no name|steps"),
+        (b"\x22\x00" * 390_000, "is not a name"),
+        (b"\x22" + length(780_000) + b"\x12\x00" * 390_000, "is not a name|steps"),
         (b"\x22\x03\x0a\x01A" * 150_000, "steps"),
         (b"\x42" + length(200_000) + b"\x0b" * 200_000, "neither"),
         (b"\x0a\x01a\x22" + length(50) + b"x", "neither"),

@@ -81,7 +81,7 @@ def test_the_table_says_what_protoc_says(tmp_path: Path) -> None:
             "message é {}",
             "line 1, column 9: the character '\\xe9' may stand in strings and comments only",
         ),
-        ('option java_package = "\\q";', "line 1, column 24: \\q is no escape"),
+        ('option java_package = "\\q";', "line 1, column 24: \\q is not an escape"),
         (
             "enum A { X = 1; Y = 1; }",
             "line 1, column 17: Y and X are both 1: if this is meant, set option allow_alias",
