@@ -47,10 +47,10 @@ def assemble(
     module declared their contents.
 
     Added are the standard sensors (that of sources where there is a source), unless the modules
-    declare their own. ``has_sensors`` tells that. With None they do if one of them lies in a
-    package ``sensors``. Also added are upkeep where none is declared, archives, replays, the asset
-    of the dead letters, and the resources ``log_service``, ``spark``, ``lake``, ``warehouse`` and
-    ``database``.
+    declare their own. ``has_sensors`` says whether they do. If it is None, they do if a module lies
+    in a package ``sensors``. Also added are upkeep where none is declared, archives, replays, the
+    asset of the dead letters, and the resources ``log_service``, ``spark``, ``lake``, ``warehouse``
+    and ``database``.
 
     :raises ValueError: declarations do not fit together. The text names them.
     """

@@ -69,8 +69,8 @@ def status(*, file: Path, only: str | None, as_json: bool) -> None:
 
     The mirror need not run for that. RECORDS counts what the source has and the target has not;
     SECONDS is how long the oldest of it waits; LOST counts offsets that retention of the source
-    removed before they were mirrored. PARTITIONS tells how many of a topic's partitions are begun
-    with.
+    removed before they were mirrored. PARTITIONS is the number of a topic's partitions whose
+    mirroring has begun.
     """
     settings = read_mirror_settings(file)
     flows = [flow for flow in settings.flows if only in {None, flow.name}]

@@ -171,8 +171,7 @@ async def remove_voter(admin: Admin, node_id: int) -> bool:
 async def refuse_undone_removal(admin: Admin, node_id: int) -> None:
     """Wait until a voter that was taken out would have joined again by itself, where it still runs.
 
-    A controller alone does not tell other nodes its configuration, so that this is not known
-    before.
+    A node that is only a controller does not report its configuration, so this is not known before.
 
     Raises:
         PlanRefused: the node is a voter again.

@@ -264,8 +264,8 @@ async def brokers_left_throttled(admin: Admin, state: ClusterState) -> list[int]
     """Return the brokers whose throttle acts. They have a rate, and a topic names the replicas that
     it is for.
 
-    They are asked after all else was read: none is returned where brokers do not tell, for one that
-    served then may be gone.
+    The brokers are asked after all else was read. If one of them does not respond, none is
+    returned, because a broker that served before may be gone.
     """
     if state.quorum.leader_id == NO_LEADER:
         return []

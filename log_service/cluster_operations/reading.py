@@ -1,7 +1,7 @@
 """Reads a cluster through an admin client into the values that plans and checks are made from.
 
-A broker that does not respond is no reason to tell nothing: its directories, and whether it
-observes, stay unknown; ``silent`` names it.
+If a broker does not respond, the rest is read all the same. Its directories, and whether it
+observes, stay unknown, and ``silent`` names it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -58,8 +58,8 @@ class Stage(Enum):
 
 
 class RollingRestart:
-    """One rolling restart. ``run`` it once; ``done``, ``current`` with its ``stage`` and
-    ``waiting`` tell how far it came.
+    """One rolling restart. ``run`` it once; ``done``, ``current`` with its ``stage``, and
+    ``waiting`` show how far the restart has come.
     """
 
     def __init__(

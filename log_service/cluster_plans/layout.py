@@ -24,8 +24,8 @@ class PlanRefused(TidelogError):  # noqa: N818 - it names what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectory:
-    """A log directory. Sizes are -1 where the broker does not tell them; ``used_bytes`` are those
-    of the replicas in it.
+    """A log directory. Sizes are -1 if the broker does not report them; ``used_bytes`` are those of
+    the replicas in it.
 
     ``served`` are the partitions of these, without copies on their way. A cordoned one takes no new
     replicas (KIP-1066).

@@ -1,6 +1,6 @@
 """A plan names the partitions to change and the bytes to copy.
 
-With a throttle it tells the time.
+With a throttle it also says how long the copying takes.
 """
 
 from dataclasses import dataclass

@@ -2,9 +2,9 @@
 ``kafka-reassign-partitions``.
 
 The format is ``{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2],
-"log_dirs": ["any", "any"]}]}``. Every mistake is told with the field that it is in, such as
-``partitions[3].replicas[1]``; one mistake and nothing of the file is used. All of them are told at
-once: what is wrong with the file, and what the cluster does not have.
+"log_dirs": ["any", "any"]}]}``. Every mistake is reported with its field, such as
+``partitions[3].replicas[1]``. A file with a mistake is not used at all. All mistakes are reported
+at once: those in the file, and topics, partitions and brokers that the cluster does not have.
 """
 
 import json

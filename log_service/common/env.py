@@ -87,7 +87,7 @@ class File(Protocol):
         two of one file at once.
 
         Raises:
-            OSError: final; the directory must be taken offline, never retried. The system tells of
+            OSError: final; the directory must be taken offline, never retried. The system reports
                 it once: a sync beside this one may end as if all were well.
         """
 

@@ -149,7 +149,7 @@ class Server:
     async def run(
         self, *, task_status: trio.TaskStatus["Server"] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Bind, tell ``task_status``, and serve until drained or cancelled.
+        """Bind, call ``task_status.started``, and serve until drained or cancelled.
 
         Raises:
             OSError: the address cannot be bound.

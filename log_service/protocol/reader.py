@@ -1,7 +1,7 @@
 """Slow paths of compiled decoders: long varints, unknown tags, and errors that name field and size.
 
-Invariants: a varint has at most five bytes (32 bits) or ten (64 bits); nothing here builds anything
-in proportion to a size it was told.
+Invariants: a varint has at most five bytes (32 bits) or ten (64 bits); nothing here allocates
+memory in proportion to a size that a peer claims.
 """
 
 from functools import lru_cache

@@ -10,7 +10,7 @@ next event. The election state is durable before any message that follows from i
 to listeners once, in order, and only when it is committed. A disk error is final: ``run`` raises,
 and the node cancels every caller that waits for an append. A full disk is no such error. It fails
 the append or delays a snapshot. After a restart, uncommitted records may be lost, or another leader
-may commit them. No caller was told either result.
+may commit them. No caller has received either result.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Chooses the version of a request: the highest that both sides speak.
 
 A peer's ApiVersions response has its ranges and its features; ours are in
-``protocol.api_versions``. An API of tidelog's own is in no peer's list: a feature tells that the
+``protocol.api_versions``. An API of tidelog's own is in no peer's list, so a feature shows that the
 peer has it. Knows no connections.
 """
 

@@ -21,8 +21,8 @@ with a machine that has replayed everything, and closes the runtime when the epo
 Invariants: a record is replayed exactly once, right after its append; a reply, of a read too,
 leaves when the high watermark has passed what had been appended when it was made, in the order of
 the decisions; a request is replied to exactly once, unless its sender gives up with ``forget``; a
-timer whose decision is refused fires again after ``RETRY_MS``, of which the log tells seldom, and
-when it is over.
+timer whose decision is refused fires again after ``RETRY_MS``. That is logged seldom, and when it
+is over.
 """
 
 import logging

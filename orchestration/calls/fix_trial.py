@@ -3,7 +3,7 @@
 A dead letter holds its record whole, so the records are read from there. Writes nothing, and asks
 no broker. Decides nothing about kept rows, and knows no Dagster. The trial knows only the fixed
 records. A replay may read other records beside them, which come first and have the key of one. The
-trial cannot tell that.
+trial cannot see those.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

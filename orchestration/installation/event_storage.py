@@ -5,7 +5,8 @@ Dagster opens and closes a connection for every event. SQLite writes its log bac
 disk when the last connection is closed. That is five times for an event, and ninety times for a
 run's new file. Here each process keeps its connections. The databases, in WAL mode already, are
 synchronous NORMAL. A loss of power may take the last events along, never a database. Rows that were
-committed to a table stay there, and the next run tells a materialization that was lost so.
+committed to a table stay there, and the next run reports a materialization that was lost in this
+way.
 
 Decides how long a connection lives. Tables, queries and files are Dagster's own, so its other
 commands read them as ever.

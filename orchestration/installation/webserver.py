@@ -21,7 +21,7 @@ CREATE = "create_app_from_workspace_process_context"
 
 
 def main() -> None:
-    """Run the webserver until it is told to stop."""
+    """Run the webserver until a signal stops it."""
     ask_seldom()
     login_file = ui_login(process_environment())
     guard(

@@ -168,8 +168,8 @@ class TableSnapshot:
         """Return the rows as a dataset that filters and projects while it reads, for DuckDB and
         pyarrow.
 
-        The statistics of columns that are younger than a file are left out. delta-rs tells of such
-        a file that no row in it can match a filter on the column, so ``IS NULL`` would find none of
+        The statistics of columns that are younger than a file are left out. delta-rs assumes that
+        no row of such a file can match a filter on the column, so ``IS NULL`` would find none of
         its rows.
         """
         whole = self.delta.to_pyarrow_dataset()
@@ -367,7 +367,7 @@ def add_columns(
     """Give the table further columns, null in every row, and return its newest version.
 
     A rival that added them already is no conflict. The rows are written anew, because delta-rs
-    tells readers that a column is never null in a file that lacks it.
+    makes readers believe that a column is never null in a file that lacks it.
     """
     rows = snapshot.dataset().to_table()
     for field in fields:

@@ -369,7 +369,7 @@ class ClientSender:
     ) -> None:
         """Send ``records`` and commit ``offsets`` in one transaction.
 
-        Return when the group tells them.
+        Return when the group's committed offsets are ``offsets``.
         """
         progress = {
             TopicPartition(source, partition): _offset_and_metadata(one)
@@ -413,10 +413,10 @@ class ClientSender:
     def _wait_until_visible(
         self, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:
-        """Wait until the group tells the committed offsets.
+        """Wait until the coordinator of the group returns the committed offsets.
 
-        A commit is acknowledged before its markers are in the group's log. Until then, the group
-        tells older offsets.
+        A commit is acknowledged before its markers are in the group's log. Until then, the
+        coordinator returns older offsets.
 
         :raises LogServiceError: they are not told in time.
         """
@@ -454,8 +454,8 @@ def connect(
     """Yield a connection, closed afterwards.
 
     ``timeout_ms`` bounds every call. The client's own default holds where it is None.
-    ``client_config`` is the path of a properties file that tells how to encrypt and log in. The
-    environment tells it where the path is None.
+    ``client_config`` is the path of a properties file with the settings of encryption and login. If
+    it is None, the environment has these settings.
 
     :raises LogServiceError: the addresses make no sense.
     """

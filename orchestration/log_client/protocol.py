@@ -185,7 +185,8 @@ class Sender(Protocol):
 
         :raises SenderFencedError: the transaction does not count.
         :raises LogServiceError: the transaction does not count, or its outcome is not known. Then
-            ``committed_offsets`` tells it, once another sender of the transactional id is open.
+            ``committed_offsets`` shows the outcome, once another sender of the transactional id is
+            open.
         """
         ...
 

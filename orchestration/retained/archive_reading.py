@@ -222,8 +222,8 @@ class ArchivedTopic:
 
         Partitions that were never archived are left out. A range begins at the first offset that is
         kept. A table of an earlier release does not note it. There the range begins at the first
-        record that is kept, or at 0 if the table's log does not tell that, and is empty if nothing
-        is kept. Offsets that were lost before they were archived lie within the range (``holes``).
+        record that is kept, or at 0 if the table's log does not have it, and is empty if nothing is
+        kept. Offsets that were lost before they were archived lie within the range (``holes``).
         """
         known: dict[int, int] = {}
         for one in self.files:

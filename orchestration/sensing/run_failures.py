@@ -58,7 +58,7 @@ def decide_alert(
 ) -> Alert | None:
     """Return the alert, or None if there is nothing to report.
 
-    Of failures in a row the 1st, 2nd, 4th, 8th... is told. A run that died (killed, its machine
+    Of failures in a row the 1st, 2nd, 4th, 8th... is reported. A run that died (killed, its machine
     gone) and is tried again is not reported.
     """
     count = max(failures, 1)

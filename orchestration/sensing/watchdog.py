@@ -10,10 +10,10 @@ them.
 A table that could not be evaluated, or a log service that did not respond, in
 ``UNEVALUATED_TICKS`` ticks in a row is reported once until it is over.
 
-Of a sensor's failures in a row the 1st, 2nd, 4th, 8th... is told, and a tick that has not ended
-after ``HUNG_AFTER_S``, once. Sensors tick more often than this one looks, so it reports the first
-failure that it sees from each of these on. A tick that is still running does not hide the failures
-before it.
+Of a sensor's failures in a row the 1st, 2nd, 4th, 8th... is reported. A tick that has not ended
+after ``HUNG_AFTER_S`` is reported once. Sensors tick more often than this one looks, so it reports
+the first failure that it sees from each of these on. A tick that is still running does not hide the
+failures before it.
 
 Alerts go to the tick's log and, through ``notify``, to wherever a project wants them. The sensor of
 schema drift watches this one in the same way, because it needs no log service and has its own

@@ -1,6 +1,6 @@
 """Reads the records of share groups that are in flight, at the leaders of partitions.
 
-Kafka's protocol does not tell them, so brokers other than tidelog's refuse with
+Kafka's protocol has no request for them, so brokers other than tidelog's refuse with
 UNSUPPORTED_VERSION.
 """
 

@@ -373,8 +373,8 @@ class Producer:
             TransactionAbortable: the transaction could not be committed, and is aborted. Read the
                 input again, and do the work again. ProducerFenced, ProducerFailed: this producer
                 can do nothing more.
-            KafkaError: REQUEST_TIMED_OUT and others, the outcome of the commit is not known.
-                ``commit_transaction`` tells.
+            KafkaError: REQUEST_TIMED_OUT and others, the outcome of the commit is not known. A call
+                of ``commit_transaction`` finds it out.
         """
         await self.begin_transaction()
         transactor = self.transactor

@@ -1,6 +1,6 @@
 """One request and its response so far: what was counted, and the bounds of its body.
 
-Nothing here waits. The connection tells an exchange what it received and sent.
+Nothing here waits. The connection reports to an exchange the bytes that it received and sent.
 """
 
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ def watch_loops(loops: Loops) -> None:
 
 
 def main() -> None:
-    """Run the daemon until it is told to stop.
+    """Run the daemon until a signal stops it.
 
     Dagster's other commands, and its help, stay as they are, because no loop runs in them.
     """

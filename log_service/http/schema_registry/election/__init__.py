@@ -1,12 +1,12 @@
 """Election of the one instance that writes, as a group of Kafka's classic group protocol.
 
 The group's coordinator watches the members. One of them chooses the leader for all, from what every
-member tells of itself. Confluent's registry and Karapace speak the same protocol, so instances of
-all three may share a group.
+member reports about itself. Confluent's registry and Karapace speak the same protocol, so instances
+of all three may share a group.
 
 The rooms, from the bottom up:
 
-- ``protocol``: what members tell and are told, its bytes, and the choice of the leader.
+- ``protocol``: the messages between members, their bytes, and the choice of the leader.
 - ``elector``: one member of the group. It publishes who leads.
 
 Leadership alone allows no write. The brokers refuse a former leader's batches, as ``log`` says. A

@@ -3,7 +3,8 @@ election.
 
 Both are JSON, with the names of Confluent's registry. Fields that are not known are ignored in both
 directions, because other registries and later versions send more. Decides the leader: the eligible
-member with the smallest URL, or a present leader that tells so, if leadership is sticky.
+member with the smallest URL, or, if leadership is sticky, a member that reports itself as the
+present leader.
 
 Source: the protocol of Confluent's registry, type ``sr``, protocol ``v0``, version 1.
 """

@@ -29,5 +29,6 @@ class Superseded(NotWritten):
 class OutcomeUnknown(SchemasLogError):  # noqa: N818 - it says what is known of the records
     """The records may or may not be in the log.
 
-    The writer takes over anew before its next write. Reading up to its first record then tells.
+    The writer takes over anew before its next write. Reading up to the writer's first record then
+    shows it.
     """
