@@ -80,7 +80,7 @@ def show(state: ClusterState, findings: list[Finding], rows: list[dict[str, Any]
     )
     leader = f"active controller {state.quorum.leader_id}  epoch {state.quorum.leader_epoch}"
     if state.quorum.leader_id == NO_LEADER:
-        leader = "no active controller"
+        leader = "active controller unknown" if state.is_hidden else "no active controller"
     click.echo(f"\ncluster {state.cluster_id}  {counts}  {leader}\n")
     columns = [
         "node",
@@ -110,7 +110,7 @@ def broker_row(state: ClusterState, broker: BrokerLayout) -> dict[str, Any]:
     return {
         "broker": own,
         "node": own,
-        "state": "fenced" if broker.is_fenced else "silent" if own in state.silent else "serves",
+        "state": state.state_of(broker),
         "address": broker.address,
         "rack": broker.rack,
         "leaders": sum(each.leader == own for each in replicas),

@@ -16,7 +16,7 @@ def state_findings(
     disk_full_percent: int = DISK_FULL_PERCENT,
 ) -> list[Finding]:
     """Return the problems, the worst first. A broker that should serve and does not respond comes
-    before its equals.
+    before its equals. What the login may not see is no problem of the cluster.
 
     ``throttled`` are the brokers that have a throttle of replication; a disk is nearly full above
     ``disk_full_percent``.
@@ -31,4 +31,11 @@ def state_findings(
         for broker_id, why in state.silent.items()
     ]
     found = findings_of(state.layout, state.quorum, throttled, disk_full_percent=disk_full_percent)
+    if state.is_hidden:
+        text = (
+            "this login may not see the quorum, the disks and the moves of replicas: that needs"
+            " DESCRIBE on the cluster"
+        )
+        hidden = Finding(check="rights", severity=Severity.NOTICE, text=text)
+        silent, found = [hidden], [each for each in found if each.check != "quorum"]
     return sorted([*silent, *found], key=lambda finding: -finding.severity)

@@ -51,13 +51,20 @@ what the others tell.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
     """A cluster at about one moment. ``silent`` are brokers that serve, as the cluster says, and
-    did not respond.
+    did not respond. ``is_hidden`` says that the login may not describe the cluster.
     """
 
     cluster_id: str
     layout: ClusterLayout
     quorum: QuorumState
     silent: Mapping[int, str]
+    is_hidden: bool = False
+
+    def state_of(self, broker: BrokerLayout) -> str:
+        """Return a word for a broker. To a login that may ask none, those that serve count."""
+        if broker.is_fenced:
+            return "fenced"
+        return "silent" if broker.broker_id in self.silent and not self.is_hidden else "serves"
 
 
 async def read_state(admin: Admin) -> ClusterState:
@@ -71,13 +78,16 @@ async def read_state(admin: Admin) -> ClusterState:
     layout, silent = await _read(admin)
     # Last, because without a leader of the quorum a broker waits for one, and what is asked on the
     # same connection waits with it.
+    is_hidden = False
     try:
         quorum = await read_quorum(admin, QUORUM_TIMEOUT_MS)
-    except KafkaError:
-        quorum = NO_QUORUM
+    except KafkaError as error:
+        quorum, is_hidden = NO_QUORUM, error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if quorum.leader_id != NO_LEADER:
         layout = _with_moves(layout, await admin.list_partition_reassignments())
-    return ClusterState(cluster_id=cluster_id, layout=layout, quorum=quorum, silent=silent)
+    return ClusterState(
+        cluster_id=cluster_id, layout=layout, quorum=quorum, silent=silent, is_hidden=is_hidden
+    )
 
 
 async def read_layout(admin: Admin) -> ClusterLayout:

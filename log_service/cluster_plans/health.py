@@ -106,6 +106,7 @@ CHECKS = (
     "reassignments",
     "throttles",
     "cordoned",
+    "rights",
 )
 """The names of all checks, causes before their consequences.
 

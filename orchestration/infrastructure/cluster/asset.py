@@ -29,6 +29,7 @@ DESCRIPTIONS = {
     "reassignments": "No replicas are on the way to other brokers",
     "throttles": "No throttle is left of moves that have ended",
     "cordoned": "All brokers and log directories take new partitions",
+    "rights": "This login may see the quorum, the disks and the moves of replicas",
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,12 +16,20 @@ from log_service.client.admin.values import (
     LogDirDescription,
     ReplicaDescription,
 )
-from log_service.cluster_operations.reading import CORDONED, observers_among, read_layout
+from log_service.cluster_operations.findings import state_findings
+from log_service.cluster_operations.reading import (
+    CORDONED,
+    observers_among,
+    read_layout,
+    read_state,
+)
+from log_service.cluster_plans.health import Severity
 from log_service.cluster_plans.layout import why_cordoned
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import OBSERVERS
 from log_service.common.types import TopicPartition
 from log_service.config.runtime_keys import OBSERVER
+from log_service.http.console.pages.cluster.view import cluster_page
 
 OWN, CLUSTER, FILE = (
     "DYNAMIC_BROKER_CONFIG",
@@ -217,3 +226,27 @@ def test_what_ends_a_cordon_fits_where_it_is_set(
 def test_a_cordoned_broker_that_does_not_tell_where_that_is_set_is_told_all_the_same() -> None:
     found = trio.run(read_layout, cast("Any", CordonedAdmin(is_told=False)))
     assert (found.cordoned, found.broker(2).cordon_below) == ((2,), "")
+
+
+def test_a_login_without_the_right_to_describe_the_cluster_causes_no_alarm() -> None:
+    """It was told that the quorum has no leader, and that each broker is down."""
+
+    class RefusingAdmin(CordonedAdmin):
+        async def describe_cluster(self) -> Any:
+            return SimpleNamespace(cluster_id="id")
+
+        async def describe_log_dirs(
+            self, broker_ids: Sequence[int], *, timeout_ms: int
+        ) -> Mapping[int, Mapping[str, LogDirDescription]]:
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+        async def describe_metadata_quorum(self, *, timeout_ms: int | None) -> Any:
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    state = trio.run(read_state, cast("Any", RefusingAdmin()))
+    (finding,) = state_findings(state)
+    assert (finding.check, finding.severity) == ("rights", Severity.NOTICE)
+    assert "DESCRIBE on the cluster" in finding.text
+    assert [state.state_of(each) for each in state.layout.brokers] == ["serves", "serves"]
+    page = cluster_page(state, [finding])
+    assert (page.controller, page.state) == ("unknown", "All works")

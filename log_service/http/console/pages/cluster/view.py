@@ -138,7 +138,7 @@ class ClusterPage:
     cluster_id: str
     mark: str
     state: str
-    controller: int | None
+    controller: str
     epoch: int
     topic_count: int
     partition_count: int
@@ -174,7 +174,7 @@ def cluster_page(
         cluster_id=state.cluster_id,
         mark=MARKS[severity],
         state=STATES[severity],
-        controller=None if leader == NO_LEADER else leader,
+        controller=str(leader) if leader != NO_LEADER else "unknown" if state.is_hidden else "none",
         epoch=state.quorum.leader_epoch,
         topic_count=len({each.where.topic for each in partitions}),
         partition_count=len(partitions),
@@ -213,8 +213,7 @@ def _broker_rows(state: ClusterState) -> tuple[BrokerRow, ...]:
     rows = []
     for broker in state.layout.brokers:
         own = broker.broker_id
-        is_silent = own in state.silent
-        told = "fenced" if broker.is_fenced else "silent" if is_silent else "serves"
+        told = state.state_of(broker)
         member = next((each for each in state.quorum.members if each.node_id == own), None)
         rows.append(
             BrokerRow(
