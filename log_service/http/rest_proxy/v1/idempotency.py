@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import trio
 
@@ -61,6 +61,10 @@ FENCED: Final = frozenset(
 )
 """What an attempt is told whose transaction another one has ended, or keeps busy."""
 
+NOT_OURS: Final = (
+    ValueError, TypeError, LookupError, ArithmeticError, StopIteration, RecursionError
+)  # fmt: skip
+"""What reading the committed text of something else raises."""
 FEW: Final = 200
 """Work on more records is done in other threads, so that other requests go on."""
 
@@ -124,10 +128,14 @@ def checked_key(text: str) -> str:
 
 
 def keyed_id(principal: str, topic: str, key: str) -> str:
-    """Return the transactional id and the group of a key. Each user has names of its own."""
+    """Return the transactional id and the group of a key. Each user has names of its own.
+
+    A login over HTTP has no colon (RFC 7617). So a right to the prefix of one user is none to
+    that of another, whose name begins alike.
+    """
     user = principal.partition(":")[2]
     digest = sha256(f"{principal}\0{topic}\0{key}".encode()).digest()
-    return f"{PREFIX}-{user}-{_short(digest)}"
+    return f"{PREFIX}-{user}:{_short(digest)}"
 
 
 def notes_of(keyed: KeyedBody, places: Sequence[Place], count: int) -> dict[int, OffsetAndMetadata]:
@@ -163,20 +171,41 @@ def places_of(keyed: KeyedBody, notes: Mapping[int, str]) -> list[Place]:
         RestError: 42206, the key was used with another body.
     """
     offsets: dict[int, list[int]] = {}
-    count = 0
-    for partition, text in notes.items():
-        content = _parsed(text)
-        if content.get("body") != keyed.digest:
-            advice = "use a key once, or send that body"
-            raise RestError(ANOTHER_BODY, f"{KEY_HEADER} was used with another body: {advice}.")
-        count = content["partitions"]
-        offsets[partition] = [
-            first + step if first >= 0 else -1
-            for first, number in content["runs"]
-            for step in range(number)
-        ]
-    following = {partition: iter(own) for partition, own in offsets.items()}
-    return [(partition, next(following[partition])) for partition in keyed.partitions(count)]
+    try:
+        for partition, text in notes.items():
+            count, offsets[partition] = _offsets_in(text, keyed)
+        following = {partition: iter(own) for partition, own in offsets.items()}
+        return [(partition, next(following[partition])) for partition in keyed.partitions(count)]
+    except NOT_OURS as error:
+        advice = "use a key once, or send that body"
+        raise RestError(
+            ANOTHER_BODY, f"{KEY_HEADER} was used with another body: {advice}."
+        ) from error
+
+
+def _offsets_in(text: str, keyed: KeyedBody) -> tuple[int, list[int]]:
+    """Return the number of partitions and the offsets in a committed text.
+
+    A client of the group may have written it through the cluster, so its numbers are bounded.
+
+    Raises:
+        Exception: one of ``NOT_OURS``, something else was committed.
+    """
+    content = json.loads(text)
+    count, runs = (
+        int(content["partitions"]),
+        [(int(each[0]), int(each[1])) for each in content["runs"]],
+    )
+    most = len(keyed.records)
+    is_possible = count > 0 and all(0 < number <= most for _, number in runs)
+    if content["body"] != keyed.digest or not is_possible or len(runs) > most:
+        raise ValueError("these are the places of other records")
+    if sum(number for _, number in runs) > most:
+        raise ValueError("these are more places than records")
+    offsets = [
+        first + step if first >= 0 else -1 for first, number in runs for step in range(number)
+    ]
+    return count, offsets
 
 
 async def write_once(call: Call, keyed: KeyedBody, count: int) -> Written:
@@ -259,12 +288,3 @@ async def _known(admin: Admin, keyed: KeyedBody, *, is_stable: bool) -> Written 
 
 def _short(digest: bytes) -> str:
     return urlsafe_b64encode(digest).decode("ascii").rstrip("=")
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    """Return a committed text. Offsets that something else committed are another body's."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -1,6 +1,8 @@
 """The places that a write with a key keeps: what a repeat reads is what the first time wrote."""
 
+import json
 import random
+from typing import Any
 
 import pytest
 
@@ -80,10 +82,35 @@ def test_a_key_belongs_to_one_body(other: KeyedBody) -> None:
     assert (refused.value.code, refused.value.status) == (ANOTHER_BODY, 422)
 
 
-@pytest.mark.parametrize("text", ["", "null", "[1]", "{", '{"body": "x"}'])
+@pytest.mark.parametrize("text", ["", "null", "[1]", "{", '{"body": "x"}', "[" * 4_000])
 def test_offsets_of_something_else_are_another_body(text: str) -> None:
     with pytest.raises(RestError, match="another body"):
         places_of(keyed([OutgoingRecord()]), {0: text})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"partitions": 1, "runs": [[0, 10**12]]},
+        {"partitions": 1, "runs": [[0, 2], [2, 2]]},
+        {"partitions": 1, "runs": [[0, 1]] * 3},
+        {"partitions": 1, "runs": [[0, 1]]},
+        {"partitions": 1, "runs": [[0, -1], [0, 2]]},
+        {"partitions": 1, "runs": [[0]]},
+        {"partitions": 1, "runs": {"0": 1}},
+        {"partitions": 1, "runs": [[float("inf"), 1]]},
+        {"partitions": 0, "runs": [[0, 2]]},
+        {"partitions": 10**6, "runs": [[0, 2]]},
+        {"runs": [[0, 2]]},
+        {},
+    ],
+    ids=str,
+)
+def test_forged_places_are_another_body(content: dict[str, Any]) -> None:
+    """A client that may commit the offsets of a group writes their text, also with a vast number."""
+    own = keyed([OutgoingRecord(), OutgoingRecord()])
+    with pytest.raises(RestError, match="another body"):
+        places_of(own, {0: json.dumps({"body": own.digest, **content})})
 
 
 def test_places_that_do_not_fit_are_refused_before_the_commit() -> None:
@@ -104,7 +131,7 @@ def test_users_topics_and_keys_have_names_of_their_own() -> None:
         for key in ("k", "k2")
     }
     assert len(names) == 8
-    assert all(name.startswith(("rest-once-ann-", "rest-once-bob-")) for name in names)
+    assert all(name.startswith(("rest-once-ann:", "rest-once-bob:")) for name in names)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\tb", "ä"])
