@@ -40,8 +40,11 @@ MAX_PAYLOAD_BYTES: Final = 1 << 20
 """A longer key or value is not decoded by its schema, for the same reason."""
 MAX_CONTAINERS: Final = 20_000
 """Objects and arrays of a value. The garbage collector walks all of them, and nothing else runs."""
+TOO_MANY: Final = f"the value has more than {MAX_CONTAINERS} objects and arrays"
 MAX_VALUE_CHARACTERS: Final = 1 << 20
 """Names and texts of a value that a schema decodes. Names stand in the schema, not in the bytes."""
+TOO_LONG: Final = f"the value is longer than {MAX_VALUE_CHARACTERS} characters as JSON"
+TOO_DEEP: Final = f"the value is nested deeper than {MAX_DEPTH} levels"
 MAX_MISSING: Final = 100
 NO_NUMBERS: Final = {inf: "Infinity", -inf: "-Infinity"}
 """The texts that Protobuf's JSON has for floats that are no numbers of JSON. NaN is another one."""
@@ -198,11 +201,49 @@ def _decode_msgpack(data: bytes) -> Decoded:
     try:
         if len(data) > MAX_PAYLOAD_BYTES:
             raise ValueError(f"it is longer than {MAX_PAYLOAD_BYTES} bytes")  # noqa: TRY301
-        read = msgpack.unpackb(data, strict_map_key=False, timestamp=3)
-        value, size = plain_json(read)
+        value, size = plain_json(_unpacked(data))
     except Exception as failed:  # noqa: BLE001 - the library raises much for hostile bytes
         return _binary(data, f"the bytes are not MessagePack: {failed!r}"[:500])
     return Decoded(kind=MSGPACK, value=value, size=max(size, len(data)))
+
+
+def _unpacked(data: bytes) -> Any:
+    """Return the value of MessagePack, read step by step.
+
+    The library at once would let nothing else run, and makes room for as many parts as each array
+    declares.
+
+    Raises:
+        ValueError: it is too long, has too many parts, or is nested too deeply.
+        msgpack.OutOfData: it ends within a part.
+    """
+    unpacker = msgpack.Unpacker(strict_map_key=False, timestamp=3, max_buffer_size=len(data))
+    unpacker.feed(data)
+    part_count = container_count = 0
+
+    def read(depth: int) -> Any:
+        nonlocal part_count, container_count
+        part_count += 1
+        if part_count > MAX_VALUE_CHARACTERS // 2:
+            raise ValueError(TOO_LONG)
+        place = unpacker.tell()
+        first = data[place] if place < len(data) else 0
+        if not (0x80 <= first <= 0x9F or 0xDC <= first <= 0xDF):
+            return unpacker.unpack()
+        container_count += 1
+        if container_count > MAX_CONTAINERS:
+            raise ValueError(TOO_MANY)
+        if depth > MAX_DEPTH:
+            raise ValueError(TOO_DEEP)
+        if first <= 0x8F or first >= 0xDE:
+            count = unpacker.read_map_header()
+            return {read(depth + 1): read(depth + 1) for _ in range(count)}
+        return [read(depth + 1) for _ in range(unpacker.read_array_header())]
+
+    value = read(0)
+    if unpacker.tell() < len(data):
+        raise ValueError("more bytes follow the value")
+    return value
 
 
 def parse_json(data: bytes) -> Any:
@@ -215,10 +256,10 @@ def parse_json(data: bytes) -> Any:
         raise ValueError(f"the text is longer than {MAX_PARSED_BYTES} bytes")
     container_count = data.count(b"[") + data.count(b"{")
     if container_count > MAX_CONTAINERS:
-        raise ValueError(f"the value has more than {MAX_CONTAINERS} objects and arrays")
+        raise ValueError(TOO_MANY)
     value = json.loads(data.decode(), parse_constant=_refuse)
     if container_count > MAX_DEPTH and is_deep(value):
-        raise ValueError(f"the value is nested deeper than {MAX_DEPTH} levels")
+        raise ValueError(TOO_DEEP)
     return value
 
 
@@ -236,12 +277,12 @@ def plain_json(value: Any) -> tuple[Any, int]:
         nonlocal size, container_count
         size += 2 + (len(each) if isinstance(each, str | bytes | bytearray | memoryview) else 0)
         if size > MAX_VALUE_CHARACTERS:
-            raise ValueError(f"the value is longer than {MAX_VALUE_CHARACTERS} characters as JSON")
+            raise ValueError(TOO_LONG)
         container_count += isinstance(each, dict | list | tuple)
         if container_count > MAX_CONTAINERS:
-            raise ValueError(f"the value has more than {MAX_CONTAINERS} objects and arrays")
+            raise ValueError(TOO_MANY)
         if depth > MAX_DEPTH:
-            raise ValueError(f"the value is nested deeper than {MAX_DEPTH} levels")
+            raise ValueError(TOO_DEEP)
         if isinstance(each, dict):
             return {plain(_name_of(k), depth): plain(v, depth + 1) for k, v in each.items()}
         if isinstance(each, list | tuple):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import httpx
+import msgpack
 import pytest
 import trio
 
@@ -133,6 +134,47 @@ def test_bytes_that_are_not_message_pack_stay_bytes_and_say_why(data: bytes) -> 
     found = decode(data, wanted="msgpack")
     assert found.kind == "binary"
     assert "not MessagePack" in found.error
+
+
+@pytest.mark.parametrize(
+    ("packed", "why"),
+    [
+        (b"\xdd\x00\x0f\xff\x00" + b"\x90" * 0xFFF00, "more than"),
+        (b"\xdd\x00\x0f\xff\x00" + b"\x80" * 0xFFF00, "more than"),
+        (b"\xdd\x00\x0f\xff\x00" + b"\x01" * 0xFFF00, "longer than"),
+        (b"\xdd\x00\x0f\xff\x00" * 500 + b"\x01" * 1_000_000, "deeper than"),
+        (b"\xdd\x00\x0f\xff\x00" * 90 + b"\x01", "OutOfData"),
+        (b"\x01\x02", "follow"),
+    ],
+)
+def test_message_pack_is_read_in_steps_within_bounds(
+    monkeypatch: pytest.MonkeyPatch, packed: bytes, why: str
+) -> None:
+    """The library at once held the interpreter for a second, and took the sizes that it read."""
+    monkeypatch.delattr(msgpack, "unpackb")
+    found = decode_plain(packed, "msgpack")
+    assert found.kind == "binary"
+    assert why in found.error
+
+
+def test_random_message_pack_is_read_as_the_library_reads_it() -> None:
+    """Prints its seed if it fails."""
+    seed = random.randrange(2**32)
+    rng = random.Random(seed)
+
+    def value(depth: int) -> object:
+        kind = rng.randrange(7 if depth else 5)
+        if kind == 5:
+            return [value(depth - 1) for _ in range(rng.randrange(40))]
+        if kind == 6:
+            return {str(n): value(depth - 1) for n in range(rng.randrange(40))}
+        return (None, rng.randrange(-(2**63), 2**64), rng.random(), "x" * rng.randrange(300), True)[
+            kind
+        ]
+
+    for _ in range(30):
+        made = value(3)
+        assert decode_plain(msgpack.packb(made), "msgpack").value == made, seed
 
 
 def test_hostile_bytes_stay_bytes_and_say_why() -> None:
