@@ -2,12 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 import trio
 
 from log_service.client import ConsumerRecord, LogRecord
 from log_service.http.record_formats.decoding import LONG_BYTES, NULL, Decoded, RecordDecoder
 from log_service.http.record_formats.filters import Comparison, Filterable, matches
+from log_service.records.record import RecordHeader
+
+MANY_HEADERS: Final = 100
+"""Work on more headers is done in another thread. A record of 1 MiB may have 500,000 empty ones."""
+HEADER_SIZE: Final = 10
+"""About the characters of a header as JSON, beside its name and its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,17 +25,27 @@ class DecodedRecord:
     record: ConsumerRecord
     key: Decoded
     value: Decoded
+    header_size: int = 0
 
     @property
     def size(self) -> int:
         """About the bytes of the record in memory."""
-        headers = sum(len(name) + len(content or b"") for name, content in self.record.headers)
-        return self.key.size + self.value.size + headers
+        return self.key.size + self.value.size + self.header_size
 
     @property
     def is_long(self) -> bool:
         """Whether work on the record belongs into another thread."""
-        return self.size > LONG_BYTES
+        return has_many_headers(self.record) or self.size > LONG_BYTES
+
+
+def has_many_headers(record: ConsumerRecord) -> bool:
+    """Return whether the headers alone make a record long."""
+    return len(record.headers) > MANY_HEADERS
+
+
+def size_of_headers(headers: Sequence[RecordHeader]) -> int:
+    """Return about the size of headers as JSON."""
+    return sum(HEADER_SIZE + len(name) + len(content or b"") for name, content in headers)
 
 
 async def decoded(decoder: RecordDecoder, record: ConsumerRecord, wanted: str) -> DecodedRecord:
@@ -36,7 +54,10 @@ async def decoded(decoder: RecordDecoder, record: ConsumerRecord, wanted: str) -
         return DecodedRecord(record=record, key=NULL, value=NULL)
     key = await decoder.decode(record.key, topic=record.topic, is_key=True, wanted=wanted)
     value = await decoder.decode(record.value, topic=record.topic, is_key=False, wanted=wanted)
-    return DecodedRecord(record=record, key=key, value=value)
+    measure = partial(size_of_headers, record.headers)
+    is_long = has_many_headers(record)
+    size = await trio.to_thread.run_sync(measure) if is_long else measure()
+    return DecodedRecord(record=record, key=key, value=value, header_size=size)
 
 
 async def is_wanted(comparisons: Sequence[Comparison], found: DecodedRecord) -> bool:

@@ -8,7 +8,6 @@ no line break, so no record can forge an event.
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Any, Final
 
 import trio
@@ -23,12 +22,14 @@ EVENTS_START: Final = b"retry: 1000\n\n"
 """Asks a browser to come back after a second, where the stream breaks off."""
 
 
-async def record_line(found: DecodedRecord) -> bytes:
-    """Return a record as JSON. Another thread writes a long one."""
-    shown = shown_record(found)
-    write = partial(json_text, shown, is_long=found.is_long)
-    text = await trio.to_thread.run_sync(write) if found.is_long else write()
-    return text.encode("utf-8", "replace")
+async def record_line(found: DecodedRecord, **more: Any) -> bytes:
+    """Return a record as JSON, with ``more`` fields. Another thread makes a long one."""
+
+    def write() -> bytes:
+        text = json_text({**shown_record(found), **more}, is_long=found.is_long)
+        return text.encode("utf-8", "replace")
+
+    return await trio.to_thread.run_sync(write) if found.is_long else write()
 
 
 def shown_record(found: DecodedRecord) -> dict[str, Any]:
@@ -54,9 +55,9 @@ def _schema_fields(name: str, part: Decoded) -> dict[str, Any]:
     return {field: value for field, value in fields.items() if value not in {None, ""}}
 
 
-def shown_headers(headers: Sequence[RecordHeader]) -> list[list[Any]]:
+def shown_headers(headers: Sequence[RecordHeader]) -> list[tuple[str, Any]]:
     """Return pairs of name and value. A value that is no text is ``{"base64": ...}``."""
-    return [[name, _shown_header(value)] for name, value in headers]
+    return [(name, _shown_header(value)) for name, value in headers]
 
 
 def _shown_header(value: bytes | None) -> Any:

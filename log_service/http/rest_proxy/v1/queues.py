@@ -27,9 +27,9 @@ from log_service.http.record_formats.decoding import FORMATS, RecordDecoder
 from log_service.http.record_formats.records import decoded
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.bodies import (
+    JSON,
     json_response,
     list_of,
-    list_response,
     number_of,
     read_object,
     refuse_unknown,
@@ -39,7 +39,7 @@ from log_service.http.rest_proxy.cluster_reading import topic_of
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
 from log_service.http.rest_proxy.v1.decoders import shared_decoder
-from log_service.http.rest_proxy.v1.lines import shown_record
+from log_service.http.rest_proxy.v1.lines import record_line
 from log_service.http.rest_proxy.v1.produce import require_json
 from log_service.http.server.values import HttpResponse
 
@@ -92,8 +92,9 @@ async def acquire(call: Call) -> HttpResponse:
         return json_response({"records": [], "lock_ms": None})
     streams.start(partial(_keep_clients, call, lease))
     decoder = await shared_decoder(call.context.settings, call.clients)
-    shown = [await _shown(decoder, record, token, encoding) for record, token in lease.records]
-    return list_response(shown, before=b'{"lock_ms":%d,"records":[' % lease.lock_ms, after=b"]}")
+    lines = [await _line(decoder, record, token, encoding) for record, token in lease.records]
+    text = b'{"lock_ms":%d,"records":[%b]}' % (lease.lock_ms, b",".join(lines))
+    return HttpResponse(body=text, content_type=JSON)
 
 
 async def settle(call: Call) -> HttpResponse:
@@ -157,17 +158,14 @@ def _refusal(error: KafkaError) -> dict[str, Any]:
     return {"error_code": refusal.code, "message": refusal.text}
 
 
-async def _shown(
+async def _line(
     decoder: RecordDecoder, record: ShareRecord, token: LeaseToken, encoding: str
-) -> dict[str, Any]:
+) -> bytes:
     plain = ConsumerRecord._make(record[: len(ConsumerRecord._fields)])
-    shown = shown_record(await decoded(decoder, plain, encoding))
+    found = await decoded(decoder, plain, encoding)
     await trio.lowlevel.checkpoint()
-    return {
-        **shown,
-        "delivery_count": record.delivery_count,
-        "lease": text_of_token(token),
-    }
+    lease = text_of_token(token)
+    return await record_line(found, delivery_count=record.delivery_count, lease=lease)
 
 
 async def _leases(call: Call) -> ShareLeases:

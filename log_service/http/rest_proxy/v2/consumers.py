@@ -6,6 +6,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from log_service.client import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from log_service.http.record_formats.json_text import json_text
+from log_service.http.record_formats.records import has_many_headers
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.bodies import (
     as_object,
@@ -325,7 +327,12 @@ def _shown_records(
             return shown, RestError(422, f"{failed} at {where}: {error}. {advice}")
         if record.headers:
             fields["headers"] = shown_headers(record.headers)
-        shown.append(compact(fields))
+        is_long = has_many_headers(record)
+        shown.append(
+            json_text(fields, is_long=True).encode("utf-8", "replace")
+            if is_long
+            else compact(fields)
+        )
     return shown, None
 
 

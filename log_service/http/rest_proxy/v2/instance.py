@@ -20,6 +20,7 @@ from log_service.client import Consumer, ConsumerRecord, OffsetAndMetadata, Topi
 from log_service.common import regexes
 from log_service.common.env import Clock
 from log_service.http.cluster_clients.hosted import HostedClient
+from log_service.http.record_formats.records import size_of_headers
 from log_service.http.rest_proxy import errors
 
 MAX_POLLED: Final = 500
@@ -328,8 +329,8 @@ class ConsumerInstance:
 
 def size_of(record: ConsumerRecord) -> int:
     """Return about how many bytes a record has."""
-    parts = [record.key, record.value, *(each for pair in record.headers for each in pair)]
-    return RECORD_OVERHEAD_BYTES + sum(len(each) for each in parts if each is not None)
+    content = len(record.key or b"") + len(record.value or b"")
+    return RECORD_OVERHEAD_BYTES + content + size_of_headers(record.headers)
 
 
 def _of_assigned(consumer: Consumer, records: Iterable[ConsumerRecord]) -> list[ConsumerRecord]:

@@ -13,7 +13,7 @@ from log_service.http.record_formats.filters import (
     parse_filter,
 )
 from log_service.http.record_formats.json_text import json_text, start_of
-from log_service.http.record_formats.records import header_text
+from log_service.http.record_formats.records import has_many_headers, header_text
 
 STARTS = ("latest", "earliest", "offset", "time")
 DEFAULT_LIMIT = 50
@@ -229,7 +229,8 @@ def exported(record: ConsumerRecord, key: Decoded, value: Decoded) -> bytes:
         content["headers"] = [[name, header_text(content)] for name, content in record.headers]
     if isinstance(record, LogRecord) and record.is_transactional and marker is None:
         content |= {"producer_id": record.producer_id, "producer_epoch": record.producer_epoch}
-    text = json_text(content, is_long=key.is_long or value.is_long)
+    is_long = key.is_long or value.is_long or has_many_headers(record)
+    text = json_text(content, is_long=is_long)
     return text.encode("utf-8", "replace") + b"\n"
 
 

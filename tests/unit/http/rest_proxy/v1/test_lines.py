@@ -2,13 +2,16 @@
 
 import json
 import random
+import threading
+from typing import Any
 
 import pytest
 import trio
 
 from log_service.client import ConsumerRecord
 from log_service.http.record_formats.decoding import RecordDecoder
-from log_service.http.record_formats.records import decoded
+from log_service.http.record_formats.records import MANY_HEADERS, DecodedRecord, decoded
+from log_service.http.rest_proxy.v1 import lines
 from log_service.http.rest_proxy.v1.lines import (
     EventLines,
     NdjsonLines,
@@ -61,7 +64,7 @@ def test_generated_records_are_one_line() -> None:
 
 def test_headers_that_are_no_text_keep_their_bytes() -> None:
     headers = [("a", b"x"), ("a", None), ("b", b"\xff")]
-    assert shown_headers(headers) == [["a", "x"], ["a", None], ["b", {"base64": "/w=="}]]
+    assert shown_headers(headers) == [("a", "x"), ("a", None), ("b", {"base64": "/w=="})]
 
 
 @pytest.mark.parametrize("lines", [NdjsonLines(), EventLines()])
@@ -75,3 +78,25 @@ def test_the_end_says_where_to_go_on(lines: NdjsonLines | EventLines) -> None:
 def test_a_heartbeat_is_no_record() -> None:
     assert NdjsonLines().heartbeat({0: 1}) == b"\n"
     assert EventLines().heartbeat({0: 1}) == b": alive\nid: 0:1\n\n"
+
+
+@pytest.mark.parametrize("count", [1, MANY_HEADERS + 1])
+def test_another_thread_makes_the_line_of_many_headers(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The line of 500,000 empty headers took the event loop a second."""
+    threads: list[threading.Thread] = []
+
+    def noted(found: DecodedRecord) -> dict[str, Any]:
+        threads.append(threading.current_thread())
+        return {"offset": found.record.offset}
+
+    monkeypatch.setattr(lines, "shown_record", noted)
+    record = ConsumerRecord("t", 0, 7, 0, "CreateTime", None, None, (("", None),) * count, 0)
+
+    async def run() -> bytes:
+        found = await decoded(RecordDecoder(None), record, "auto")
+        return await record_line(found, lease="x")
+
+    assert json.loads(trio.run(run)) == {"offset": 7, "lease": "x"}
+    assert [each is threading.main_thread() for each in threads] == [count == 1]

@@ -8,7 +8,7 @@ import trio.testing
 
 from log_service.client import Consumer, ConsumerRecord, TopicPartition
 from log_service.http.cluster_clients.hosted import HostedClient
-from log_service.http.rest_proxy.v2.instance import ConsumerInstance, InstanceSettings
+from log_service.http.rest_proxy.v2.instance import ConsumerInstance, InstanceSettings, size_of
 from tests.sim import VirtualClock
 
 LOST, KEPT = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -150,3 +150,9 @@ def test_records_that_a_seek_left_behind_are_not_held_again() -> None:
         assert consumer.committed == []
 
     trio.run(scene)
+
+
+def test_empty_headers_count_because_their_json_is_long() -> None:
+    """The JSON of 500,000 empty headers was written on the event loop."""
+    record = ConsumerRecord("t", 0, 0, 0, "CreateTime", None, None, (("", None),) * 1_000, 0)
+    assert size_of(record) > 10_000
