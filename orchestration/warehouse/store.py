@@ -94,13 +94,15 @@ class Confinement:
 
     It reads ``relations`` alone, and neither files nor variables of this process. Its answer ends
     once it has more than ``row_count`` rows or ``answer_bytes``. DuckDB works within
-    ``memory_bytes``, and spills what is more.
+    ``memory_bytes``, and spills what is more, up to ``spill_bytes``. Errors name ``relations``
+    alone.
     """
 
     relations: Collection[str]
     row_count: int
     answer_bytes: int
     memory_bytes: int
+    spill_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class Warehouse:
         with (
             TemporaryDirectory(prefix="tidelog-sql-") as spills,
             self.connection(sql, ":memory:", confinement) as (connection, versions),
-            self._explained(sql, topics),
+            self._explained(sql, topics, confinement),
         ):
             connection.execute(f"SET temp_directory = {quoted_text(spills)}")
             if confinement is not None:
@@ -164,8 +166,13 @@ class Warehouse:
             return _table_of(found) if confinement is None else _start_of(found, confinement)
 
     def relations_of(self, sql: str) -> frozenset[str]:
-        """Return the lake tables, marts and ``dead_letters`` that a question may read."""
-        with duckdb.connect(":memory:", config=dict(CONNECTION_SETTINGS)) as connection:
+        """Return the lake tables, marts and ``dead_letters`` that a question may read.
+
+        DuckDB opens the files that a question names already to tell its relations. So it may open
+        none here, and every word of such a question may be a relation.
+        """
+        settings = {**CONNECTION_SETTINGS, "enable_external_access": "false"}
+        with duckdb.connect(":memory:", config=settings) as connection:
             known = {*self.lake.names(), *self.names(), DEAD_LETTERS}
             return frozenset(_named_relations(connection, sql) & known)
 
@@ -179,6 +186,7 @@ class Warehouse:
         files = [str(file) for name in versions for file in self.lake.existing(name).files]
         connection.execute(f"SET allowed_paths = [{', '.join(map(quoted_text, files))}]")
         connection.execute(f"SET memory_limit = '{confinement.memory_bytes}B'")
+        connection.execute(f"SET max_temp_directory_size = '{confinement.spill_bytes}B'")
         connection.execute(f"SET threads = {CONFINED_THREADS}")
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET enable_external_access = false")
@@ -223,9 +231,11 @@ class Warehouse:
             connection.execute("SET TimeZone = 'UTC'")  # the host's would decide what a day is
             versions: dict[str, int] = {}
             marts, tables = set(self.names()), set(self.lake.names())
-            named = _named_relations(connection, sql)
-            if confinement is not None:
-                named &= {*confinement.relations}
+            named = (
+                _named_relations(connection, sql)
+                if confinement is None
+                else {*confinement.relations}  # to look for them would open files
+            )
             for name in sorted(named):
                 if name == DEAD_LETTERS:
                     connection.register(name, DeadLetters(self.lake).committed())
@@ -256,11 +266,19 @@ class Warehouse:
             file.unlink(missing_ok=True)
 
     @contextmanager
-    def _explained(self, sql: str, topics: TopicRelations | None = None) -> Iterator[None]:
+    def _explained(
+        self,
+        sql: str,
+        topics: TopicRelations | None = None,
+        confinement: Confinement | None = None,
+    ) -> Iterator[None]:
         try:
             yield
         except duckdb.Error as error:
             tables, marts = self.lake.names(), self.names()
+            if confinement is not None:
+                own = {*confinement.relations}
+                tables, marts = (tuple(filter(own.__contains__, each)) for each in (tables, marts))
             missing = [] if topics is None else topics.missing(sql)
             kind = (
                 "no topics"

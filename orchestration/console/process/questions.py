@@ -23,6 +23,8 @@ MAX_TEXT_BYTES = 300_000
 """Of the cells that are sent to the console."""
 MAX_CELL_CHARACTERS = 2_000
 MEMORY_BYTES = 512 << 20
+SPILL_BYTES = 2 << 30
+"""Of one question on the disk, which may be the brokers', too."""
 
 
 def sql(*, question: str, relations: Sequence[str], row_count: int = MAX_ROWS) -> dict[str, Any]:
@@ -35,6 +37,7 @@ def sql(*, question: str, relations: Sequence[str], row_count: int = MAX_ROWS) -
         row_count=row_count,
         answer_bytes=MAX_ANSWER_BYTES,
         memory_bytes=MEMORY_BYTES,
+        spill_bytes=SPILL_BYTES,
     )
     answer, notes = answered(question, current_settings(), confinement=confinement)
     return {**cut_to_size(answer, row_count), "notes": notes}

@@ -1,5 +1,6 @@
 """A question of another person reads its relations and nothing else, within bounds."""
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +27,11 @@ def warehouse(tmp_path: Path) -> Warehouse:
 
 def confined(*relations: str, rows: int = 10_000, size_bytes: int = 1 << 20) -> Confinement:
     return Confinement(
-        relations=relations, row_count=rows, answer_bytes=size_bytes, memory_bytes=64 << 20
+        relations=relations,
+        row_count=rows,
+        answer_bytes=size_bytes,
+        memory_bytes=64 << 20,
+        spill_bytes=16 << 20,
     )
 
 
@@ -71,6 +76,48 @@ def test_files_and_settings_and_variables_are_out_of_reach(
     with pytest.raises(WarehouseError):
         warehouse.query(asked, confinement=confined("orders"))
     assert not (tmp_path / "written.csv").exists()
+
+
+def test_an_error_names_no_relation_beside_those_of_the_question(warehouse: Warehouse) -> None:
+    with pytest.raises(WarehouseError) as refused:
+        warehouse.query("FROM orders JOIN salarie USING (id)", confinement=confined("orders"))
+    assert "orders" in str(refused.value)
+    assert "salaries" not in str(refused.value)
+    assert "daily" not in str(refused.value)
+
+
+QUESTIONS_OF_FILES = ("FROM read_csv('{file}')", "FROM read_text('{file}') -- salaries")
+
+
+@pytest.mark.parametrize("question", QUESTIONS_OF_FILES)
+def test_relations_are_told_without_a_look_at_files(
+    warehouse: Warehouse, tmp_path: Path, question: str
+) -> None:
+    """A pipe that no process writes held the process, and a guess at a file could be checked."""
+    there, other = tmp_path / "there.csv", tmp_path / "other.csv"
+    there.write_text("a,b\n1,2\n")
+    asked = [question.format(file=each) for each in (there, other)]
+    found = [warehouse.relations_of(each) for each in asked]
+    assert found[0] == found[1]
+
+
+@pytest.mark.timeout(60)
+def test_no_step_of_a_confined_question_opens_a_file_that_it_names(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for question in (each.format(file=pipe) for each in QUESTIONS_OF_FILES):
+        warehouse.relations_of(question)
+        with pytest.raises(WarehouseError):
+            warehouse.query(question, confinement=confined("orders"))
+
+
+def test_a_question_spills_within_a_bound(warehouse: Warehouse) -> None:
+    """DuckDB's own bound is nearly all the room of the disk."""
+    sort = "SELECT * FROM (SELECT hash(range) h, repeat('x', 100) || range FROM range(2000000))"
+    with pytest.raises(WarehouseError, match="max_temp_directory_size"):
+        warehouse.query(f"{sort} ORDER BY h OFFSET 1500000", confinement=confined())
 
 
 def test_an_answer_ends_behind_its_bounds(warehouse: Warehouse) -> None:
