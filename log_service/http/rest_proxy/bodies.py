@@ -22,13 +22,14 @@ SHOWN_CHARACTERS: Final = 200
 PART_COUNT: Final = 200
 """Items of a list that are written at once."""
 MAX_NUMBER: Final = 2**63 - 1
+COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 T = TypeVar("T")
 
 
 def compact(value: object) -> bytes:
     """Return the JSON of a value."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    return COMPACT.encode(value).encode("utf-8", "replace")
 
 
 async def run_off_loop(work: Callable[[], T], size_bytes: int) -> T:

@@ -11,7 +11,7 @@ from log_service.http.rest_proxy.errors import RestError
 from log_service.http.server.json_bodies import parse_json
 from log_service.http.server.values import HttpError
 
-BAD_REQUEST = 400
+BAD_REQUEST: Final = 400
 FORMATS: Final = ("binary", "json", "avro", "protobuf", "jsonschema")
 SCHEMA_TYPES: Final = MappingProxyType(
     {"avro": "AVRO", "protobuf": "PROTOBUF", "jsonschema": "JSON"}
@@ -22,6 +22,7 @@ STRATEGIES: Final = MappingProxyType(
 )
 """How a subject is named that a request does not name."""
 TOPIC_NAME: Final = "TOPIC_NAME"
+FINITE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def binary_to_bytes(value: Any) -> bytes | None:
@@ -49,7 +50,7 @@ def json_to_bytes(value: Any) -> bytes | None:
     if value is None:
         return None
     try:
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = FINITE.encode(value)
     except ValueError as error:
         raise RestError(BAD_REQUEST, f"A key or value is no JSON: {error}") from error
     return text.encode()

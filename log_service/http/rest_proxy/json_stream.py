@@ -12,9 +12,13 @@ from typing import Final
 
 from log_service.http.rest_proxy.errors import RestError
 
-OUTSIDE: Final = re.compile(rb'["{}]')
+OUTSIDE: Final = re.compile(
+    rb"""[^"{}]*+ (?: "[^"\\]*+ (?: \\.[^"\\]*+ )*+" [^"{}]*+ )*+""", re.VERBOSE | re.DOTALL
+)
+"""Whole texts and all else up to a curly bracket, or up to a text whose end is still to come."""
 INSIDE: Final = re.compile(rb'["\\]')
-BLANKS: Final = b" \t\r\n"
+BLANKS: Final = re.compile(rb"[ \t\r\n]*+")
+QUOTE, OPENING = b'"{'
 
 
 class JsonObjects:
@@ -67,32 +71,45 @@ class JsonObjects:
     def _end_of_object(self) -> int | None:
         if self._depth == 0 and not self._is_object_next():
             return None
-        while self._looked < len(self._buffer):
-            pattern = INSIDE if self._is_in_text else OUTSIDE
-            hit = pattern.search(self._buffer, self._looked)
-            if hit is None:
-                self._looked = len(self._buffer)
+        buffer = self._buffer
+        while not self._is_in_text or self._has_left_text():
+            self._looked = _end_of(OUTSIDE, buffer, self._looked)
+            if self._looked == len(buffer):
                 return None
-            sign = hit[0]
-            if sign == b"\\":
-                if hit.end() == len(self._buffer):  # its second half is still to come
-                    self._looked = hit.start()
-                    return None
-                self._looked = hit.end() + 1
-                continue
-            self._looked = hit.end()
-            if sign == b'"':
-                self._is_in_text = not self._is_in_text
+            sign = buffer[self._looked]
+            self._looked += 1
+            if sign == QUOTE:
+                self._is_in_text = True
             else:
-                self._depth += 1 if sign == b"{" else -1
+                self._depth += 1 if sign == OPENING else -1
                 if self._depth == 0:
                     return self._looked
         return None
 
+    def _has_left_text(self) -> bool:
+        """Look for the end of a text that began in a piece before, and return whether it came."""
+        while (hit := INSIDE.search(self._buffer, self._looked)) is not None:
+            if hit[0] == b'"':
+                self._looked, self._is_in_text = hit.end(), False
+                return True
+            if hit.end() == len(self._buffer):  # the second half of an escape is still to come
+                self._looked = hit.start()
+                return False
+            self._looked = hit.end() + 1
+        self._looked = len(self._buffer)
+        return False
+
     def _is_object_next(self) -> bool:
         """Drop blanks, and return whether an object begins behind them."""
-        self._buffer = self._buffer.lstrip(BLANKS)
+        del self._buffer[: _end_of(BLANKS, self._buffer, 0)]
         self._looked = 0
         if self._buffer and not self._buffer.startswith(b"{"):
             self.fault = RestError(400, "Each record has to be a JSON object.")
         return bool(self._buffer) and self.fault is None
+
+
+def _end_of(pattern: re.Pattern[bytes], buffer: bytearray, start: int) -> int:
+    """Return the end of a pattern that matches everywhere, if only nothing."""
+    hit = pattern.match(buffer, start)
+    assert hit is not None
+    return hit.end()

@@ -24,6 +24,10 @@ from log_service.http.server.values import HttpError, HttpResponse
 
 MAX_RECORD_BYTES: Final = 3 << 19
 """The longest JSON of a record in a stream. A record of 1 MiB fits as base64."""
+TURN_BYTES: Final = 16 << 10
+"""After so many bytes of records other tasks run."""
+RECORD_BYTES: Final = 500
+"""Reading a record takes as long as so many bytes of JSON, besides its own."""
 Line = dict[str, Any]
 Prepared = tuple[Line, OutgoingRecord]
 """A record, and what its line says beside its place."""
@@ -107,12 +111,16 @@ class RecordStream:
     async def _written(self, objects: Sequence[bytes]) -> list[Line]:
         """Write the records of objects, and return a line for each, in their order."""
         prepared: list[Prepared | RestError] = []
+        turn_bytes = 0
         for each in objects:
             try:
                 prepared.append(await self.prepared(each))
             except (RestError, HttpError) as error:
                 prepared.append(as_refusal(error))
-            await trio.lowlevel.checkpoint()
+            turn_bytes += RECORD_BYTES + len(each)
+            if turn_bytes >= TURN_BYTES:
+                turn_bytes = 0
+                await trio.lowlevel.checkpoint()
         return await self.outcomes(prepared)
 
     async def prepared(self, content: bytes) -> Prepared:
