@@ -529,3 +529,38 @@ async def delete_offsets(
     print_result(
         f"deleted the offsets of {group_id} for {', '.join(map(str, found))}", rows, as_json=as_json
     )
+
+
+@groups.command(short_help="Release the records that a member of a queue holds.")
+@click.argument("group_id", metavar="GROUP_ID", shell_complete=complete_groups)
+@click.option("--member", "member_id", required=True, metavar="ID", help="See: describe --members.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+@cluster_command
+async def release(
+    *, group_id: str, member_id: str, yes: bool, as_json: bool, bootstrap_servers: str
+) -> None:
+    """Deliver all records again that a member of the queue GROUP_ID holds.
+
+    For a member that hangs. If it works on them still, they are done twice.
+
+    \b
+    tidelog groups release packers --member 4fJ9NbpORKqoWQ0vYPTyVA
+    """
+    async with open_admin(bootstrap_servers) as admin:
+        partitions = list(await admin.list_share_group_offsets(group_id))
+        if not yes:
+            await confirm(
+                f"Release the records that {member_id} of {group_id} holds?", "none was released"
+            )
+        nodes = await admin.release_share_records(group_id, member_id, partitions)
+    if not nodes:
+        raise click.ClickException(
+            f"{member_id} holds no records of {group_id}; see: tidelog groups describe {group_id}"
+            " --members"
+        )
+    print_result(
+        f"released the records of {member_id}, at {counted(len(nodes), 'broker')}",
+        {"group_id": group_id, "member_id": member_id, "nodes": list(nodes)},
+        as_json=as_json,
+    )

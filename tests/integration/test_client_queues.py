@@ -458,6 +458,34 @@ def test_the_admin_moves_a_queue_and_forgets_it(bootstrap: str, topic: str) -> N
     run(story)
 
 
+def test_the_command_releases_what_a_member_holds(bootstrap: str, topic: str) -> None:
+    """The lock lasts longer than the test waits. Two members have the one partition."""
+    one = f"{topic}-one"
+    release = ("groups", "release", topic, "-y", "--member")
+    settings: dict[str, Any] = {"group_id": topic, "acknowledgement_mode": "explicit"}
+    with BlockingAdmin(bootstrap) as admin, BlockingShareConsumer(bootstrap, **settings) as hanging:
+        admin.create_topics([NewTopic(name=one, partition_count=1, replication_factor=1)])
+        produce(bootstrap, one, 1)
+        hanging.subscribe([one])
+        held: list[ShareRecord] = []
+        while not held:
+            held = hanging.poll(timeout_ms=1_000)
+        (member,) = admin.describe_share_groups([topic])[topic].members
+        nobody = command_line.run([*release, "nobody"], bootstrap=bootstrap)
+        assert "nobody holds no records" in nobody.errors
+        done = command_line.run([*release, member.member_id], bootstrap=bootstrap)
+        assert done.exit_code == 0, done.errors
+        with BlockingShareConsumer(bootstrap, group_id=topic) as other:
+            other.subscribe([one])
+            again: list[ShareRecord] = []
+            while not again:
+                again = other.poll(timeout_ms=1_000)
+        assert [(each.offset, each.delivery_count) for each in again] == [(held[0].offset, 2)]
+        hanging.acknowledge(held[0])
+        with pytest.raises(KafkaError):
+            hanging.commit()
+
+
 def test_a_group_of_another_kind_is_told(bootstrap: str, topic: str) -> None:
     produce(bootstrap, topic, 1)
 

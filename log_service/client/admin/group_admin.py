@@ -144,6 +144,28 @@ class GroupAdmin(AdminConnection):
             self._limit(timeout_ms),
         )
 
+    async def release_share_records(
+        self,
+        group_id: str,
+        member_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout_ms: int | None = None,
+    ) -> tuple[int, ...]:
+        """End the share sessions of a member at the leaders of partitions.
+
+        All records that it holds there are delivered again, to any member. If it lives, it opens a
+        new session, and its acknowledgements of the released records are refused. It needs READ on
+        the group. Returns the brokers where it had a session.
+        """
+        return await share_records.release_share_records(
+            self.cluster,
+            group_id,
+            member_id,
+            arguments.partitions(partitions),
+            self._limit(timeout_ms),
+        )
+
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> None:

@@ -1,7 +1,8 @@
-"""Reads the records of share groups that are in flight, at the leaders of partitions.
+"""Reads the records of share groups that are in flight, and releases them, at partitions' leaders.
 
-Kafka's protocol has no request for them, so brokers other than tidelog's refuse with
-UNSUPPORTED_VERSION.
+Kafka's protocol has no request that shows them, so brokers other than tidelog's refuse with
+UNSUPPORTED_VERSION. It lets whoever may read the group end the share session of a member, which
+releases all records that the member holds at that broker.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,13 @@ from types import MappingProxyType
 
 from log_service.client.admin.fan_out import Collected, by_topic, gather
 from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.common.errors import ErrorCode
+from log_service.common.session_epochs import FINAL_EPOCH
 from log_service.common.types import TopicPartition
+from log_service.protocol.messages.share_acknowledge import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+)
 from log_service.protocol.messages.share_records import (
     ShareRecordsPartitionResult,
     ShareRecordsRequest,
@@ -113,3 +120,33 @@ def _in_flight(result: ShareRecordsPartitionResult) -> QueueInFlight:
             for each in result.ranges
         ),
     )
+
+
+async def release_share_records(
+    cluster: ClusterMetadata,
+    group_id: str,
+    member_id: str,
+    partitions: Iterable[TopicPartition],
+    timeout_ms: int,
+) -> tuple[int, ...]:
+    """End the sessions of a member; see ``Admin.release_share_records``."""
+    wanted = list(partitions)
+    request = ShareAcknowledgeRequest(
+        group_id=group_id, member_id=member_id, share_session_epoch=FINAL_EPOCH
+    )
+
+    async def end_session(leader: int) -> int | None:
+        response = await (await cluster.node(leader)).request(request, ShareAcknowledgeResponse)
+        if response.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND:
+            return None
+        what = f"the records of member {member_id!r} of share group {group_id!r}"
+        raise_for(response.error_code, response.error_message, what)
+        return leader
+
+    async def attempt() -> tuple[int, ...]:
+        view = await cluster.refresh({partition.topic for partition in wanted})
+        leaders = {view.leader_of(partition) for partition in wanted}
+        found = await gather(partial(end_session, each) for each in sorted(leaders) if each >= 0)
+        return tuple(leader for leader in found if leader is not None)
+
+    return await cluster.retry(attempt, timeout_ms, is_refreshing=False)

@@ -62,6 +62,7 @@ class AsyncioAdmin(OnAsyncio[Admin]):
     describe_share_groups = awaited(Admin.describe_share_groups)
     list_share_group_offsets = awaited(Admin.list_share_group_offsets)
     describe_share_records = awaited(Admin.describe_share_records)
+    release_share_records = awaited(Admin.release_share_records)
     alter_share_group_offsets = awaited(Admin.alter_share_group_offsets)
     delete_share_group_offsets = awaited(Admin.delete_share_group_offsets)
     list_transactions = awaited(Admin.list_transactions)

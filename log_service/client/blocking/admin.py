@@ -67,6 +67,7 @@ class BlockingAdmin(Blocking[Admin]):
     describe_share_groups = blocking(Admin.describe_share_groups)
     list_share_group_offsets = blocking(Admin.list_share_group_offsets)
     describe_share_records = blocking(Admin.describe_share_records)
+    release_share_records = blocking(Admin.release_share_records)
     alter_share_group_offsets = blocking(Admin.alter_share_group_offsets)
     delete_share_group_offsets = blocking(Admin.delete_share_group_offsets)
     list_transactions = blocking(Admin.list_transactions)
