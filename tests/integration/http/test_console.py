@@ -16,6 +16,7 @@ from log_service.client import (
     BlockingProducer,
     BlockingShareConsumer,
     ConfigResource,
+    KafkaError,
     NewTopic,
     ShareRecord,
 )
@@ -225,13 +226,23 @@ def test_a_group_is_shown_and_reset(
         page = person.open("/group", id=group)
         assert "<b>" not in page
         assert "Stable" in page
-        person.send("/group/reset", 409, id=group, to="earliest")
+        refused = person.send("/group/reset", 409, id=group, to="earliest")
+        assert "has members: stop them first" in readable(refused)
+        assert "Kind classic group" in readable(refused), "it is the page of the group"
     preview = person.send("/group/reset", id=group, to="shift", shift=-4)
     check_command(command_lines(preview)[0])
     assert "10 6" in readable(preview)
     assert "The offsets were reset" in person.confirm(preview)
     (found,) = admin.list_group_offsets(group).values()
     assert found.offset == 6
+    listed = readable(person.part("/groups", q=name, details=1))
+    assert f"{group} Empty classic group 4 consumer" in listed
+    refused = person.send("/group/reset", 400, id=group, to="offset", offset="-7", topic=topic)
+    assert "offset is &#39;-7&#39;" in refused
+    assert 'value="-7"' in refused
+    assert f"<option selected>{topic}" in refused
+    refused = person.send("/group/delete", 400, id=group, confirmed=1, confirmation="another")
+    assert "type the id of the group" in refused
     preview = person.send("/group/delete", id=group)
     person.confirm(preview, confirmation=group)
     person.open("/group", 404, id=group)
@@ -263,6 +274,41 @@ def test_a_queue_shows_who_holds_which_record(
             consumer.acknowledge(each, AcknowledgeType.RELEASE)
         consumer.commit()
         assert "waits for another delivery 1" in readable(person.open("/group", id=group))
+
+
+def test_what_a_member_of_a_queue_holds_is_released(
+    person: Person, bootstrap: str, topic: str, name: str, admin: BlockingAdmin
+) -> None:
+    admin.alter_configs({ConfigResource.group(name): {"share.auto.offset.reset": "earliest"}})
+    with BlockingProducer(bootstrap) as producer:
+        producer.send(topic, "1")
+    settings: dict[str, Any] = {"group_id": name, "acknowledgement_mode": "explicit"}
+    with (
+        BlockingShareConsumer(bootstrap, **settings) as hanging,
+        BlockingShareConsumer(bootstrap, **settings) as other,
+    ):
+        hanging.subscribe([topic])
+        held: list[ShareRecord] = []
+        while not held:
+            held = hanging.poll(timeout_ms=1_000)
+        (member,) = admin.describe_share_groups([name])[name].members
+        other.subscribe([topic])
+        preview = person.send("/group/release", id=name, member=member.member_id)
+        assert "1 held" in readable(preview)
+        (line,) = command_lines(preview)
+        check_command(line)
+        assert not other.poll(timeout_ms=100)
+        assert "were released" in person.confirm(preview)
+        taken: list[ShareRecord] = []
+        while not taken:
+            taken = other.poll(timeout_ms=1_000)
+        assert [(each.offset, each.delivery_count) for each in taken] == [(0, 2)]
+        hanging.acknowledge(held[0])
+        with pytest.raises(KafkaError, match="no share session"):
+            hanging.commit()
+        refused = person.send("/group/release", 409, id=name, member="nobody", confirmed=1)
+        assert "holds no records any more" in refused
+        assert "Kind share group" in readable(refused)
 
 
 def test_a_transaction_leads_to_the_records_of_its_producer(

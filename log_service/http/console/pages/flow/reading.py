@@ -2,28 +2,26 @@
 
 The names of producers' clients come from the metrics pages of tidelog's nodes, because Kafka's
 protocol tells the ids of producers alone. Without such pages those ids are shown. Rates are the
-growth between two page_requests of the page.
+growth between two requests of the page.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from heapq import nlargest
 
-import trio
-
 from log_service.client.admin.admin import Admin
-from log_service.client.admin.values import GroupListing, ItemsFailed, PartitionOffsets
+from log_service.client.admin.values import ItemsFailed, PartitionOffsets
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.console.addresses import path_to
 from log_service.http.console.flow import FlowEdge, FlowKind, FlowNode, FlowPart
 from log_service.http.console.page_requests import PageRequest
+from log_service.http.console.pages.groups.progress import read_ends, read_progress
 
 MAX_GROUPS = 100
 MAX_TOPICS = 100
 MAX_PRODUCERS_OF_TOPIC = 10
-GROUPS_AT_ONCE = 8
 SILENT_MS = 600_000
 """A producer that was silent for so long is not shown by its id."""
 LEAST_INTERVAL_MS = 2_000
@@ -31,7 +29,6 @@ NO_NAMES = (
     "Kafka tells the ids of idempotent producers, and not the names of clients. The metrics pages"
     " of tidelog's nodes have the names: set metrics.urls."
 )
-SHARE = "share"
 Positions = Mapping[TopicPartition, int | None]
 Pair = tuple[str, str]
 """A group and a topic."""
@@ -69,14 +66,15 @@ async def read_flow(page_request: PageRequest) -> FlowPart:
     admin, clock = await page_request.admin(), page_request.context.env.clock
     known = {each.name for each in await admin.list_topics()}
     groups = await admin.list_groups()
-    positions = await _positions(admin, groups[:MAX_GROUPS])
+    progress = await read_progress(admin, groups[:MAX_GROUPS])
+    positions = {group_id: each.positions for group_id, each in progress.items()}
     sampler = page_request.context.sampler
     is_named = sampler is not None and sampler.is_naming_clients
     produced = sampler.producer_rates if sampler is not None and is_named else {}
     topics = {where.topic for found in positions.values() for where in found}
     topics |= {topic for _, topic in produced} if is_named else known
     shown = sorted(topics & known)[:MAX_TOPICS]
-    offsets = await _offsets(admin, shown)
+    offsets = await read_ends(admin, shown)
     pace = await page_request.clients.shared_client("the pace of a login", _new_pace)
     edges = _of_groups(positions, offsets, pace, clock.monotonic_ms())
     if is_named:
@@ -113,40 +111,6 @@ def _group(name: str) -> FlowNode:
 
 def _producer(name: str) -> FlowNode:
     return FlowNode(kind=FlowKind.PRODUCER, name=name)
-
-
-async def _positions(admin: Admin, groups: Sequence[GroupListing]) -> dict[str, Positions]:
-    """Return where each group is in each partition. A group that just went has no partitions."""
-    found: dict[str, Positions] = {}
-    limiter = trio.CapacityLimiter(GROUPS_AT_ONCE)
-
-    async def read(group: GroupListing) -> None:
-        async with limiter:
-            try:
-                if group.group_type == SHARE:
-                    queue = await admin.list_share_group_offsets(group.group_id)
-                    found[group.group_id] = {w: each.start_offset for w, each in queue.items()}
-                else:
-                    committed = await admin.list_group_offsets(group.group_id)
-                    found[group.group_id] = {w: each.offset for w, each in committed.items()}
-            except KafkaError:
-                found[group.group_id] = {}
-
-    async with trio.open_nursery() as nursery:
-        for group in groups:
-            nursery.start_soon(read, group)
-    return dict(sorted(found.items()))
-
-
-async def _offsets(
-    admin: Admin, topics: Sequence[str]
-) -> Mapping[TopicPartition, PartitionOffsets]:
-    if not topics:
-        return {}
-    try:
-        return await admin.describe_offsets(topics, is_leader_awaited=False)
-    except ItemsFailed as error:
-        return dict(error.results)
 
 
 def _of_groups(

@@ -1,6 +1,6 @@
 """The area of groups: classic, consumer, share and streams groups with members and lag.
 
-- ``view``: the pages as values. ``handlers``: the requests.
+- ``view``: the pages as values. ``progress``: how far groups have read. ``handlers``: the requests.
 """
 
 from pathlib import Path
@@ -14,15 +14,17 @@ def area() -> Area:
     rows = (
         ("GET", "/groups", handlers.show_list),
         ("GET", "/group", handlers.show),
-        ("POST", "/group/reset", handlers.reset),
-        ("POST", "/group/delete", handlers.delete),
+        ("POST", "/group/reset", handlers.reset, handlers.show),
+        ("POST", "/group/release", handlers.release, handlers.show),
+        ("POST", "/group/delete", handlers.delete, handlers.show),
     )
     return Area(
         name="groups",
         label="Groups",
         path="/groups",
         routes=tuple(
-            PageRoute(method=method, path=path, handler=handler) for method, path, handler in rows
+            PageRoute(method=method, path=path, handler=handler, form=form[0] if form else None)
+            for method, path, handler, *form in rows
         ),
         templates=Path(__file__).parent / "templates",
     )

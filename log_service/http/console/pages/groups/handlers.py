@@ -1,9 +1,10 @@
 """The list of groups, one group, and changes of its offsets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from log_service.client.admin.admin import Admin
-from log_service.client.admin.values import ItemsFailed, OffsetAndMetadata, PartitionOffsets
+from log_service.client.admin.values import ItemsFailed, OffsetAndMetadata
 from log_service.cluster_operations.group_offsets import (
     Move,
     ResetRefused,
@@ -17,6 +18,7 @@ from log_service.http.console.forms import choice_of, number_of, time_of
 from log_service.http.console.history.plots import Plot, lag_plot
 from log_service.http.console.history.rates import lag_key
 from log_service.http.console.page_requests import PageRequest, part_response, redirect
+from log_service.http.console.pages.groups.progress import read_ends, read_lags
 from log_service.http.console.pages.groups.view import (
     KINDS,
     MAX_SHOWN_IN_FLIGHT,
@@ -40,18 +42,25 @@ NOT_OF_KAFKA = (
     "Kafka's protocol does not say who holds which record. Brokers of tidelog do, and a broker of"
     " this cluster is another, or an earlier one."
 )
-DONE = {"reset": "The offsets were reset.", "deleted": "The group was deleted."}
+DONE = {
+    "reset": "The offsets were reset.",
+    "deleted": "The group was deleted.",
+    "released": "The records of the member were released.",
+}
 
 
 async def show_list(page_request: PageRequest) -> HttpResponse:
-    """Show a page of the groups."""
+    """Show a page of the groups. Their lags follow with a second request of the browser."""
     query = page_request.query
     kind = choice_of(query, "kind", ("", *KINDS))
     search = query.get("q", "")[:250]
-    groups = await (await page_request.admin()).list_groups()
+    admin = await page_request.admin()
+    groups = await admin.list_groups()
     found = group_list(
         groups, search=search, kind=kind, page=number_of(query, "page", 1, most=1_000_000)
     )
+    if query.get("details") == "1":
+        found = replace(found, lags=await read_lags(admin, found.rows))
     own = path_to("groups", q=search, kind=kind)
     values = {"groups": found, "kinds": KINDS, "own": own + ("&" if "?" in own else "?")}
     if page_request.is_part:
@@ -78,27 +87,18 @@ async def read_group(admin: Admin, group_id: str) -> GroupPage:
     if group_type == SHARE:
         shared = (await admin.describe_share_groups([group_id]))[group_id]
         queue = await admin.list_share_group_offsets(group_id)
-        return queue_page(shared, queue, await _ends(admin, queue))
+        return queue_page(shared, queue, await read_ends(admin, _topics_of(queue)))
     group = (await admin.describe_groups([group_id]))[group_id]
     committed = await admin.list_group_offsets(group_id) if group.state != ABSENT else {}
     if group.state == ABSENT and not committed:
         raise HttpError(404, f"there is no group {group_id[:100]!r}, or you may not see it")
     assigned = {where for member in group.members for where in member.assignment}
-    ends = await _ends(admin, dict.fromkeys([*committed, *assigned]))
+    ends = await read_ends(admin, _topics_of([*committed, *assigned]))
     return group_page(group, group_type, committed, ends)
 
 
-async def _ends(
-    admin: Admin, partitions: Mapping[TopicPartition, object]
-) -> Mapping[TopicPartition, PartitionOffsets]:
-    """Return the ends of the logs that this person may see."""
-    topics = sorted({where.topic for where in partitions})
-    if not topics:
-        return {}
-    try:
-        return await admin.describe_offsets(topics, is_leader_awaited=False)
-    except ItemsFailed as error:
-        return dict(error.results)
+def _topics_of(partitions: Iterable[TopicPartition]) -> list[str]:
+    return sorted({where.topic for where in partitions})
 
 
 async def show(page_request: PageRequest) -> HttpResponse:
@@ -249,3 +249,40 @@ async def delete(page_request: PageRequest) -> HttpResponse:
         is_destructive=True,
     )
     return preview_page(page_request, preview, command("groups", "delete", group_id))
+
+
+async def release(page_request: PageRequest) -> HttpResponse:
+    """Show which records of a queue a member gives back, or let it give them back."""
+    group_id, member_id = page_request.required("id"), page_request.required("member")
+    admin = await page_request.admin()
+    page = await read_group(admin, group_id)
+    if not page.is_queue:
+        raise HttpError(400, f"group {group_id} is no queue, so its members hold no records")
+    if is_confirmed(page_request):
+        partitions = [TopicPartition(each.topic, each.partition) for each in page.offsets]
+        with page_request.audited("release records", f"group {group_id} member {member_id}"):
+            nodes = await admin.release_share_records(group_id, member_id, partitions)
+        if not nodes:
+            text = f"member {member_id[:100]} holds no records any more"
+            raise HttpError(409, text)
+        return redirect(path_to("group", id=group_id, done="released"))
+    held_count = (await _in_flight(admin, page)).held_counts.get(member_id)
+    client = next((each for each in page.members if each.member_id == member_id), None)
+    name = member_id if client is None else f"{client.client_id} at {client.host} ({member_id})"
+    before = "all that it holds" if held_count is None else f"{held_count} held"
+    preview = Preview(
+        sentence=f"The records that {name} holds would be delivered again.",
+        action=path_to("group", "release"),
+        button="Release them",
+        back=path_to("group", id=group_id),
+        rows=(ChangeRow(what="Records", before=before, after="wait for another delivery"),),
+        fields=kept(page_request, "id", "member"),
+        warnings=(
+            "If the member works on them still, they are done twice, and it is told so when it"
+            " acknowledges them.",
+            "Each counts as delivered. One that was delivered too often is given up.",
+        ),
+        is_destructive=True,
+    )
+    line = command("groups", "release", group_id, "--member", member_id)
+    return preview_page(page_request, preview, line)

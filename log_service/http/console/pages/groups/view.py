@@ -1,7 +1,8 @@
 """Groups as their pages show them: the list, and one group with its members and its lag."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from log_service.client.admin.share_groups import (
     ShareGroupDescription,
@@ -39,13 +40,14 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupList:
-    """One page of the list of groups."""
+    """One page of the list of groups. ``lags`` is None until they were asked for."""
 
     rows: tuple[GroupListing, ...]
     page: int
     page_count: int
     found_count: int
     group_count: int
+    lags: Mapping[str, int | None] | None = None
 
 
 def group_list(groups: Sequence[GroupListing], *, search: str, kind: str, page: int) -> GroupList:
@@ -226,9 +228,11 @@ class InFlight:
     """The records of a queue that are in flight.
 
     ``refusal`` says why they are not known, and ``record_count`` counts also those without a row.
+    ``held_counts`` counts the shown records that each member holds, by the member's id.
     """
 
     rows: tuple[InFlightRow, ...] = ()
+    held_counts: Mapping[str, int] = field(default_factory=dict)
     record_count: int = 0
     refusal: str = ""
 
@@ -244,10 +248,13 @@ def in_flight(
 ) -> InFlight:
     """Return the records in flight by partition and offset."""
     holders = {each.member_id: f"{each.client_id} at {each.host}" for each in members}
+    held: Counter[str] = Counter()
     rows = []
     for where, queue in sorted(found.items()):
         for each in queue.ranges:
             text, mark = STATE_TEXTS.get(each.state, (each.state, ""))
+            if each.member_id:
+                held[each.member_id] += each.last_offset - each.first_offset + 1
             rows.append(
                 InFlightRow(
                     topic=where.topic,
@@ -263,5 +270,6 @@ def in_flight(
             )
     return InFlight(
         rows=tuple(rows[:MAX_SHOWN_IN_FLIGHT]),
+        held_counts=held,
         record_count=sum(queue.record_count for queue in found.values()),
     )

@@ -21,7 +21,7 @@ def area() -> Area:
         ("GET", f"{one}/configs", handlers.show_configs),
         ("POST", f"{one}/configs", changes.change_configs, handlers.show_configs),
         ("POST", f"{one}/partitions", changes.add_partitions, handlers.show),
-        ("POST", f"{one}/delete", changes.delete),
+        ("POST", f"{one}/delete", changes.delete, handlers.show),
     )
     return Area(
         name="topics",

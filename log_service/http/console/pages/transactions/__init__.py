@@ -15,14 +15,15 @@ def area() -> Area:
         ("GET", "/transactions", handlers.show_list),
         ("GET", "/transaction", handlers.show),
         ("GET", "/transactions/hanging", handlers.show_hanging),
-        ("POST", "/transactions/abort", handlers.abort),
+        ("POST", "/transactions/abort", handlers.abort, handlers.show_hanging),
     )
     return Area(
         name="transactions",
         label="Transactions",
         path="/transactions",
         routes=tuple(
-            PageRoute(method=method, path=path, handler=handler) for method, path, handler in rows
+            PageRoute(method=method, path=path, handler=handler, form=form[0] if form else None)
+            for method, path, handler, *form in rows
         ),
         templates=Path(__file__).parent / "templates",
     )

@@ -82,7 +82,8 @@ async def _producers(
 
 async def show_hanging(page_request: PageRequest) -> HttpResponse:
     """Look for open transactions that no coordinator will end."""
-    minutes = number_of(page_request.query, "open", DEFAULT_OPEN_MIN, least=0, most=MAX_OPEN_MIN)
+    asked = page_request.form or page_request.query
+    minutes = number_of(asked, "open", DEFAULT_OPEN_MIN, least=0, most=MAX_OPEN_MIN)
     found = await (await page_request.admin()).find_hanging_transactions(
         open_longer_than_ms=minutes * 60_000, timeout_ms=HANGING_TIMEOUT_MS
     )
@@ -121,15 +122,15 @@ async def abort(page_request: PageRequest) -> HttpResponse:
     if is_confirmed(page_request):
         with page_request.audited("abort transaction", f"{where} at {start_offset}"):
             await admin.abort_transaction(hanging)
-        return redirect(path_to("transactions", "hanging", done="aborted"))
+        return redirect(path_to("transactions", "hanging", open=form.get("open"), done="aborted"))
     name = f"{where.topic}:{where.partition}"
     preview = Preview(
         sentence=f"The transaction of producer {found.producer_id} in {where} would be aborted.",
         action=path_to("transactions", "abort"),
         button="Abort it",
-        back=path_to("transactions", "hanging"),
+        back=path_to("transactions", "hanging", open=form.get("open")),
         rows=(ChangeRow(what=f"Offset {start_offset}", before="open", after="aborted"),),
-        fields=kept(page_request, "topic", "partition", "start_offset"),
+        fields=kept(page_request, "topic", "partition", "start_offset", "open"),
         warnings=("If its producer is alive, the producer loses the records without an error.",),
         is_destructive=True,
     )
