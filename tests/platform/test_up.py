@@ -22,8 +22,10 @@ from orchestration.project.new import write_project
 from orchestration.warehouse.store import Warehouse
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.java_archives import KAFKA_LIBS
+from tests.helpers.ports import free_port
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import apache_kafka
+from tests.integration.http.console_pages import Person, readable
 from tests.platform.installation import Installation, running, wait_until
 from tests.platform.spark_server import warm_server
 
@@ -95,13 +97,16 @@ def revenue(installation: Installation) -> list[float]:
 def test_a_new_project_works_at_once_and_takes_changes_and_what_hangs_comes_back(
     tmp_path: Path, project: Path
 ) -> None:
-    with running(tmp_path / "data", project, "--watch") as installation:
+    console_port = free_port()
+    arguments = ("--watch", "--console-port", str(console_port))
+    with running(tmp_path / "data", project, *arguments) as installation:
         with BlockingAdmin(installation.bootstrap_servers) as admin:
             assert admin.describe_topics(["orders"])["orders"].partition_count == 4, (
                 "declared topics are there before anybody produces"
             )
         produce(installation.bootstrap_servers, 0, 10)
         wait_until(lambda: revenue(installation) == [25.0], PATIENCE_S, installation.explain)
+        console_knows_the_project(f"http://127.0.0.1:{console_port}", installation)
 
         module = project / "assets" / "orders.py"
         changed = module.read_text().replace("sum(amount) AS revenue", "sum(amount) * 2 AS revenue")
@@ -135,6 +140,22 @@ def test_a_new_project_works_at_once_and_takes_changes_and_what_hangs_comes_back
 
         for number, names in enumerate(HANGING):
             come_back(installation, names, first=20 + 10 * number)
+
+
+def console_knows_the_project(url: str, installation: Installation) -> None:
+    """The console of the installation shows its tables, where they come from, and its topics."""
+
+    def shows(path: str, text: str) -> None:
+        wait_until(
+            lambda: text in readable(person.part(path)).lower(), PATIENCE_S, installation.explain
+        )
+
+    with Person(url) as person:
+        shows("/pipelines", "lake/clean_orders up to date orders 0")
+        shows("/pipelines", "marts/revenue_by_country built")
+        shows("/flow", "topic orders table clean_orders")
+        assert "id BIGINT" in readable(person.open("/pipelines/tables/clean_orders"))
+        assert "10 records shown" in readable(person.open("/topics/orders/records"))
 
 
 def come_back(installation: Installation, names: tuple[str, ...], first: int) -> None:
