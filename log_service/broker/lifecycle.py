@@ -293,7 +293,7 @@ class BrokerLifecycle:
             KafkaError: the last error.
         """
         deadline = trio.current_time() + self._config.initial_registration_timeout_ms / 1_000
-        said = ""
+        reported = ""
         while True:
             try:
                 return await attempt()
@@ -302,9 +302,9 @@ class BrokerLifecycle:
                 if error.code in FATAL or trio.current_time() >= deadline:
                     raise shown from error.__cause__
                 if (
-                    str(shown) != said
+                    str(shown) != reported
                 ):  # it retries every heartbeat interval, and logs each reason once
-                    said = str(shown)
+                    reported = str(shown)
                     logger.warning(
                         "The controller does not register this broker yet. The broker tries"
                         " again: %s",

@@ -228,7 +228,7 @@ async def remove(
             note(f"broker {node_id} stops")
             await Installation(data).stop_for_good(node_id)
 
-        is_carried_out, said = _is_carried_out(how), ""
+        is_carried_out, outcome = _is_carried_out(how), ""
         async with emptying(
             admin,
             layout,
@@ -247,9 +247,11 @@ async def remove(
                 admin, found.layout, found.plan, as_json=as_json, nothing=nothing, **how
             )
             if is_empty and is_carried_out:
-                said = await forget(admin, broker_id, stop if is_ours else None, found.cordon, note)
-    if said and not as_json:
-        click.echo(said)
+                outcome = await forget(
+                    admin, broker_id, stop if is_ours else None, found.cordon, note
+                )
+    if outcome and not as_json:
+        click.echo(outcome)
 
 
 def _is_carried_out(how: Mapping[str, Any]) -> bool:

@@ -129,9 +129,9 @@ def _mechanisms(texts: Mapping[str, str], listener: str) -> tuple[str, ...]:
         raise ConfigError(f"{key} of listener {listener} is empty; {offered}")
     for name in names:
         if name == KERBEROS:
-            said = "which is the default of" if text is None else "which stands in"
+            origin = "which is the default of" if text is None else "which stands in"
             raise ConfigError(
-                f"listener {listener} asks for {KERBEROS}, {said} {key}: {KERBEROS_REFUSAL}"
+                f"listener {listener} asks for {KERBEROS}, {origin} {key}: {KERBEROS_REFUSAL}"
             )
         if name not in MECHANISMS:
             raise ConfigError(f"{key} of listener {listener} names {name!r}; {offered}")

@@ -18,11 +18,11 @@ def complaints_of(component: Component) -> tuple[str, ...]:
     if component.complaint_path is None:
         return ()
     try:
-        said = component.complaint_path.read_text(errors="replace")
+        text = component.complaint_path.read_text(errors="replace")
     except OSError:
         return ()
     lines = (
-        _trimmed(line)[:MAX_COMPLAINT_CHARACTERS] for line in said.splitlines()[:MAX_COMPLAINTS]
+        _trimmed(line)[:MAX_COMPLAINT_CHARACTERS] for line in text.splitlines()[:MAX_COMPLAINTS]
     )
     return tuple(dict.fromkeys(line for line in lines if line))
 

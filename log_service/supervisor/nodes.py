@@ -468,8 +468,8 @@ class NodeFactory:
                 command, check=False, capture_output=True, text=True, timeout=FORMAT_SECONDS
             )
             if finished.returncode:
-                said = (finished.stderr or finished.stdout).strip()
-                raise StorageError(f"the directories of {node.name} cannot be formatted: {said}")
+                output = (finished.stderr or finished.stdout).strip()
+                raise StorageError(f"the directories of {node.name} cannot be formatted: {output}")
 
     def _metrics(self, node: NodeSpec) -> str | None:
         if self.context.metrics_port is None:

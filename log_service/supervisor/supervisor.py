@@ -258,7 +258,7 @@ class Supervisor:
     def _component(self, name: str) -> Component:
         return next(each for each in self._ordered if each.name == name)
 
-    async def _stop_one(self, component: Component, said: str = "stopped") -> None:
+    async def _stop_one(self, component: Component, text: str = "stopped") -> None:
         scope, has_ended = self._watches[component.name]
         with trio.CancelScope(shield=True):
             scope.cancel()
@@ -267,7 +267,7 @@ class Supervisor:
             if running is not None:
                 await running.stop()
             self._note(component, "stopped")
-            self._say_of(component, said)
+            self._say_of(component, text)
 
     async def _is_ready_in_time(self, component: Component) -> bool:
         with trio.move_on_after(component.start_deadline_s):
@@ -383,8 +383,8 @@ class Supervisor:
         while True:
             await trio.sleep(COMPLAINT_POLL_S)
             lines, known = complaints_of(component), self._states[component.name]
-            if (said := joined(lines)) != known.complaint:
-                self._states[component.name] = replace(known, complaint=said)
+            if (new_complaint := joined(lines)) != known.complaint:
+                self._states[component.name] = replace(known, complaint=new_complaint)
                 state.write(self._spec.context.data_directory, self._states)
             said_before = self._said_complaints.get(component.name, ())
             self._said_complaints[component.name] = complaints = tuple(map(lasting, lines))

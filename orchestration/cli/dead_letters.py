@@ -496,7 +496,7 @@ def show_fixes(
     rows = []
     for one in fixes:
         row = before[one.topic_id, one.partition, one.offset]
-        told = {
+        fix = {
             "place": str(place_of(row, names)),
             "reason": row["reason"],
             "before": text_of(row["value"]),
@@ -507,7 +507,7 @@ def show_fixes(
             if again is None
             else {"rejected_again": again.get((one.topic_id, one.partition, one.offset))}
         )
-        rows.append({**told, **verdict})
+        rows.append({**fix, **verdict})
     columns = ["place", "reason", "before", "after", *(["rejected_again"] if again else [])]
     print_rows(
         rows,

@@ -152,30 +152,30 @@ def unknown_table(
     )
 
 
-def show_replay(table: str, told: Mapping[str, Any], *, execute: bool, as_json: bool) -> None:
+def show_replay(table: str, totals: Mapping[str, Any], *, execute: bool, as_json: bool) -> None:
     """Print what a replay did, or would do without ``execute``."""
-    if lost := told.get("no_longer_in_the_log"):
+    if lost := totals.get("no_longer_in_the_log"):
         click.echo(f"{table}: not whole: {lost}", err=True)
     if as_json:
-        print_json({"table": table, "executed": execute, **told})
+        print_json({"table": table, "executed": execute, **totals})
     elif not execute:
         click.echo(
-            f"{table}: {counted(told['offset_count'], 'offset')} would be replayed:"
-            f" {told['offsets']}{from_archive(told)}"
+            f"{table}: {counted(totals['offset_count'], 'offset')} would be replayed:"
+            f" {totals['offsets']}{from_archive(totals)}"
         )
         click.echo("nothing was done; --execute does it")
     else:
         click.echo(
-            f"{table}: {counted(told['records'], 'record')} replayed in"
-            f" {counted(told['commits'], 'commit')}: {counted(told['rows'], 'row')},"
-            f" {counted(told['dead_letters'], 'dead letter')}; offsets"
-            f" {told['offsets']}{from_archive(told)}"
+            f"{table}: {counted(totals['records'], 'record')} replayed in"
+            f" {counted(totals['commits'], 'commit')}: {counted(totals['rows'], 'row')},"
+            f" {counted(totals['dead_letters'], 'dead letter')}; offsets"
+            f" {totals['offsets']}{from_archive(totals)}"
         )
 
 
-def from_archive(told: Mapping[str, Any]) -> str:
+def from_archive(totals: Mapping[str, Any]) -> str:
     """Return the note on offsets that the log no longer holds. It is empty where there are none."""
-    count = told.get("offsets_from_the_archive")
+    count = totals.get("offsets_from_the_archive")
     return f"; {count} of them from the archive" if count else ""
 
 

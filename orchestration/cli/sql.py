@@ -103,7 +103,7 @@ def answered(question: str, settings: "Settings", **how: Any) -> "tuple[pa.Table
         )
 
     try:
-        with explained(), warnings.catch_warnings(record=True) as told:
+        with explained(), warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", IncompleteAnswerWarning)
             answer = ask(
                 question,
@@ -116,7 +116,9 @@ def answered(question: str, settings: "Settings", **how: Any) -> "tuple[pa.Table
         raise click.ClickException(f"{error}{declared_as(error.name)}") from error
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error
-    notes = [str(one.message) for one in told if issubclass(one.category, IncompleteAnswerWarning)]
+    notes = [
+        str(one.message) for one in warned if issubclass(one.category, IncompleteAnswerWarning)
+    ]
     return answer, notes
 
 

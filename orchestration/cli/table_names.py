@@ -61,8 +61,8 @@ def refuse_unknown(table: str, letters: "DeadLetters") -> None:
             f"{table} is a topic, and dead letters belong to tables: name"
             f" {' or '.join(sorted(of_topic))}"
         )
-    told = ", ".join(sorted({*targets, *declared})) or "none"
-    raise click.ClickException(f"there is no table or topic {table}; there are {told}")
+    known = ", ".join(sorted({*targets, *declared})) or "none"
+    raise click.ClickException(f"there is no table or topic {table}; there are {known}")
 
 
 def declared_here(topic: str) -> tuple[Collection[str], Collection[str]]:

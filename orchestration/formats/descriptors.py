@@ -71,12 +71,12 @@ def _compiled(file: Path) -> bytes:
             check=False,
         )
         if done.returncode:
-            told = (
+            why = (
                 " ".join(line for line in done.stderr.splitlines() if "Warning" not in line)
                 or f"protoc ended with {done.returncode}"
             )
             raise SchemaFileError(
-                f"the schema file {file} cannot be compiled: {told}. Imports are looked for in its"
+                f"the schema file {file} cannot be compiled: {why}. Imports are looked for in its"
                 " folder"
             )
         return out.read_bytes()

@@ -205,8 +205,8 @@ def _struct(
         if found is None:
             continue
         kind, is_nullable = found
-        told = one.get("description") if isinstance(one, Mapping) else None
-        comment = {"comment": str(told)} if told else None
+        description = one.get("description") if isinstance(one, Mapping) else None
+        comment = {"comment": str(description)} if description else None
         is_null = is_nullable or name not in required
         fields.append(types.StructField(name, kind, is_null, comment))
     if not fields:

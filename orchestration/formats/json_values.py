@@ -42,9 +42,9 @@ class JsonFormat:
         doubtful = np.flatnonzero(~is_plain)
         if not doubtful.size:
             return table, pa.nulls(len(values), pa.string())
-        others, told = self._read_each(values.take(pa.array(doubtful)), schema)
+        others, exact = self._read_each(values.take(pa.array(doubtful)), schema)
         places = np.full(len(values), None, object)
-        places[doubtful] = told.to_pylist()
+        places[doubtful] = exact.to_pylist()
         faults = pa.array(places, pa.string())
         return _merged(table, others, is_plain, faults), faults
 

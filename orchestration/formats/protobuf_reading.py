@@ -274,8 +274,10 @@ def _messages(field: Any, value: Any, where: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{index}]", one) for index, one in enumerate(value))
     elif _map_fields(field)[1].type in MESSAGES:
         for key in value:
-            told = _text(key, where)[:KEY_LENGTH] if _map_fields(field)[0].type == STRING else key
-            yield f"[{json.dumps(told, ensure_ascii=False)}]", value[key]
+            shown_key = (
+                _text(key, where)[:KEY_LENGTH] if _map_fields(field)[0].type == STRING else key
+            )
+            yield f"[{json.dumps(shown_key, ensure_ascii=False)}]", value[key]
 
 
 def index_of(message: Any) -> list[int]:
@@ -300,13 +302,13 @@ def _begin(data: bytes, place: Sequence[int]) -> int:
     :raises UnfitError: it has no such framing, or is another message.
     """
     try:
-        told, at = _place(data, unframed(data))
+        path, at = _place(data, unframed(data))
     except IndexError:
         raise UnfitError(
             "the value does not tell its message's place in its file, as Confluent's framing has it"
         ) from None
-    if (told or [0]) != place:
-        raise UnfitError(f"the value is message {told or [0]} of its file, and not {list(place)}")
+    if (path or [0]) != place:
+        raise UnfitError(f"the value is message {path or [0]} of its file, and not {list(place)}")
     return at
 
 
@@ -314,11 +316,11 @@ def _place(data: bytes, at: int) -> tuple[list[int], int]:
     count, at = _varint(data, at)
     if not 0 <= count <= len(data):
         raise IndexError
-    told = []
+    path = []
     for _ in range(count):
         index, at = _varint(data, at)
-        told.append(index)
-    return told, at
+        path.append(index)
+    return path, at
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

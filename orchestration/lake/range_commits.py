@@ -52,10 +52,10 @@ def append_with_offsets(
     """
     carried = {**advance(snapshot, ranges, leader_epochs, expected), **(transactions or {})}
     fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
-    told = {"ranges": str(ranges), "topic": ranges.topic, **(notes or {})}
+    labels = {"ranges": str(ranges), "topic": ranges.topic, **(notes or {})}
     if mode == "widen":
-        return widen(snapshot, None, fitting, carried, told)
-    properties = commit_properties(told, carried)
+        return widen(snapshot, None, fitting, carried, labels)
+    properties = commit_properties(labels, carried)
     with conflicts_translated(snapshot.name):
         write_deltalake(
             snapshot.delta, fitting, mode="append", schema_mode=mode, commit_properties=properties
@@ -81,11 +81,11 @@ def overwrite_ranges(
     :raises SchemaConflictError: the rows do not fit the table.
     """
     fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
-    told = {"replay": str(ranges), "topic": ranges.topic, **(notes or {})}
+    labels = {"replay": str(ranges), "topic": ranges.topic, **(notes or {})}
     if mode == "widen":
         replaced = snapshot.dataset().to_table(columns=[*PROVENANCE], filter=_within(ranges))
-        return widen(snapshot, replaced, fitting, transactions or {}, told)
-    properties = commit_properties(told, transactions or {})
+        return widen(snapshot, replaced, fitting, transactions or {}, labels)
+    properties = commit_properties(labels, transactions or {})
     with conflicts_translated(snapshot.name):
         write_deltalake(
             snapshot.delta,

@@ -516,12 +516,12 @@ def _explained(bootstrap_servers: str) -> Iterator[None]:
     except KafkaError as error:
         if error.code is ErrorCode.INCONSISTENT_TOPIC_ID:
             raise OtherTopicError(str(error)) from error
-        told = f"the log service at {bootstrap_servers} answered {error.code.name}: {error}"
+        text = f"the log service at {bootstrap_servers} answered {error.code.name}: {error}"
         if error.code in UNREACHABLE:
             raise LogServiceAwayError(
-                f"{told}. Is it running? TIDELOG_BOOTSTRAP_SERVERS names its address"
+                f"{text}. Is it running? TIDELOG_BOOTSTRAP_SERVERS names its address"
             ) from error
-        raise LogServiceError(told) from error
+        raise LogServiceError(text) from error
 
 
 def _offset_and_metadata(one: CommittedOffset) -> OffsetAndMetadata:

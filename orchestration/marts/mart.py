@@ -113,8 +113,8 @@ def validate_question(name: str, sql: str) -> None:
     except duckdb.Error as error:
         raise ValueError(f"the sql of the mart {name} cannot be parsed: {error}") from error
     if len(kinds) != 1 or kinds[0] not in QUESTIONS:
-        told = " and ".join(kind.name for kind in kinds) or "nothing"
-        raise ValueError(f"the sql of the mart {name} has to be one SELECT, and it is {told}")
+        found = " and ".join(kind.name for kind in kinds) or "nothing"
+        raise ValueError(f"the sql of the mart {name} has to be one SELECT, and it is {found}")
 
 
 def validate_inputs(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]) -> None:

@@ -155,11 +155,11 @@ def answered(mart: str, sql: str, columns: Mapping[str, tuple[str, ...]]) -> tup
 def _not_there(mart: str, column: str, columns: Mapping[str, tuple[str, ...]]) -> str:
     meant = closest_name(column, {name for names in columns.values() for name in names})
     advice = f"did you mean {meant}? " if meant else ""
-    told = "; ".join(
+    rest = "; ".join(
         f"{relation} has {', '.join(names)}" for relation, names in sorted(columns.items())
     )
     return (
-        f"the sql of the mart {mart} names the column {column}, which is not there: {advice}{told}"
+        f"the sql of the mart {mart} names the column {column}, which is not there: {advice}{rest}"
     )
 
 

@@ -115,12 +115,12 @@ class _Tally:
         They have null counts of all columns, because readers take a missing count to mean that all
         values are null.
         """
-        told = {name: (_plain(low), _plain(high)) for name, (low, high) in self.bounds.items()}
+        plain = {name: (_plain(low), _plain(high)) for name, (low, high) in self.bounds.items()}
         return json.dumps(
             {
                 "numRecords": self.records,
-                "minValues": {name: low for name, (low, _) in told.items()},
-                "maxValues": {name: high for name, (_, high) in told.items()},
+                "minValues": {name: low for name, (low, _) in plain.items()},
+                "maxValues": {name: high for name, (_, high) in plain.items()},
                 "nullCount": self.nulls,
             }
         )

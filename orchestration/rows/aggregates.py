@@ -236,8 +236,8 @@ def _beyond(one: Aggregate) -> str:
 
     It is needed because DuckDB's own sum of them is infinite.
     """
-    told = f"the total {one.name} is beyond the range of DOUBLE"
-    return f"error('{told}')"
+    message = f"the total {one.name} is beyond the range of DOUBLE"
+    return f"error('{message}')"
 
 
 def _merging(one: Aggregate, schema: pa.Schema) -> str:

@@ -69,9 +69,9 @@ def validate_joined(snapshot: TableSnapshot, declared: str) -> None:
     """
     if snapshot.joined_as == declared:
         return
-    told = "no join" if snapshot.joined_as is None else f"the {snapshot.joined_as}"
+    kind = "no join" if snapshot.joined_as is None else f"the {snapshot.joined_as}"
     raise SchemaConflictError(
-        f"the table {snapshot.name} is {told}, and its declaration says {declared}: rows that only"
+        f"the table {snapshot.name} is {kind}, and its declaration says {declared}: rows that only"
         " the new one needs were not kept. Nothing was committed. Declare it as it was, give it"
         " another name, or move the table away and let it be built anew"
     )
@@ -90,7 +90,7 @@ def read_state(snapshot: TableSnapshot) -> JoinState | None:
         return None
     folder = snapshot.folder / FOLDER / str(number)
     try:
-        told = json.loads((folder / CLOCK).read_text())
+        stored = json.loads((folder / CLOCK).read_text())
         kept = {
             side: pq.read_table(folder / f"{side}.parquet", partitioning=None) for side in SIDES
         }
@@ -105,7 +105,7 @@ def read_state(snapshot: TableSnapshot) -> JoinState | None:
         raise CommitConflictError(
             f"another writer committed to the table {snapshot.name} after it was looked at"
         ) from gone
-    return JoinState(kept=kept, clock=_clock(told))
+    return JoinState(kept=kept, clock=_clock(stored))
 
 
 def fitted(kept: pa.Table | None, schema: pa.Schema, name: str) -> pa.Table:
@@ -181,16 +181,18 @@ class StateWriter:
             shutil.rmtree(one, ignore_errors=True)
 
 
-def _clock(told: Mapping[str, object]) -> JoinClock:
-    sides = {side: _side(told[side]) for side in SIDES}
-    watermark_us = told["watermark_us"]
+def _clock(stored: Mapping[str, object]) -> JoinClock:
+    sides = {side: _side(stored[side]) for side in SIDES}
+    watermark_us = stored["watermark_us"]
     assert watermark_us is None or isinstance(watermark_us, int)
     return JoinClock(left=sides[LEFT], right=sides[RIGHT], watermark_us=watermark_us)
 
 
-def _side(told: object) -> SideClock:
-    assert isinstance(told, dict)
-    greatest = {int(partition): int(time_us) for partition, time_us in told["greatest_us"].items()}
+def _side(stored: object) -> SideClock:
+    assert isinstance(stored, dict)
+    greatest = {
+        int(partition): int(time_us) for partition, time_us in stored["greatest_us"].items()
+    }
     return SideClock(
-        topic_id=str(told["topic_id"]), greatest_us=greatest, read_at_us=int(told["read_at_us"])
+        topic_id=str(stored["topic_id"]), greatest_us=greatest, read_at_us=int(stored["read_at_us"])
     )

@@ -285,8 +285,8 @@ def _explained(name: str) -> Iterator[None]:
         is_passing = isinstance(error, LogServiceError) or (
             isinstance(error, SourceError) and error.is_passing
         )
-        told = f"{name}: {error}. What was committed before stays; the next run goes on after it"
-        raise dg.Failure(description=told, allow_retries=is_passing) from error
+        text = f"{name}: {error}. What was committed before stays; the next run goes on after it"
+        raise dg.Failure(description=text, allow_retries=is_passing) from error
 
 
 def _resolved(url: str | dg.EnvVar | None) -> str | None:

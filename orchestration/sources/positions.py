@@ -42,7 +42,7 @@ def position_record(
     source: str, target: TopicDescription, position: Position, run_id: str
 ) -> OutgoingRecord:
     """Return the record of how far ``source`` has come in sending to ``target``."""
-    told = {
+    content = {
         "tidelog": POSITION_VERSION,
         "topic": target.topic,
         "topic_id": target.topic_id,
@@ -50,7 +50,7 @@ def position_record(
         "position": position,
     }
     return OutgoingRecord(
-        key=source.encode(), value=json.dumps(told, separators=(",", ":")).encode()
+        key=source.encode(), value=json.dumps(content, separators=(",", ":")).encode()
     )
 
 
@@ -89,20 +89,20 @@ def found_among(
     newest: Mapping[bytes, bytes | None], source: str, target: TopicDescription
 ) -> Found:
     """Return the position at which ``source`` continues, from the newest records of all sources."""
-    told = newest.get(source.encode())
-    return decide_position(source, target, None if told is None else json.loads(told))
+    value = newest.get(source.encode())
+    return decide_position(source, target, None if value is None else json.loads(value))
 
 
-def decide_position(source: str, target: TopicDescription, told: Any) -> Found:
-    """Return the current meaning of a position record. ``told`` None: there is none."""
-    if told is None:
+def decide_position(source: str, target: TopicDescription, stored: Any) -> Found:
+    """Return the current meaning of a position record. ``stored`` None: there is none."""
+    if stored is None:
         return Found(position=None)
-    if told["topic_id"] == target.topic_id:
-        return Found(position=told["position"])
+    if stored["topic_id"] == target.topic_id:
+        return Found(position=stored["position"])
     was = (
-        told["topic"]
-        if told["topic"] != target.topic
-        else f"{told['topic']} with the id {told['topic_id']}"
+        stored["topic"]
+        if stored["topic"] != target.topic
+        else f"{stored['topic']} with the id {stored['topic_id']}"
     )
     return Found(
         position=None,

@@ -281,17 +281,17 @@ class SqlRows:
             ) from error
         except sa.exc.SQLAlchemyError as error:
             cause = getattr(error, "orig", None) or error
-            told = str(cause).strip().partition("\n")[0]
+            text = str(cause).strip().partition("\n")[0]
             if is_a_look and is_cut_off(cause):
                 advice = (
                     f"an index on {', '.join(self._order())} of the table {self.table} makes it"
                     " short"
                 )
                 raise LookTooLongError(
-                    f"{shown_url(engine.url)}: {told}. A look may take {LOOK_WITHIN_S} s: {advice}"
+                    f"{shown_url(engine.url)}: {text}. A look may take {LOOK_WITHIN_S} s: {advice}"
                 ) from error
             is_passing = isinstance(error, sa.exc.OperationalError)
-            raise SourceError(f"{shown_url(engine.url)}: {told}", is_passing=is_passing) from error
+            raise SourceError(f"{shown_url(engine.url)}: {text}", is_passing=is_passing) from error
         finally:
             engine.dispose()
 

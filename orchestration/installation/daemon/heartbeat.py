@@ -87,15 +87,15 @@ def start_heartbeat(
 def _beat(
     path: Path, loops: Loops, on_stall: Callable[[str], None], is_over: threading.Event
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     while not is_over.is_set():
         standing = loops.standing()
         if not standing:
             path.touch()
-        elif standing != told:
+        elif standing != reported:
             on_stall(
                 f"{', '.join(standing)} made no step for {STANDING_AFTER_S:.0f} s: the daemon gives"
                 " no sign of life until it does"
             )
-        told = standing
+        reported = standing
         is_over.wait(HEARTBEAT_INTERVAL_S)

@@ -259,8 +259,8 @@ def page(title: str, content: str, status: int = 200, head: str = "") -> Respons
 
 def form_page(wanted: str, user: str = "", wrong: str = "", status: int = 200) -> Response:
     """Return the page that asks for a login."""
-    said = f'<p class="wrong" role="alert">{escape(wrong)}</p>' if wrong else ""
-    return page("Log in", said + FORM.format(next=escape(wanted), user=escape(user)), status)
+    warning = f'<p class="wrong" role="alert">{escape(wrong)}</p>' if wrong else ""
+    return page("Log in", warning + FORM.format(next=escape(wanted), user=escape(user)), status)
 
 
 def _turned_away(scope: Scope) -> Response:

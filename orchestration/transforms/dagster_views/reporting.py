@@ -133,16 +133,16 @@ def with_verdicts(
     run: RunContext,
     name: str,
     topics: Sequence[TopicSpec],
-    told: Iterable[Shown],
+    shown: Iterable[Shown],
 ) -> Iterator[Shown | dg.AssetCheckEvaluation]:
-    """Yield ``told``, and after each materialization the verdicts on the table.
+    """Yield ``shown``, and after each materialization the verdicts on the table.
 
     They are those on its objective, and on the schemas of its ``topics`` in a registry, if any. A
     verdict follows each one, because Dagster treats a check that is older than the newest
     materialization as not evaluated.
     """
     within_s = declared_objective(table_key(name))
-    for event in told:
+    for event in shown:
         yield event
         if not isinstance(event, dg.MaterializeResult | dg.AssetMaterialization):
             continue

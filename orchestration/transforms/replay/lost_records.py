@@ -83,26 +83,26 @@ def lost_sentence(
         if held.archive is None
         else f"the topic's archive, the lake table {held.archive.snapshot.name},"
     )
-    said = []
+    sentences = []
     if gone := outside(lost, unread):
-        told = ", and records of that time may be among them" if is_of_time else ""
-        said.append(f"retention has removed {_places(gone, held)} from the log{told}")
+        addition = ", and records of that time may be among them" if is_of_time else ""
+        sentences.append(f"retention has removed {_places(gone, held)} from the log{addition}")
         if not archive:
-            said.append("the topic has no archive")
+            sentences.append("the topic has no archive")
         elif is_archive_read:
-            said.append(f"{archive} does not hold them")
+            sentences.append(f"{archive} does not hold them")
         else:
-            said.append(
+            sentences.append(
                 f"{archive} is read only where everything is replayed: of a table that keeps the"
                 " newest row of each key, a deletion behind them may have been forgotten"
             )
     if unread:
-        said.append(
+        sentences.append(
             f"{'it' if gone else archive} holds {_places(unread, held)}, which are not read: of a"
             " table that keeps the newest row of each key, a deletion in the gap behind them may"
             " have been forgotten"
         )
-    return "; ".join(said)
+    return "; ".join(sentences)
 
 
 def _places(ranges: Sequence[OffsetRange], held: HeldTopic) -> str:
