@@ -279,7 +279,7 @@ DECODERS: dict[str, Decode] = {
 
 
 def offset_index(path: Path) -> Iterator[Row]:
-    """Iterate over an offset index: 8 bytes each, the offset relative to the segment's."""
+    """Yield the entries of an offset index. An entry has 8 bytes, and its offset is relative."""
     base_offset = int(path.stem)
     for relative, position in OFFSET_INDEX_ENTRY.iter_unpack(
         whole_entries(path, OFFSET_INDEX_ENTRY.size)
@@ -289,7 +289,7 @@ def offset_index(path: Path) -> Iterator[Row]:
 
 
 def time_index(path: Path) -> Iterator[Row]:
-    """Iterate over a time index: 12 bytes each."""
+    """Yield the entries of a time index. An entry has 12 bytes."""
     base_offset = int(path.stem)
     for timestamp, relative in TIME_INDEX_ENTRY.iter_unpack(
         whole_entries(path, TIME_INDEX_ENTRY.size)

@@ -66,11 +66,11 @@ class BrokerChange:
 
 
 def validate_broker_change(change: BrokerChange) -> None:
-    """Check a whole change.
+    """Check a change of a broker's configuration as a whole.
 
     Raises:
         KafkaError: INVALID_REQUEST, a key cannot change while a broker runs, or not at this level;
-            a value is not valid for its key; or the broker cannot go by all values together.
+            a value is not valid for its key; or two values contradict each other.
     """
     _validate_names(sorted(change.set_names), is_default=change.is_default)
     own_prefixes = _own_prefixes(change.layers.static)

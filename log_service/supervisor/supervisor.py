@@ -377,9 +377,7 @@ class Supervisor:
         return False
 
     async def _pass_complaints_on(self, component: Component) -> None:
-        """Tell each thing that a component says to be wrong, once for as long as it is, and when
-        all is over.
-        """
+        """Report each problem of a component once while it lasts, and the end of all problems."""
         while True:
             await trio.sleep(COMPLAINT_POLL_S)
             lines, known = complaints_of(component), self._states[component.name]

@@ -47,8 +47,8 @@ class Count:
 class Place:
     """A place within a schema.
 
-    ``above`` are the schemas that contain it and were referred to, each by its identity. ``path``
-    leads to it.
+    ``above`` has the ``id()`` of the root and of each referenced schema around this place. ``path``
+    leads from the root to the place.
     """
 
     resolver: Any

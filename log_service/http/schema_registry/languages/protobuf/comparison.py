@@ -317,7 +317,7 @@ class Comparison:
             yield Link(path=path, pair=Pair(writer=writer.type_name, reader=reader.type_name))
 
     def _are_same(self, old: FileDefinition, new: FileDefinition) -> bool:
-        """Tell whether two files and all that they import are the same."""
+        """Return whether two files and all that they import are the same."""
         key = (old.path, new.path)
         if key not in self._same:
             self._budget.spend(1 + len(old.imports))
@@ -353,7 +353,7 @@ class Members:
 
 
 def are_other_labels(writer: FieldDefinition, reader: FieldDefinition) -> bool:
-    """Tell whether both fields have labels, and different ones."""
+    """Return whether both fields have labels, and different ones."""
     labels = {writer.node.label, reader.node.label}
     return "" not in labels and len(labels) == 2
 

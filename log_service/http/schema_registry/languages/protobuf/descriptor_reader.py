@@ -67,7 +67,7 @@ DecodeOptions = Callable[[str, bytes], tuple[Option, ...]]
 
 
 def is_serialized(text: str) -> bool:
-    """Tell whether a text can only be base64. A ``.proto`` text has a brace or a semicolon."""
+    """Return whether a text can only be base64. A ``.proto`` text has a brace or a semicolon."""
     return BASE64.fullmatch(text) is not None
 
 

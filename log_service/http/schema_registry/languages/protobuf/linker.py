@@ -330,7 +330,7 @@ class Linker:
         return self._pool.names.get(name.removeprefix("."))
 
     def _is_local_elsewhere(self, found: Found) -> bool:
-        """Tell whether a type of another file is hidden, as edition 2024 allows it."""
+        """Return whether a type of another file is hidden, as edition 2024 allows it."""
         message, enum = (
             self._pool.messages.get(found.full_name),
             self._pool.enums.get(found.full_name),
@@ -378,7 +378,7 @@ def entry_message(field: Field) -> Message:
 
 
 def is_map_entry(message: Message) -> bool:
-    """Tell whether a message is the entry of a map. Descriptors spell these messages out."""
+    """Return whether a message is the entry of a map. Descriptors spell these messages out."""
     return has_flag(message.options, "map_entry")
 
 

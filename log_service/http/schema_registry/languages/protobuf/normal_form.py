@@ -349,7 +349,7 @@ def option_key(option: Option) -> str:
 
 
 def is_in_oneof(field: FieldDefinition) -> bool:
-    """Tell whether the text has the field in a oneof."""
+    """Return whether the text has the field in a oneof."""
     return field.oneof is not None and not field.is_optional_of_proto3
 
 

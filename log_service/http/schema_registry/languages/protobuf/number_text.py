@@ -15,7 +15,7 @@ def integer_of(text: str) -> int:
 
 
 def is_integer_text(text: str) -> bool:
-    """Tell whether a number is written as an integer."""
+    """Return whether a number is written as an integer."""
     digits = text.removeprefix("-")
     return digits.isdigit() or digits[:2] in {"0x", "0X"}
 

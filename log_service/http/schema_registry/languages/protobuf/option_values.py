@@ -76,7 +76,7 @@ def encoded_field(definition: FieldDefinition, values: list[bytes | MessageValue
 
 
 def is_packed(definition: FieldDefinition) -> bool:
-    """Tell whether the values of a repeated field share one tag."""
+    """Return whether the values of a repeated field share one tag."""
     for option in definition.node.options:
         if option.name == (NamePart(text="packed"),):
             return option.value == Word(text="true")
@@ -84,7 +84,7 @@ def is_packed(definition: FieldDefinition) -> bool:
 
 
 def is_required(definition: FieldDefinition) -> bool:
-    """Tell whether a message is invalid without the field."""
+    """Return whether a message is invalid without the field."""
     return definition.label == "required" or definition.features.field_presence == "LEGACY_REQUIRED"
 
 

@@ -255,12 +255,12 @@ class ProtoFile:
 
 
 def has_option(options: Iterable[Option], name: str) -> bool:
-    """Tell whether an option without parts is set."""
+    """Return whether an option without parts is set."""
     return any(option.name == (NamePart(text=name),) for option in options)
 
 
 def has_flag(options: Iterable[Option], name: str) -> bool:
-    """Tell whether an option without parts is set to true."""
+    """Return whether an option without parts is set to true."""
     return any(
         option.name == (NamePart(text=name),) and option.value == Word(text="true")
         for option in options

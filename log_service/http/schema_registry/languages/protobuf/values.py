@@ -48,7 +48,7 @@ class TokenReader:
         return self.lexer.error(f"expected {wanted}, found {found}")
 
     def is_at(self, *texts: str) -> bool:
-        """Tell whether the current token is one of these words or symbols."""
+        """Return whether the current token is one of these words or symbols."""
         return self.lexer.token.text in texts
 
     def accept(self, text: str) -> bool:

@@ -46,12 +46,12 @@ def misfit(context: Context, field: FieldDefinition, option: Option) -> str:
 
 
 def is_packable(field: FieldDefinition) -> bool:
-    """Tell whether several values of a field's type may share one tag."""
+    """Return whether several values of a field's type may share one tag."""
     return field.kind not in MESSAGES | TEXTS
 
 
 def is_in_oneof(field: FieldDefinition) -> bool:
-    """Tell whether the text has the field in a oneof."""
+    """Return whether the text has the field in a oneof."""
     return field.oneof is not None and not field.is_optional_of_proto3
 
 

@@ -240,7 +240,7 @@ def wrong_default(context: Context, field: FieldDefinition, value: Value) -> str
 
 
 def is_utf8(data: bytes) -> bool:
-    """Tell whether bytes are UTF-8."""
+    """Return whether bytes are UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:

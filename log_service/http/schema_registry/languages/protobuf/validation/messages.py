@@ -119,7 +119,8 @@ def check_map_entry(context: Context, message: MessageDefinition) -> None:
 def check_json_names(context: Context, message: MessageDefinition) -> None:
     """Check that no two fields have one name in JSON.
 
-    Where JSON is done by best effort, as in proto2, only names that are given count.
+    If a file supports JSON by best effort only, as proto2 does, only explicit ``json_name`` options
+    count.
     """
     is_lenient = message.features.json_format != "ALLOW" or has_flag(
         message.node.options, "deprecated_legacy_json_field_conflicts"
