@@ -12,6 +12,8 @@ from typing import Final
 
 from log_service.http.rest_proxy.errors import RestError
 
+UNQUOTED_ZONE: Final = re.compile(r"(T[\d:.]+) (\d\d:?\d\d)")
+"""A time whose ``+`` was not quoted in a URL, where it stands for a blank."""
 PAIRS: Final = re.compile(r"\d{1,10}:\d{1,19}(?:,\d{1,10}:\d{1,19})*")
 MAX_CHARACTERS: Final = 8 << 10
 MAX_OFFSET: Final = 2**63 - 1
@@ -30,7 +32,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Offsets that a client asked for and that the log does not hold any more."""
+    """An offset that a client asked for and that the log does not hold, and the next that it does.
+
+    It was removed, or is beyond the end.
+    """
 
     partition: int
     asked_offset: int
@@ -58,7 +63,7 @@ def parse_start(text: str) -> Start:
         if max(pairs.values()) <= MAX_OFFSET:
             return Start(kind="pairs", pairs=pairs)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(UNQUOTED_ZONE.sub(r"\1+\2", text))
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
         time_ms = round(moment.timestamp() * 1_000)
     except (ValueError, OverflowError) as error:
@@ -71,7 +76,7 @@ def parse_start(text: str) -> Start:
 def first_positions(
     start: Start, logs: Mapping[int, tuple[int, int]], at_time: Mapping[int, int]
 ) -> tuple[dict[int, int], list[Gap]]:
-    """Return where to begin in each partition, and the offsets that are not there any more.
+    """Return where to begin in each partition, and the offsets that are not there.
 
     ``logs`` has the first offset and the end of each partition, ``at_time`` the offset at the time
     that is asked for. A partition without a pair is new to the client, and begins at its first
@@ -87,7 +92,7 @@ def first_positions(
             "pairs": start.pairs.get(partition, first),
         }[start.kind]
         is_named = start.kind == "offset" or partition in start.pairs
-        if is_named and wanted < first:
-            gaps.append(Gap(partition=partition, asked_offset=wanted, first_offset=first))
-        positions[partition] = min(max(wanted, first), end)
+        position = positions[partition] = min(max(wanted, first), end)
+        if is_named and wanted != position:
+            gaps.append(Gap(partition=partition, asked_offset=wanted, first_offset=position))
     return positions, gaps

@@ -23,6 +23,8 @@ LOGS = {0: (10, 20), 1: (0, 5), 2: (0, 0)}
         ("0:17,1:5", Start(kind="pairs", pairs={0: 17, 1: 5})),
         ("2026-11-30T10:00Z", Start(kind="time", time_ms=1_796_032_800_000)),
         ("2026-11-30T11:00+01:00", Start(kind="time", time_ms=1_796_032_800_000)),
+        ("2026-11-30T11:00 01:00", Start(kind="time", time_ms=1_796_032_800_000)),  # + in a URL
+        ("2026-11-30 10:00Z", Start(kind="time", time_ms=1_796_032_800_000)),
     ],
 )
 def test_a_start_is_understood(text: str, start: Start) -> None:
@@ -44,7 +46,6 @@ def test_another_text_is_refused_with_what_to_write(text: str) -> None:
     [
         (Start(kind="earliest"), {0: 10, 1: 0, 2: 0}),
         (Start(kind="latest"), {0: 20, 1: 5, 2: 0}),
-        (Start(kind="offset", offset=12), {0: 12, 1: 5, 2: 0}),
         (Start(kind="pairs", pairs={0: 12, 7: 3}), {0: 12, 1: 0, 2: 0}),
         (Start(kind="time", time_ms=5), {0: 15, 1: 5, 2: 0}),
     ],
@@ -58,6 +59,16 @@ def test_records_that_are_gone_are_told() -> None:
     positions, gaps = first_positions(Start(kind="pairs", pairs={0: 4}), LOGS, {})
     assert positions[0] == 10
     assert gaps == [Gap(partition=0, asked_offset=4, first_offset=10)]
+
+
+@pytest.mark.parametrize(
+    "start", [Start(kind="pairs", pairs={1: 9}), Start(kind="offset", offset=9)]
+)
+def test_an_offset_beyond_the_end_is_told(start: Start) -> None:
+    """The topic was made anew, or a time in milliseconds was taken for an offset."""
+    positions, gaps = first_positions(start, {1: LOGS[1]}, {})
+    assert positions == {1: 5}
+    assert gaps == [Gap(partition=1, asked_offset=9, first_offset=5)]
 
 
 def test_a_position_is_a_start() -> None:
