@@ -53,6 +53,8 @@ from log_service.rpc.connection import RpcConnection, raise_for
 
 logger = logging.getLogger(__name__)
 
+NO_WRITE = "this login may write to no topic, and needs WRITE on the one that it writes to"
+
 LAST_VERSION_WITH_NAMES = 12
 LAST_VERSION_WITHOUT_ADDING = 11
 """From the next version on, leaders add partitions to transactions (KIP-890)."""
@@ -538,7 +540,9 @@ class Sender:
     async def _new_identity(self) -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         response = await self._cluster.ask_any(request, InitProducerIdResponse)
-        raise_for(response.error_code, "", "InitProducerId")
+        code = ErrorCode.of(response.error_code)
+        text = f"{code.name}: {NO_WRITE}" if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else ""
+        raise_for(code, text, "InitProducerId")
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     async def _refresh(self) -> None:
