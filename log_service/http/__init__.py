@@ -13,3 +13,11 @@ The rooms, from the bottom up:
 
 The cluster may also be Apache Kafka.
 """
+
+from typing import Final
+
+ONCE_PREFIX: Final = "rest-once-"
+"""Begins the groups in which the REST proxy keeps its responses to idempotent requests.
+
+Nobody reads in them, so the console does not list them among other groups.
+"""

@@ -33,6 +33,7 @@ from log_service.client import (
     TopicPartition,
     partition_of_key,
 )
+from log_service.http import ONCE_PREFIX
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RETRY, RestError
 from log_service.http.rest_proxy.producing import OutgoingRecord, send_all
@@ -40,7 +41,6 @@ from log_service.http.rest_proxy.producing import OutgoingRecord, send_all
 KEY_HEADER: Final = "idempotency-key"
 REPLAYED: Final = "idempotent-replayed"
 """The header of a response whose records an earlier request has written."""
-PREFIX: Final = "rest-once"
 MAX_KEY_CHARACTERS: Final = 255
 MAX_NOTE_CHARACTERS: Final = 4_000
 """Below Kafka's default of ``offset.metadata.max.bytes``."""
@@ -135,7 +135,7 @@ def keyed_id(principal: str, topic: str, key: str) -> str:
     """
     user = principal.partition(":")[2]
     digest = sha256(f"{principal}\0{topic}\0{key}".encode()).digest()
-    return f"{PREFIX}-{user}:{_short(digest)}"
+    return f"{ONCE_PREFIX}{user}:{_short(digest)}"
 
 
 def notes_of(keyed: KeyedBody, places: Sequence[Place], count: int) -> dict[int, OffsetAndMetadata]:

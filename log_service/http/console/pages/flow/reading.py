@@ -14,6 +14,7 @@ from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import ItemsFailed, PartitionOffsets
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
+from log_service.http import ONCE_PREFIX
 from log_service.http.console.addresses import path_to
 from log_service.http.console.flow import FlowEdge, FlowKind, FlowNode, FlowPart
 from log_service.http.console.page_requests import PageRequest
@@ -65,7 +66,8 @@ async def read_flow(page_request: PageRequest) -> FlowPart:
     """Return the edges of producers and groups that the person may see."""
     admin, clock = await page_request.admin(), page_request.context.env.clock
     known = {each.name for each in await admin.list_topics()}
-    groups = await admin.list_groups()
+    listed = await admin.list_groups()
+    groups = [each for each in listed if not each.group_id.startswith(ONCE_PREFIX)]
     progress = await read_progress(admin, groups[:MAX_GROUPS])
     positions = {group_id: each.positions for group_id, each in progress.items()}
     sampler = page_request.context.sampler

@@ -18,6 +18,7 @@ from log_service.client.admin.values import (
     PartitionOffsets,
 )
 from log_service.common.types import TopicPartition
+from log_service.http import ONCE_PREFIX
 
 PAGE_SIZE = 100
 MAX_SHOWN_IN_FLIGHT = 200
@@ -51,12 +52,17 @@ class GroupList:
 
 
 def group_list(groups: Sequence[GroupListing], *, search: str, kind: str, page: int) -> GroupList:
-    """Return one page of the groups whose ids contain a text."""
+    """Return one page of the groups whose ids contain a text.
+
+    Without a text those are left out that hold responses of a REST proxy, because each of its
+    idempotent requests has one.
+    """
     needle = search.casefold()
     wanted = [
         each
         for each in groups
         if needle in each.group_id.casefold() and kind in {"", each.group_type}
+        if needle or not each.group_id.startswith(ONCE_PREFIX)
     ]
     page_count = max(1, -(-len(wanted) // PAGE_SIZE))
     page = min(max(1, page), page_count)

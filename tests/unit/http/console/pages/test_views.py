@@ -29,6 +29,7 @@ from log_service.http.console.pages.topics.view import (
     retention_of,
     topic_list,
 )
+from log_service.http.rest_proxy.v1.idempotency import keyed_id
 
 
 def topic(
@@ -157,6 +158,16 @@ def test_groups_are_found_by_kind_and_id() -> None:
     ]
     assert group_list(groups, search="", kind="share", page=1).found_count == 2
     assert group_list(groups, search="G0", kind="", page=1).rows == (groups[0],)
+
+
+def test_groups_of_idempotent_requests_are_shown_to_those_who_look_for_them() -> None:
+    """Each request has one for a week: they hid all others."""
+    groups = [
+        GroupListing(group_id=each, protocol_type="", state="Empty", group_type="classic")
+        for each in (keyed_id("User:ann", "orders", "17"), "billing")
+    ]
+    assert group_list(groups, search="", kind="", page=1).rows == (groups[1],)
+    assert group_list(groups, search="rest-once", kind="", page=1).rows == (groups[0],)
 
 
 def acl(operation: str, name: str, **others: str) -> AclBinding:
