@@ -15,6 +15,7 @@ class Ending:
     message: str
 
 
+OUT_OF_RANGE: Final = "offset_out_of_range"
 LIMIT: Final = Ending(reason="limit", message="As many records were sent as limit allows.")
 CAUGHT_UP: Final = Ending(reason="caught_up", message="All records of the log were sent.")
 STOPPING: Final = Ending(reason="stopping", message="The proxy stops. Ask another one.")
@@ -31,7 +32,7 @@ def ending_of(error: KafkaError) -> Ending:
         return LOGIN
     reason = "error"
     if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-        reason = "offset_out_of_range"
+        reason = OUT_OF_RANGE
     elif errors.of_cluster(error).code == errors.FORBIDDEN:
         reason = "forbidden"
     return Ending(reason=reason, message=str(error))

@@ -203,7 +203,7 @@ class _Stream:
             if chunk is not None:
                 ending = await self._take(chunk)
             elif seat.is_over:
-                return seat.ending
+                return seat.ending_at(self._reading.positions)
             else:
                 with trio.move_on_after(CHECK_S):
                     await seat.wait()

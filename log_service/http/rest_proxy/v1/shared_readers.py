@@ -31,7 +31,14 @@ from log_service.http.rest_proxy.settings import RestSettings
 from log_service.http.rest_proxy.streams import Streams
 from log_service.http.rest_proxy.v1.chunks import Chunk, LineAt, Window
 from log_service.http.rest_proxy.v1.decoders import open_decoder
-from log_service.http.rest_proxy.v1.endings import DELETED, FAILED, STOPPING, Ending, ending_of
+from log_service.http.rest_proxy.v1.endings import (
+    DELETED,
+    FAILED,
+    OUT_OF_RANGE,
+    STOPPING,
+    Ending,
+    ending_of,
+)
 from log_service.http.rest_proxy.v1.lines import record_line
 from log_service.http.rest_proxy.v1.query import MAX_PARTITIONS
 from log_service.http.server.values import HttpError
@@ -83,10 +90,16 @@ class Seat:
         """Whether no chunk follows here, because the reader has ended or has gone on without it."""
         return self._reader.is_over or self._number < self._reader.window.first_number
 
-    @property
-    def ending(self) -> Ending | None:
-        """The end of the stream, None if it goes on at another reader."""
-        return self._reader.ending
+    def ending_at(self, positions: Mapping[int, int]) -> Ending | None:
+        """Return the end of a stream at these positions, None if it goes on at another reader.
+
+        Offsets that are gone are no matter to a stream that is past them.
+        """
+        reader, ending = self._reader, self._reader.ending
+        is_elsewhere = positions != reader.window.end
+        if ending is not None and ending.reason == OUT_OF_RANGE and is_elsewhere:
+            return None
+        return ending
 
     async def wait(self) -> None:
         """Wait until the next chunk is there, or the reader ends."""

@@ -10,7 +10,7 @@ from log_service.client.connections.env import real_env
 from log_service.http.cluster_clients.pool import ClusterClients
 from log_service.http.rest_proxy.settings import read_rest_settings
 from log_service.http.rest_proxy.streams import Streams
-from log_service.http.rest_proxy.v1.endings import STOPPING
+from log_service.http.rest_proxy.v1.endings import OUT_OF_RANGE, STOPPING, Ending
 from log_service.http.rest_proxy.v1.shared_readers import (
     TOTAL_BYTES,
     WINDOW_BYTES,
@@ -88,7 +88,7 @@ def test_a_proxy_that_stops_ends_its_readers() -> None:
             for each in (one, other):
                 await each.wait()
                 assert each.is_over
-                assert each.ending is STOPPING
+                assert each.ending_at({0: 0}) is STOPPING
 
     tell(story)
 
@@ -98,7 +98,26 @@ def test_streams_learn_why_their_reader_cannot_read() -> None:
         with readers.seat(PLAIN, {0: 0}) as seat:
             await seat.wait()
             assert seat.is_over
-            assert seat.ending is not None
-            assert (seat.ending.reason, "stopping" in seat.ending.message) == ("error", True)
+            ending = seat.ending_at({0: 0})
+            assert ending is not None
+            assert (ending.reason, "stopping" in ending.message) == ("error", True)
 
     tell(story, has_clients=False)
+
+
+def test_offsets_that_are_gone_end_only_the_streams_that_need_them() -> None:
+    """A slow stream began a reader at deleted offsets, and another stream had joined it."""
+
+    async def story(readers: SharedReaders) -> None:
+        await trio.lowlevel.checkpoint()
+        with readers.seat(PLAIN, {0: 0}) as behind, readers.seat(PLAIN, {0: 9}) as ahead:
+            reader = readers.joinable(PLAIN, {0: 0})
+            assert reader is not None
+            ending = Ending(reason=OUT_OF_RANGE, message="They were deleted.")
+            reader.end(ending)
+            assert behind.is_over
+            assert ahead.is_over
+            assert behind.ending_at({0: 0}) is ending
+            assert ahead.ending_at({0: 9}) is None
+
+    tell(story)
