@@ -19,5 +19,5 @@ from typing import Final
 ONCE_PREFIX: Final = "rest-once-"
 """Begins the groups in which the REST proxy keeps its responses to idempotent requests.
 
-Nobody reads in them, so the console does not list them among other groups.
+They have no readers, so the console does not list them among other groups.
 """
