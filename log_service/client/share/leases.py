@@ -163,7 +163,7 @@ class ShareLeases:
         member.used_s = trio.current_time()
         member.lease_count += 1
         try:
-            await self._join(member, topic)
+            await self._join(group_id, member, topic)
             session = await self._first_records(group_id, topic, max_records, deadline_s)
         finally:
             member.lease_count -= 1
@@ -242,8 +242,10 @@ class ShareLeases:
         with member.scope:
             await member.membership.run()
 
-    async def _join(self, member: _Member, topic: str) -> None:
+    async def _join(self, group_id: str, member: _Member, topic: str) -> None:
         """Wait until the group has this topic, because only then its state is initialized.
+
+        A group that refuses is left at once, so that it keeps no other from its place.
 
         Raises:
             KafkaError: the group does not take this member.
@@ -255,7 +257,18 @@ class ShareLeases:
             member.membership.subscribe(member.topics)
         with trio.move_on_after(self._config.request_timeout_ms / 1_000):
             await member.assigned.wait()
-        member.membership.raise_error()
+        try:
+            member.membership.raise_error()
+        except KafkaError:
+            if member.lease_count == 1:  # that of this acquire
+                await self._leave(group_id, member)
+            raise
+
+    async def _leave(self, group_id: str, member: _Member) -> None:
+        if self._members.get(group_id) is member:
+            del self._members[group_id]
+            await member.membership.leave()
+            member.scope.cancel()
 
     async def _leave_idle_groups(self) -> None:
         while True:
@@ -263,9 +276,7 @@ class ShareLeases:
             now_s = trio.current_time()
             for group_id, member in list(self._members.items()):
                 if not member.lease_count and now_s - member.used_s > IDLE_S:
-                    del self._members[group_id]
-                    await member.membership.leave()
-                    member.scope.cancel()
+                    await self._leave(group_id, member)
 
     # Acquiring
 

@@ -6,14 +6,25 @@ import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
+import trio
 
-from log_service.client import BlockingAdmin, BlockingProducer, ConfigResource, NewTopic
+from log_service.client import (
+    BlockingAdmin,
+    BlockingProducer,
+    ConfigResource,
+    KafkaError,
+    NewTopic,
+    ShareLeases,
+    ShareRecord,
+    TopicPartition,
+)
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.rest_process import RestProcess
 
@@ -228,3 +239,25 @@ def test_a_wrong_body_is_refused(  # noqa: PLR0917 - the fixtures, and the case
     url = f"{proxies[0].url}/v1/queues/g/topics/none-such/{what}"
     missing = httpx.post(url, json={"accept": ["m.1.0.5"]} if what == "settle" else {}, timeout=60)
     assert missing.status_code == 404
+
+
+def test_a_group_that_refuses_a_queue_keeps_no_other_from_its_place(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked every second for five minutes, and counted as one of the open groups."""
+    monkeypatch.setattr("log_service.client.share.leases.MAX_GROUPS", 1)
+    queue.write("work")
+    with BlockingAdmin(queue.bootstrap) as admin:
+        admin.alter_group_offsets("classic", {TopicPartition(queue.topic, 0): 0})
+
+    async def acquire() -> list[ShareRecord]:
+        async with ShareLeases(queue.bootstrap) as leases:
+            ask = partial(leases.acquire, topic=queue.topic, max_records=1, wait_ms=20_000)
+            for _ in range(2):
+                with pytest.raises(KafkaError, match="not a share group"):
+                    await ask("classic")
+            lease = await ask(queue.group)
+            assert lease is not None
+            return [record for record, _ in lease.records]
+
+    assert [each.value for each in trio.run(acquire)] == [b'"work"']
