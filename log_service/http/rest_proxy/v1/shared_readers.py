@@ -194,10 +194,16 @@ class SharedReader:
         return f"<SharedReader {self.followed.topic} seats={self.seat_count} {self.window}>"
 
     def end(self, ending: Ending | None) -> None:
-        """End the reader, and its streams too if an ending is given. Idempotent."""
+        """End the reader, and its streams too if an ending is given. Idempotent.
+
+        Slow streams keep none of its older chunks. These are no longer counted, and the login may
+        have lost the right to their records. The streams say where to go on.
+        """
         if self.is_over:
             return
         self.is_over, self.ending = True, ending
+        if ending is not None:
+            self.window.trim(CHUNK_BYTES)  # the login may have lost its right to the records
         self._readers.remove(self)
         self.changed.set()
         self._scope.cancel()

@@ -1,12 +1,18 @@
 """Chunks of a topic: a stream that joins, leaves and falls behind gets each record once."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.http.rest_proxy.v1.chunks import MAX_AHEAD, MAX_CHUNKS, Chunk, Window
+from log_service.http.rest_proxy.v1.endings import DELETED, Ending
 from log_service.http.rest_proxy.v1.lines import EventLines, NdjsonLines
+from log_service.http.rest_proxy.v1.shared_readers import CHUNK_BYTES, Followed, Seat, SharedReader
 from tests.integration.http.event_reader import events_of
 
 
@@ -178,3 +184,31 @@ def test_a_window_keeps_few_chunks_of_a_topic_with_few_records() -> None:
         append(window, 1, 0)
     window.trim(1 << 30)
     assert (window.first_number, window.next_number) == (3, MAX_CHUNKS + 3)
+
+
+@pytest.mark.parametrize("ending", [None, DELETED])
+def test_a_reader_that_ends_its_streams_keeps_its_newest_chunks(ending: Ending | None) -> None:
+    """A slow stream got records for hours after its login had lost the right to them."""
+    followed = Followed(
+        credentials=None,
+        topic="t",
+        topic_id=None,
+        partitions=(),
+        comparisons=(),
+        encoding="auto",
+        is_committed_only=True,
+    )
+    readers: Any = SimpleNamespace(remove=lambda _reader: None)
+
+    async def run() -> SharedReader:
+        return SharedReader(readers, followed, {0: 0})
+
+    reader = trio.run(run)
+    line = b"x" * CHUNK_BYTES
+    for offset in range(10):
+        made = Chunk(before={0: offset}, after={0: offset + 1}, records=[(0, offset, line)])
+        reader.window.append(made)
+    reader.end(ending)
+    kept = [number for number in range(10) if reader.window.get(number) is not None]
+    assert kept == (list(range(10)) if ending is None else [9])
+    assert Seat(reader, 0).is_over
