@@ -39,7 +39,8 @@ class RecordStream:
 
     ``prepare`` makes a record of an object's fields and the size of its JSON, and raises RestError.
     ``shown`` makes the line of a settled record, ``refused`` that of a refused one, which has
-    ``error_code``.
+    ``error_code``. ``forget`` is called before each piece of the stream, and ends what ``prepare``
+    may keep from one record to the next.
     """
 
     call: Call
@@ -48,6 +49,7 @@ class RecordStream:
     shown: Callable[[Outcome, Prepared], Line]
     refused: Callable[[RestError], Line]
     content_type: str = JSON
+    forget: Callable[[], None] = lambda: None
 
     async def respond(self) -> HttpResponse:
         """Write the records, and return the response.
@@ -110,6 +112,7 @@ class RecordStream:
 
     async def _written(self, objects: Sequence[bytes]) -> list[Line]:
         """Write the records of objects, and return a line for each, in their order."""
+        self.forget()
         prepared: list[Prepared | RestError] = []
         turn_bytes = 0
         for each in objects:

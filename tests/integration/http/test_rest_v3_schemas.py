@@ -14,6 +14,7 @@ from log_service.http.rest_proxy.schemas import MAX_SCHEMA_CHARACTERS
 from tests.helpers.registry_process import RegistryProcess
 from tests.helpers.rest_process import RestProcess
 from tests.integration.http.rest_calls import refusal
+from tests.unit.client.schemas.registry_double import RegistryDouble, served
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -216,14 +217,13 @@ def test_a_new_version_counts_in_a_stream_that_is_open(
     later = json.dumps({**RECORD, "fields": [*RECORD["fields"], field]})
 
     def pieces() -> Iterator[bytes]:
-        yield json.dumps({"value": {"schema_version": 2, "data": VALUE}}).encode()
+        yield json.dumps({"value": {"schema_version": 1, "data": VALUE}}).encode()
         api.post(f"/subjects/{topic}-value/versions", json={"schema": later}).raise_for_status()
         yield json.dumps({"value": {"schema_version": 2, "data": VALUE}}).encode()
 
     response = client.post(records, content=pieces())
     lines = [json.loads(line) for line in response.text.splitlines()]
-    assert [line["error_code"] for line in lines] == [40801, 200]
-    assert lines[1]["value"]["schema_version"] == 2
+    assert [line["value"]["schema_version"] for line in lines] == [1, 2]
 
 
 def test_a_proxy_without_a_registry_says_so(
@@ -234,3 +234,19 @@ def test_a_proxy_without_a_registry_says_so(
             response = httpx.post(f"{plain.url}{records}", json={"value": part}, timeout=60)
             assert refusal(response) == (422, 42206)
             assert "BINARY, JSON or STRING" in response.json()["message"]
+
+
+def test_a_schema_that_is_not_there_is_asked_for_once_a_piece(
+    bootstrap: str, records: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Each of the records of a body asked the registry again."""
+    double, directory = RegistryDouble(), tmp_path_factory.mktemp("double")
+    with (
+        served(double) as url,
+        RestProcess(directory, bootstrap, **{"schema.registry.url": url}) as proxy,
+    ):
+        body = json.dumps({"value": {"schema_id": 666, "data": 1}}) * 200
+        response = httpx.post(f"{proxy.url}{records}", content=body, timeout=60)
+    codes = [json.loads(line)["error_code"] for line in response.text.splitlines()]
+    assert codes == [40801] * 200
+    assert 1 <= len(double.asked("GET")) < 20

@@ -45,15 +45,22 @@ async def produce(call: Call) -> HttpResponse:
 
 
 def _stream(at: ClusterCall, topic: TopicView) -> RecordStream:
+    known: KnownEncoders = {}
+
     async def prepare(fields: Mapping[str, Any], size_bytes: int) -> Prepared:
-        encoders = await find_encoders(at.call, topic.name, fields, {})
+        encoders = await find_encoders(at.call, topic.name, fields, known)
         return await run_off_loop(partial(prepared_record, fields, topic, encoders), size_bytes)
 
     def shown(outcome: Outcome, prepared: Prepared) -> dict[str, Any]:
         return shown_outcome(outcome, *prepared, at.cluster_id)
 
     return RecordStream(
-        call=at.call, topic=topic, prepare=prepare, shown=shown, refused=shown_refusal
+        call=at.call,
+        topic=topic,
+        prepare=prepare,
+        shown=shown,
+        refused=shown_refusal,
+        forget=known.clear,
     )
 
 
