@@ -10,7 +10,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingConsumer, NewTopic
+from log_service.client import BlockingAdmin, BlockingConsumer, ConfigResource, NewTopic
 from tests.helpers.rest_process import RestProcess
 from tests.integration.http.rest_calls import base64_of, refusal
 
@@ -409,11 +409,17 @@ def test_configs_of_several_topics_are_changed(client: httpx.Client, topic: str)
 
 
 def test_a_share_group_has_its_members(
-    client: httpx.Client, proxy: RestProcess, topic: str
+    client: httpx.Client, proxy: RestProcess, bootstrap: str, topic: str
 ) -> None:
+    """One that has acquired a record has its partitions."""
     group = f"g-{topic}"
+    with BlockingAdmin(bootstrap) as admin:
+        admin.alter_configs({ConfigResource.group(group): {"share.auto.offset.reset": "earliest"}})
+    record = {"value": {"type": "JSON", "data": 1}}
+    assert client.post(f"/topics/{topic}/records", json=record).status_code == 200
     queue = f"{proxy.url}/v1/queues/{group}/topics/{topic}/acquire"
-    assert httpx.post(queue, json={"wait_ms": 3_000}, timeout=60).status_code == 200
+    acquired = httpx.post(queue, json={"wait_ms": 20_000}, timeout=60)
+    assert len(acquired.json()["records"]) == 1
     assert group in [each["share_group_id"] for each in listed(client.get("/share-groups"))]
     document = client.get(f"/share-groups/{group}").json()
     assert (document["consumer_count"], document["partition_count"]) == (1, 2)
