@@ -157,6 +157,7 @@ def test_the_pages_of_one_thing_are_accessible_and_fit(
                 f"{console.url}/schema?subject={hostile}",
                 f"{console.url}/transaction?id={hostile}",
                 f"{console.url}/topics/{hostile}/records?key={quote(PAYLOADS[2])}",
+                f"{console.url}/topics/{hostile}/records?markers=1",
                 f"{console.url}/flow?q={hostile}",
                 f"{closed.url}/login",
             ]
