@@ -4,7 +4,7 @@ Facts are asked anew after a few seconds. People share them, and each page shows
 its person allow.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -109,24 +109,23 @@ class Platform:
         answer = self._asked.get(key)
         if answer is None:
             answer = self._asked[key] = _Answer()
-            nursery = page_request.context.nursery
-            nursery.start_soon(self._ask, nursery, clock, key, answer, method, parameters)
+            nursery, user = page_request.context.nursery, page_request.person.user
+            ask = partial(self.facts.ask, nursery, method, user=user, **parameters)
+            nursery.start_soon(self._ask, ask, clock, key, answer)
         await answer.is_there.wait()
         if answer.refusal is not None:
             raise answer.refusal
         return answer.found
 
-    async def _ask(  # noqa: PLR0917 - a task takes no keywords
+    async def _ask(
         self,
-        nursery: trio.Nursery,
+        ask: Callable[[], Awaitable[Any]],
         clock: Clock,
         key: tuple[str, ...],
         answer: "_Answer",
-        method: str,
-        parameters: Mapping[str, Any],
     ) -> None:
         try:
-            answer.found = await self.facts.ask(nursery, method, **parameters)
+            answer.found = await ask()
             answer.refusal = None
             if self._asked.get(key) is answer:  # else a change has made it old
                 if len(self._remembered) >= MAX_REMEMBERED:

@@ -7,6 +7,9 @@ nothing of the platform, because the console's process has to stay small.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+TEMPORARY_PREFIX = "tidelog-console-"
+"""The beginning of the name of a process's own temporary folder."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:

@@ -1,32 +1,40 @@
 """A process of the platform, as the console asks it: started at first use, ended when idle.
 
-Invariants: one request is open at a time, and so many may wait. A process whose request was stopped
-or took too long is killed, with all that it started. A process ends when nothing has asked it for a
-while, and with the console. A response is bounded.
+Invariants: one request is open at a time, and so many may wait, of all people and of one. A process
+whose request was stopped or took too long is killed, with all that it started and spilled. It ends
+when nothing has asked it for a while, and with the console. A response is bounded.
 """
 
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from log_service.http.server.values import HttpError
+from orchestration.console.values import TEMPORARY_PREFIX
 
 START_S = 90.0
 """Imports may take long while many processes start."""
 MAX_WAITING = 8
+MAX_OF_PERSON = 4
+"""The requests of one person that are open or wait. Without logins all people are one."""
 MAX_RESPONSE_BYTES = 2 << 20
 RECEIVED_BYTES = 64 << 10
 BUSY = "too many people wait for this: try again in a moment"
+OWN_BUSY = "you wait for too much at the same time: try again in a moment"
 MEMORY_VARIABLES: Mapping[str, str] = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "2",
@@ -37,15 +45,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerKind:
-    """A kind of process. ``idle_s`` 0 ends it after each request."""
+    """A kind of process. ``idle_s`` 0 ends it after each request.
+
+    With ``has_own_folder`` its temporary files are in a folder that goes with it.
+    """
 
     name: str
     idle_s: float
     deadline_s: float
+    has_own_folder: bool = False
 
 
-FACTS = WorkerKind(name="facts", idle_s=300.0, deadline_s=45.0)
-QUESTIONS = WorkerKind(name="questions", idle_s=120.0, deadline_s=60.0)
+FACTS = WorkerKind(name="facts", idle_s=300.0, deadline_s=45.0, has_own_folder=True)
+QUESTIONS = WorkerKind(name="questions", idle_s=120.0, deadline_s=60.0, has_own_folder=True)
 PREVIEWS = WorkerKind(name="changes", idle_s=60.0, deadline_s=600.0)
 CHANGES = WorkerKind(name="changes", idle_s=0.0, deadline_s=3_600.0)
 
@@ -57,7 +69,9 @@ class Worker:
         self._kind = kind
         self._folder = folder
         self._turn = trio.Lock()
+        self._open = Counter[str]()
         self._process: trio.Process | None = None
+        self._temporary: str | None = None
         self._rest = bytearray()
         self._idle = trio.CancelScope()
 
@@ -69,14 +83,31 @@ class Worker:
         """The id of the process that runs now."""
         return None if self._process is None else self._process.pid
 
-    async def ask(self, nursery: trio.Nursery, method: str, **parameters: Any) -> Any:
-        """Return the result of a method. ``nursery`` outlives the request.
+    async def ask(
+        self, nursery: trio.Nursery, method: str, *, user: str = "", **parameters: Any
+    ) -> Any:
+        """Return the result of a method for a user. ``nursery`` outlives the request.
 
         Raises:
             HttpError: the platform refuses, the deadline passed, or too many wait.
         """
+        if user and self._open[user] >= MAX_OF_PERSON:
+            raise HttpError(503, OWN_BUSY, (("retry-after", "5"),))
         if self._turn.statistics().tasks_waiting >= MAX_WAITING:
             raise HttpError(503, BUSY, (("retry-after", "5"),))
+        self._open[user] += 1
+        try:
+            response = await self._response_to(nursery, method, parameters)
+        finally:
+            self._open[user] -= 1
+            self._open += Counter()  # forgets users without an open request
+        if "error" in response:
+            raise HttpError(500 if response["is_bug"] else 400, str(response["error"]))
+        return response["result"]
+
+    async def _response_to(
+        self, nursery: trio.Nursery, method: str, parameters: Mapping[str, Any]
+    ) -> dict[str, Any]:
         async with self._turn:
             self._idle.cancel()
             try:
@@ -90,9 +121,7 @@ class Worker:
                 with trio.CancelScope(shield=True):
                     await self._end()
                 raise
-        if "error" in response:
-            raise HttpError(500 if response["is_bug"] else 400, str(response["error"]))
-        return response["result"]
+        return response
 
     async def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self._process is None or self._process.poll() is not None:
@@ -108,12 +137,16 @@ class Worker:
             return await self._response(process)
 
     async def _start(self) -> trio.Process:
+        own: dict[str, str] = {}
+        if self._kind.has_own_folder:
+            make = partial(tempfile.mkdtemp, prefix=TEMPORARY_PREFIX)
+            self._temporary = own["TMPDIR"] = await trio.to_thread.run_sync(make)
         return await trio.lowlevel.open_process(
             [sys.executable, "-m", "orchestration", "console", self._kind.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=self._folder,
-            env={**MEMORY_VARIABLES, **os.environ},
+            env={**MEMORY_VARIABLES, **os.environ, **own},
             start_new_session=True,
         )
 
@@ -145,17 +178,19 @@ class Worker:
                     await self._end()
 
     async def _end(self) -> None:
-        """Kill the process with all that it started."""
+        """Kill the process with all that it started, and remove its temporary files."""
         process, self._process = self._process, None
+        temporary, self._temporary = self._temporary, None
         self._rest.clear()
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                await stream.aclose()
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    await stream.aclose()
+        if temporary is not None:
+            await trio.to_thread.run_sync(partial(shutil.rmtree, temporary, ignore_errors=True))
 
 
 @contextmanager

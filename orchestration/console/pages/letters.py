@@ -161,7 +161,12 @@ async def _change(
 
     async def work() -> Any:
         ask = partial(
-            worker.ask, page_request.context.nursery, method, **parameters, execute=execute
+            worker.ask,
+            page_request.context.nursery,
+            method,
+            user=page_request.person.user,
+            **parameters,
+            execute=execute,
         )
         if not execute:
             return await ask()

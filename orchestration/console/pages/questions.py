@@ -48,6 +48,7 @@ async def ask(platform: Platform, page_request: PageRequest) -> HttpResponse:
         platform.questions.ask,
         page_request.context.nursery,
         "sql",
+        user=page_request.person.user,
         question=question,
         relations=relations,
     )

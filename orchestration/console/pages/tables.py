@@ -106,6 +106,7 @@ async def show_rows(platform: Platform, page_request: PageRequest) -> HttpRespon
                 values["answer"] = await platform.questions.ask(
                     page_request.context.nursery,
                     "sql",
+                    user=page_request.person.user,
                     question=question,
                     relations=[name],
                     row_count=SHOWN_ROWS,

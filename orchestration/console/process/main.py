@@ -10,14 +10,18 @@ import logging
 import os
 import queue
 import resource
+import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
+from orchestration.console.values import TEMPORARY_PREFIX
 from orchestration.project.importing import kept_imports
 
 MODULES: Mapping[str, tuple[str, ...]] = {
@@ -62,6 +66,9 @@ def take_lines(source: BinaryIO, requests: "queue.SimpleQueue[bytes]") -> None:
     """Put each line into the queue, and end the process with the last one."""
     for line in source:
         requests.put(line)
+    folder = Path(tempfile.gettempdir())
+    if folder.name.startswith(TEMPORARY_PREFIX):  # a console that was killed cannot remove it
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 

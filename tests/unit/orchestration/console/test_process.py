@@ -1,8 +1,12 @@
 """The processes behind the pages: their answers within bounds, and the console without them."""
 
+import io
 import json
+import os
+import queue
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,7 @@ import click
 import pyarrow as pa
 import pytest
 
-from orchestration.console.process.main import MAX_ERROR_CHARACTERS, response_to
+from orchestration.console.process.main import MAX_ERROR_CHARACTERS, response_to, take_lines
 from orchestration.console.process.questions import (
     MAX_CELL_CHARACTERS,
     MAX_COLUMNS,
@@ -18,6 +22,7 @@ from orchestration.console.process.questions import (
     MAX_TEXT_BYTES,
     cut_to_size,
 )
+from orchestration.console.values import TEMPORARY_PREFIX
 
 HEAVY = ("dagster", "deltalake", "duckdb", "numpy", "pandas", "pyarrow", "pyspark")
 
@@ -33,6 +38,23 @@ def test_the_console_imports_none_of_the_platforms_libraries(tmp_path: Path) -> 
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[] 'Pipelines'"
+
+
+def test_a_process_takes_its_own_temporary_folder_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spills of a question stayed on the disk when its console was killed."""
+    requests = queue.SimpleQueue[bytes]()
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    for name, is_kept in ((f"{TEMPORARY_PREFIX}x", False), ("others", True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "spill").touch()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        take_lines(io.BytesIO(b"{}\n"), requests)
+        assert folder.exists() is is_kept
+    assert (requests.qsize(), ended) == (2, [0, 0])
 
 
 def refuse() -> None:
