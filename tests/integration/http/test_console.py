@@ -155,7 +155,8 @@ def test_a_key_leads_to_its_partition(
     for key in keys:
         page = person.open(path, key=key)
         assert "1 record shown" in page
-        assert re.search(r'name="partition" min="0" value="[0-6]"', page)
+        assert re.search(r"Only partition [0-6] was read", page)
+        assert 'name="partition" min="0" value=""' in page, "the next key may be in another one"
         lines = person.client.get(f"{path}.ndjson", params={"key": key}).text.splitlines()
         assert len(lines) == 1
     assert "no records like that" in person.open(path, key="a", partition=0, filter="offset = 9")

@@ -69,13 +69,13 @@ def _browse_page(page_request: PageRequest, question: Question, scan: Scan) -> H
         for each in scan.found
     ]
     name = question.topic
-    partition = "" if question.partition is None else str(question.partition)  # also that of a key
     return page_request.page(
         "browse.html",
         title=f"Records of {name}",
         commands=(_line(question),),
         name=name,
-        asked={**asked(page_request.query), "partition": partition},
+        asked=asked(page_request.query),
+        partition=question.partition,
         records=records,
         scan=scan,
         starts=STARTS,
