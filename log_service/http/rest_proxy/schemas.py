@@ -36,6 +36,7 @@ from log_service.client.schemas.json_codecs import (
 from log_service.client.schemas.subject_names import topic_name
 from log_service.client.schemas.values import RegisteredSchema, Schema
 from log_service.client.schemas.wire_format import SchemaIdentity, read_identity
+from log_service.http.record_formats.decoding import LONG_BYTES
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.context import Call
 from log_service.http.rest_proxy.errors import RestError
@@ -116,6 +117,12 @@ class SchemaChoice:
                 reason = f"subject_name_strategy={self.strategy} needs a schema with a record name"
                 raise RestError(BAD_REQUEST, f"{reason}: name the subject.")
         return STRATEGIES[self.strategy](self.topic, self.part, name)
+
+
+async def _subject_of(choice: SchemaChoice, schema: Schema) -> str:
+    """Return the subject of a schema. Another thread parses a long text for its record's name."""
+    find = partial(choice.subject_of, schema)
+    return find() if len(schema.text) <= LONG_BYTES else await trio.to_thread.run_sync(find)
 
 
 class PartEncoder:
@@ -199,14 +206,14 @@ class SchemaCodecs:
             schema = Schema(
                 text=choice.text, schema_type=SCHEMA_TYPES[choice.record_format or "avro"]
             )
-            subject = choice.subject_of(schema)
+            subject = await _subject_of(choice, schema)
             found = await self._registry.register_schema(subject, schema)
             if found.version is None:  # an old registry tells the id alone
                 found = await self._registry.lookup_schema(subject, schema)
             return found
         hint = choice.subject or topic_name(choice.topic, choice.part, None)
         schema = await named_schema(self._registry, SchemaIdentity(id=choice.schema_id), hint)
-        subject = choice.subject_of(schema)
+        subject = await _subject_of(choice, schema)
         try:
             return await self._registry.lookup_schema(subject, schema)
         except SchemaRegistryError as error:

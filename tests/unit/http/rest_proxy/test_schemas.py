@@ -1,5 +1,8 @@
 """The texts of schemas in requests are bounded, and are not what an encoder is kept by."""
 
+import threading
+from dataclasses import replace
+
 import pytest
 import trio
 from google.protobuf.struct_pb2 import Struct
@@ -7,6 +10,8 @@ from google.protobuf.struct_pb2 import Struct
 from log_service.client.schemas.json_codecs import record_name_of
 from log_service.client.schemas.protobuf import file_text
 from log_service.client.schemas.values import PROTOBUF, Schema
+from log_service.http.record_formats.decoding import LONG_BYTES
+from log_service.http.rest_proxy import schemas
 from log_service.http.rest_proxy.errors import RestError
 from log_service.http.rest_proxy.schemas import MAX_SCHEMA_CHARACTERS, SchemaChoice, SchemaCodecs
 from tests.unit.client.schemas.registry_double import RegistryDouble
@@ -29,6 +34,29 @@ def test_an_encoder_is_kept_by_its_schema() -> None:
 
     trio.run(scene)
     assert double.asked("POST") == ["/subjects/t-value/versions"] * 2
+
+
+@pytest.mark.parametrize("length", [10, LONG_BYTES + 1])
+def test_another_thread_looks_for_the_name_in_a_long_text(
+    monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    """The parser of Protobuf held the event loop for 170 ms."""
+    threads: list[threading.Thread] = []
+
+    def noted(_schema: Schema) -> str:
+        threads.append(threading.current_thread())
+        return "R"
+
+    monkeypatch.setattr(schemas, "record_name_of", noted)
+    double = RegistryDouble()
+    choice = replace(of_text('"int"'.ljust(length)), strategy="RECORD_NAME")
+
+    async def scene() -> None:
+        async with SchemaCodecs("http://r", {"transport": double.transport()}) as codecs:
+            assert (await codecs.encoder(choice)).subject == "R"
+
+    trio.run(scene)
+    assert [each is threading.main_thread() for each in threads] == [length <= LONG_BYTES]
 
 
 def test_a_long_text_is_refused_before_the_registry_is_asked() -> None:
