@@ -38,7 +38,7 @@ from log_service.storage.producer_state import ProducerState
 from log_service.storage.segment import Segment
 from tests.sim.node_plan import Fault, Plan, draw_plan
 
-Replacement = tuple[Any, str, Callable[..., Any] | property]
+Replacement = tuple[Any, str, Callable[..., Any] | property | tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

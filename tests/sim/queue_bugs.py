@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from log_service.broker.cluster_view import LeaderHint
+from log_service.broker.handlers.share import acknowledge
 from log_service.broker.share.led_share_partition import LedSharePartition
 from log_service.coordinator.share import acknowledging, share_coordinator, share_partition
 from log_service.coordinator.share.acknowledging import Acknowledging
@@ -65,6 +67,12 @@ def _forget_what_changed(state: Any, update: Any) -> Any:
 
 
 BUGS: Sequence[ClusterBug] = (
+    ClusterBug(
+        name="an error names the leader that fields hold where nothing is set",
+        replacements=((acknowledge, "NO_HINT", LeaderHint(0, 0)),),
+        aim=aims.QUEUES,
+        shown_by=(0,),
+    ),
     ClusterBug(
         name="locks never run out",
         replacements=((SharePartition, "expire_locks", _never_expire),),

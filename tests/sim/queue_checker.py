@@ -9,6 +9,8 @@
   and none is above the limit. Another worker may be given an earlier delivery late: it hung, or its
   leader did. A lock that runs out is counted before that is stored, so that a new leader may count
   it again, as with Apache Kafka.
+* A leader that is named beside an error is a node: some clients go there until their metadata
+  changes.
 
 What a leader took and could not tell counts as done or not. A delivery may be lost on its way, so
 that a record which was last seen close to the limit may have been given up.
@@ -19,7 +21,7 @@ from collections.abc import Iterator
 from log_service.common.types import TopicPartition
 from tests.sim.node_checker import Violation
 from tests.sim.node_history import History, Send
-from tests.sim.queue_clients import DELIVERY_LIMIT, Acknowledged, Delivered
+from tests.sim.queue_clients import DELIVERY_LIMIT, Acknowledged, Delivered, LeaderNamed
 
 UNSEEN_DELIVERIES = 4
 """As many deliveries of one record in a row as may be lost on their way to workers that die or
@@ -29,6 +31,8 @@ LATE_SECONDS = 8.0
 """How late a delivery may come: a worker hangs for three seconds at most, a node for three of its
 sessions.
 """
+UNSET_NODE_ID = 0
+"""The fields of a response hold it where nothing is set. No node of a simulation has it."""
 Place = tuple[TopicPartition, int]
 
 
@@ -37,6 +41,7 @@ def check_queue(history: History, topic: str) -> Iterator[Violation]:
     yield from _check_once(history)
     yield from _check_counts(history)
     yield from _check_none_lost(history, topic)
+    yield from _check_leaders(history)
 
 
 def _check_once(history: History) -> Iterator[Violation]:
@@ -70,6 +75,13 @@ def _is_passed(history: History, said: Acknowledged) -> bool:
         for send in history.of(Send)
         if send.partition == said.partition and 0 <= send.offset <= said.offset and send.is_ok
     )
+
+
+def _check_leaders(history: History) -> Iterator[Violation]:
+    for named in history.of(LeaderNamed):
+        if named.leader_id == UNSET_NODE_ID:
+            text = f"{named.worker} was told that {named.partition} is led by {named.leader_id}"
+            yield Violation("a leader beside an error is a node", text)
 
 
 def _check_counts(history: History) -> Iterator[Violation]:

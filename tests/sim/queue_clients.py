@@ -7,10 +7,13 @@ locks run out. Now and then it hangs, so that others get its records. Workers kn
 nor rules. ``Delivered`` and ``Acknowledged`` are for ``queue_checker`` to judge.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
+from typing import Any
+from unittest import mock
 
 import trio
 
@@ -55,6 +58,15 @@ class Acknowledged(Operation):
     offset: int
     count: int
     kind: str
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaderNamed(Entry):
+    """A broker named the leader of a partition to a worker, beside an error."""
+
+    worker: str
+    partition: TopicPartition
+    leader_id: int
 
 
 class QueueClients:
@@ -161,19 +173,38 @@ class _Worker:
             on_acknowledged=self._note_settled,
             **TIMEOUTS,
         ) as consumer:
-            await consumer.subscribe([self.cast.topic])
-            while not self.cast.is_drained:
-                records = await consumer.poll(timeout_ms=500)
-                for record in records:
-                    self._note_delivered(record)
-                if records and not self.cast.is_over and self.rng.random() < 0.1:
-                    await self.cast.hang(self.name, self.rng)
-                for record in records:
-                    self._say(consumer, record)
-                if self.rng.random() < 0.5:
-                    with suppress(ItemsFailed):
-                        await consumer.commit(timeout_ms=2_000)
-                await trio.sleep(self.rng.choice([0, 0.05]))
+            cluster = consumer.cluster
+            learn = partial(self._note_leader, cluster.learn_leader)
+            with mock.patch.object(cluster, "learn_leader", learn):
+                await self._work(consumer)
+
+    async def _work(self, consumer: ShareConsumer) -> None:
+        await consumer.subscribe([self.cast.topic])
+        while not self.cast.is_drained:
+            records = await consumer.poll(timeout_ms=500)
+            for record in records:
+                self._note_delivered(record)
+            if records and not self.cast.is_over and self.rng.random() < 0.1:
+                await self.cast.hang(self.name, self.rng)
+            for record in records:
+                self._say(consumer, record)
+            if self.rng.random() < 0.5:
+                with suppress(ItemsFailed):
+                    await consumer.commit(timeout_ms=2_000)
+            await trio.sleep(self.rng.choice([0, 0.05]))
+
+    def _note_leader(
+        self,
+        learn: Callable[..., None],
+        where: TopicPartition,
+        leader: Any,
+        endpoints: Iterable[Any] = (),
+    ) -> None:
+        if leader.leader_id >= 0:
+            self.history.add(
+                LeaderNamed(worker=self.name, partition=where, leader_id=leader.leader_id)
+            )
+        learn(where, leader, endpoints)
 
     def _note_delivered(self, record: ShareRecord) -> None:
         entry = Delivered(

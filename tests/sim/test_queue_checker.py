@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from log_service.common.types import TopicPartition
 from tests.sim.node_history import Entry, History, Send
 from tests.sim.queue_checker import check_queue
-from tests.sim.queue_clients import DELIVERY_LIMIT, Acknowledged, Delivered
+from tests.sim.queue_clients import DELIVERY_LIMIT, Acknowledged, Delivered, LeaderNamed
 
 WHERE = TopicPartition("safe", 0)
 
@@ -109,3 +109,10 @@ def test_a_delivery_count_that_does_not_grow_or_is_above_the_limit_is_named() ->
         "what no leader has taken back may come again"
     )
     assert rules([sent(), given(DELIVERY_LIMIT + 1), said("accept")]) == grow
+
+
+def test_a_leader_that_is_no_node_is_named() -> None:
+    assert not rules([LeaderNamed(worker="a", partition=WHERE, leader_id=2)])
+    assert rules([LeaderNamed(worker="a", partition=WHERE, leader_id=0)]) == [
+        "a leader beside an error is a node"
+    ]
