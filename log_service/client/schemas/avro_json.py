@@ -17,11 +17,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from log_service.client.schemas.errors import SerializationError
+from log_service.client.schemas.step_budget import StepBudget
 
 RECORDS: Final = frozenset({"record", "error"})
 NAMED: Final = RECORDS | {"enum", "fixed"}
 INTEGER_BITS: Final[Mapping[str, int]] = MappingProxyType({"int": 32, "long": 64})
 NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+MAX_REASON_CHARACTERS: Final = 2_000
 READ_TEXT: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
     {
         "decimal": Decimal,
@@ -75,9 +77,11 @@ class AvroReading:
         self._parsed = parsed
         self._named: dict[str, Any] = {}
         _collect(parsed, self._named)
+        self._budget = StepBudget()
 
     def __call__(self, value: Any) -> Any:
         """Return the value for fastavro. Raises SerializationError: it does not fit."""
+        self._budget.renew()
         return self._read(value, self._parsed, "$")
 
     def _read(self, value: Any, node: Any, path: str) -> Any:
@@ -124,22 +128,45 @@ class AvroReading:
         for name, field in fields.items():
             if name not in given and "default" not in field:
                 raise SerializationError(f"{path}: the field {name!r} of {node['name']} is missing")
+            if name not in given:
+                self._spend_default(field["default"], field["type"])
         return {
             name: self._read(each, fields[name]["type"], f"{path}.{name}")
             for name, each in given.items()
         }
 
+    def _spend_default(self, value: Any, node: Any) -> None:
+        """Count the steps of a default, to which fastavro adds the defaults within it."""
+        self._budget.spend()
+        if not isinstance(value, dict | list):
+            return
+        if isinstance(node, str):
+            node = self._named.get(node, node)
+        if isinstance(node, list):
+            for branch in node:
+                self._spend_default(value, branch)
+        elif isinstance(node, dict) and node["type"] in RECORDS and isinstance(value, dict):
+            for field in node["fields"]:
+                if field["name"] in value or "default" in field:
+                    found = value.get(field["name"], field.get("default"))
+                    self._spend_default(found, field["type"])
+        elif isinstance(node, dict):
+            inner = node.get("items") or node.get("values")
+            for each in value.values() if isinstance(value, dict) else value:
+                self._spend_default(each, inner)
+
     def _union(self, value: Any, branches: list[Any], path: str) -> Any:
         """Return a value with the name of its branch, None for null."""
         refusals: list[str] = []
         for branch, inner in self._options(value, branches):
+            self._budget.spend()
             try:
                 found = self._read(inner, branch, path)
             except SerializationError as error:
                 refusals.append(str(error))
             else:
                 return None if branch == "null" else (branch_name(branch), found)
-        reasons = " or ".join(dict.fromkeys(refusals))
+        reasons = " or ".join(dict.fromkeys(refusals))[:MAX_REASON_CHARACTERS]
         raise SerializationError(reasons or f"{path}: the union has no branches")
 
     def _options(self, value: Any, branches: list[Any]) -> Iterator[tuple[Any, Any]]:

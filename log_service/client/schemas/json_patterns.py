@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from log_service.client.schemas.errors import SerializationError, schemas_extra
+from log_service.client.schemas.step_budget import StepBudget
 from log_service.common import regexes
 from log_service.common.errors import KafkaError
 
@@ -49,6 +50,7 @@ class PatternKeywords:
                 f" {hard[0][:100]!r}"
             )
         self._kinds: dict[Any, Any] = {}
+        self.budget = StepBudget()
 
     def extended(self, kind: Any) -> Any:
         """Return a validator class of ``jsonschema`` with these keywords."""
@@ -69,6 +71,7 @@ class PatternKeywords:
         evolve = made.evolve
 
         def evolved(self_: Any, **changes: Any) -> Any:
+            self.budget.spend()  # the library evolves at each part of a schema
             schema = changes.pop("schema", self_.schema)
             bare = schema
             if isinstance(schema, dict):
