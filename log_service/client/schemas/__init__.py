@@ -14,4 +14,5 @@ The rooms, from the bottom up:
 - ``avro_bounds``: bounds of reading Avro. ``json_patterns``: expressions of JSON schemas.
 - ``avro_json``: Avro values as JSON. ``json_codecs``: values of JSON as bytes of every language.
 - ``avro_branches``: Avro values as Avro's own JSON, with the branches of unions.
+- ``step_budget``: bounds of the steps that a schema asks for, for one value.
 """
