@@ -1,8 +1,8 @@
 """Reads the records of share groups that are in flight, and releases them, at partitions' leaders.
 
 Kafka's protocol has no request that shows them, so brokers other than tidelog's refuse with
-UNSUPPORTED_VERSION. It lets whoever may read the group end the share session of a member, which
-releases all records that the member holds at that broker.
+UNSUPPORTED_VERSION. A login that may read the group may end the share session of a member at a
+broker. The broker then releases all records that the member holds there.
 """
 
 from collections.abc import Iterable, Mapping

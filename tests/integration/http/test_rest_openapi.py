@@ -1,4 +1,4 @@
-"""What the REST proxy answers is what its OpenAPI description says, for good and bad requests.
+"""The REST proxy responds as its OpenAPI description says, to good and bad requests.
 
 Schemathesis makes requests of the description and judges the responses: each status, media type and
 document has to be described, and no request may be answered by an error of the server. The requests
