@@ -81,7 +81,7 @@ class AvroReading:
 
     def __call__(self, value: Any) -> Any:
         """Return the value for fastavro. Raises SerializationError: it does not fit."""
-        self._budget.renew()
+        self._budget.renew(value)
         return self._read(value, self._parsed, "$")
 
     def _read(self, value: Any, node: Any, path: str) -> Any:

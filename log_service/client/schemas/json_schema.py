@@ -83,7 +83,7 @@ def validator_of(found: ResolvedSchema) -> Callable[[Any], Any]:
     validator = keywords.extended(kind)(schema, registry=REGISTRY.with_resources(resources))
 
     def validated(value: Any) -> Any:
-        keywords.budget.renew()
+        keywords.budget.renew(value)
         try:
             error = best_match(validator.iter_errors(value))
         except Unresolvable as missing:

@@ -5,12 +5,14 @@ the steps at every level. Invariant: threads that share a schema do not share a 
 """
 
 import threading
-from typing import Final
+from typing import Any, Final
 
 from log_service.client.schemas.errors import SerializationError
 
 MAX_STEPS: Final = 200_000
-"""The parts of a schema that may be looked at for one value."""
+"""The parts of a schema that may be looked at for a small value."""
+STEPS_OF_A_PART: Final = 20
+"""The parts of a schema that may be looked at besides, for each item and field of a value."""
 
 
 class StepBudget:
@@ -19,9 +21,9 @@ class StepBudget:
     def __init__(self) -> None:
         self._here = threading.local()
 
-    def renew(self) -> None:
-        """Begin with a value."""
-        self._here.left = MAX_STEPS
+    def renew(self, value: Any) -> None:
+        """Begin with a value. A large one may take more steps."""
+        self._here.left = MAX_STEPS + STEPS_OF_A_PART * _part_count(value)
 
     def spend(self) -> None:
         """Count a step.
@@ -32,6 +34,18 @@ class StepBudget:
         self._here.left = left = getattr(self._here, "left", MAX_STEPS) - 1
         if left < 0:
             raise SerializationError(
-                f"the value needs more than {MAX_STEPS} steps with this schema: references,"
-                " defaults or unions within each other multiply them"
+                f"the value needs more than {MAX_STEPS} steps with this schema, and more than"
+                f" {STEPS_OF_A_PART} for each of its parts: references, defaults or unions within"
+                " each other multiply them"
             )
+
+
+def _part_count(value: Any) -> int:
+    """Return how many items and fields a value of JSON has, at all levels."""
+    count, waiting = 0, [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict | list):
+            count += len(found)
+            waiting += found.values() if isinstance(found, dict) else found
+    return count

@@ -68,3 +68,12 @@ def test_a_few_defaults_are_filled_in() -> None:
     text = json.dumps(defaults(3))
     encode = ENCODERS[AVRO](ResolvedSchema(schema=Schema(text=text, schema_type=AVRO), texts={}))
     assert encode({}) == b"\x02" * 8
+
+
+def test_a_large_value_may_take_as_many_steps_as_it_has_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(step_budget, "MAX_STEPS", 10)
+    schema = {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}
+    found = ResolvedSchema(schema=Schema(text=json.dumps(schema), schema_type=JSON), texts={})
+    assert ENCODERS[JSON](found)([1] * 1_000) == b"[" + b"1," * 999 + b"1]"
