@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 import trio
-import trio.lowlevel
 
 from log_service.common.errors import KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC
@@ -163,11 +162,8 @@ def test_states_that_were_being_begun_when_the_coordinator_died_are_begun_by_the
             member_epoch=queue.epoch,
             subscribed_topic_names=["orders", "bills"],
         )
-        said = partial(
-            cluster.brokers[killed].rooms.groups.share.heartbeat, request, CLIENT.context
-        )
-        cluster.nursery.start_soon(partial(told, said, named="on_reply"))
-        await trio.lowlevel.checkpoint()
+        heartbeat = cluster.brokers[killed].rooms.groups.share.heartbeat
+        heartbeat(request, CLIENT.context, on_reply=lambda _reply: None)
         cluster.kill(killed)
         await cluster.until(lambda: queue.leader_of(GROUP_METADATA_TOPIC) not in {killed, -1})
         queue.epoch = 0
