@@ -198,6 +198,17 @@ RETRIABLE = frozenset(
 )
 
 
+REASONS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the cluster has none, or hides it from this login",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this login lacks a right to the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this login lacks a right to the group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this login lacks a right to the cluster",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this login lacks a right to the id",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the cluster has no such group",
+}
+"""What people read beside a code that comes without a text."""
+
+
 class TidelogError(Exception):
     """An error that tidelog raises on purpose.
 

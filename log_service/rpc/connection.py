@@ -17,7 +17,7 @@ import trio
 
 from log_service import __version__
 from log_service.common.env import Connection, Env
-from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.errors import REASONS, ErrorCode, KafkaError, ProtocolError
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
@@ -411,7 +411,8 @@ def raise_for(code: int, text: str | None, where: str) -> None:
     """
     if code != ErrorCode.NONE:
         name = ErrorCode.of(code)
-        raise KafkaError(name, f"{where}: {text or name.name}")
+        reason = f"{name.name}, {REASONS[name]}" if name in REASONS else name.name
+        raise KafkaError(name, f"{where}: {text or reason}")
 
 
 def _key_of(message: Message | type[Message]) -> int:

@@ -84,7 +84,8 @@ def text_of(fields: Mapping[str, Any], name: str, *, default: str | None = None)
     if value is None and default is not None:
         return default
     if not isinstance(value, str):
-        raise RestError(UNPROCESSABLE, f"{name} has to be text.")
+        text = f"{name} is missing." if value is None else f"{name} has to be text."
+        raise RestError(UNPROCESSABLE, text)
     return value
 
 

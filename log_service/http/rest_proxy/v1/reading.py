@@ -11,7 +11,8 @@ from typing import Final
 
 import trio
 
-from log_service.client import Admin, KafkaError, OffsetSpec, TopicPartition
+from log_service.client import Admin, ErrorCode, KafkaError, OffsetSpec, TopicPartition
+from log_service.common.access import AclOperation
 from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.context import Call
@@ -129,12 +130,17 @@ async def begun(admin: Admin, topic: str, query: StreamQuery) -> Reading:
 
     Raises:
         RestError: 40401 or 40402, there is no such topic or partition. 422, it has too many.
-        KafkaError: the user may not read it.
+        KafkaError: the user may not describe it. TOPIC_AUTHORIZATION_FAILED, the user may not read
+            it.
     """
     try:
         found = await admin.describe_offsets([topic])
     except KafkaError as error:
         raise (errors.topic_not_found(topic) if error.code in errors.NO_TOPIC else error) from error
+    allowed = (await admin.describe_topic_operations([topic])).get(topic)
+    if allowed is not None and AclOperation.READ not in allowed.operations:
+        text = f"the login lacks READ on the topic {topic}"
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
     ends = {
         where.partition: (
             each.log_start_offset,

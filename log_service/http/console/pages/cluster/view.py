@@ -133,9 +133,13 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPage:
-    """Everything that the page shows."""
+    """Everything that the page shows.
+
+    ``is_hidden`` means that the person may not describe the cluster, and so sees no figures of it.
+    """
 
     cluster_id: str
+    is_hidden: bool
     mark: str
     state: str
     controller: str
@@ -172,6 +176,7 @@ def cluster_page(
     leader = state.quorum.leader_id
     return ClusterPage(
         cluster_id=state.cluster_id,
+        is_hidden=state.is_hidden,
         mark=MARKS[severity],
         state=STATES[severity],
         controller=str(leader) if leader != NO_LEADER else "unknown" if state.is_hidden else "none",
