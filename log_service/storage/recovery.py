@@ -154,6 +154,8 @@ def open_log(
     loader.maybe_write_again(segments, names)
     producers = ProducerState(producer_id_expiration_ms)
     recovered_from = _recovered_from(known, segments, log_end_offset)
+    # later snapshots may know producers whose records are gone, and the next start would read them
+    snapshots.remove_above(recovered_from)
     bounds = {"end_offset": log_end_offset, "from_offset": recovered_from}
     with _damage_named(directory, segments):
         aborted = reload_producers(producers, snapshots, segments, log_start_offset, **bounds)

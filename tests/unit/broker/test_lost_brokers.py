@@ -116,7 +116,9 @@ def test_a_coordinator_is_looked_for_until_there_is_another() -> None:
             each.node_id for each in response.coordinators if not each.error_code
         }
 
-    tell_cluster(story)
+    # each of the three nodes leads a partition
+    several = {"offsets_topic_num_partitions": "3"}
+    tell_cluster(story, {each: node_properties(each, (1, 2, 3), **several) for each in (1, 2, 3)})
 
 
 async def coordinator_that_may_die(cluster: Cluster, asked: Survivor) -> int:

@@ -225,7 +225,7 @@ def test_a_long_response_of_nonsense_closes_the_connection() -> None:
         node.replies[ApiKey.VOTE] = lambda header: (
             struct.pack(">ii", 4 + 20_000, header.correlation_id) + b"\xff" * 20_000
         )
-        with pytest.raises(KafkaError, match="sent what is no VoteResponse"):
+        with pytest.raises(KafkaError, match="sent what is not a VoteResponse"):
             await connection.request(VoteRequest(), VoteResponse)
         assert connection.is_closed
 

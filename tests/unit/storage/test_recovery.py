@@ -314,3 +314,18 @@ def test_whatever_a_crash_leaves_recovers_to_a_prefix_with_all_that_was_synced(s
             idempotent(7, len(values) - 1, value=written[len(values) - 1])
         ).is_duplicate
     assert context.append(idempotent(7, len(values))).base_offset == len(values)
+
+
+def test_a_producer_without_records_that_a_crash_forgot_does_not_come_back() -> None:
+    """The next clean start read its sequence from a snapshot that a stop before had left."""
+    context = LogContext(segment_bytes=400, index_interval_bytes=1, retention_ms=1_000)
+    context.append(bytes(idempotent(9, 0)), leader_epoch=0)
+    context.reopen_clean()
+    context.log.advance_log_start_offset(1)
+    context.reopen_clean()
+    known = {"recovery_point": context.log.recovery_point, "log_start_offset": 1}
+    context.files.crash(Random(0))
+    context.open(**known)
+    forgotten = context.log.producer_state.get(9)
+    context.reopen_clean()
+    assert context.log.producer_state.get(9) == forgotten

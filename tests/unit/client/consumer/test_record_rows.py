@@ -205,7 +205,7 @@ def test_numpy_is_left_alone_where_it_is_not_wanted(
 ) -> None:
     """It takes 20 MB of a process that shows a few records."""
     asked: list[bool] = []
-    monkeypatch.setattr(record_rows, "_fields_module", lambda: asked.append(True))
+    monkeypatch.setattr(record_rows, "fields_module", lambda: asked.append(True))
     records = [NewRecord(1_000, b"k", b"v")] * (2 * record_rows.MIN_RECORD_COUNT)
     reader = RecordReader(
         PLACE,

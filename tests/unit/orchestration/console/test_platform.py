@@ -20,7 +20,8 @@ class Facts:
         self.may_go_on = trio.Event()
         self.refusal: HttpError | None = None
 
-    async def ask(self, _nursery: trio.Nursery, _method: str) -> int:
+    async def ask(self, _nursery: trio.Nursery, _method: str, *, user: str) -> int:
+        assert user == "ann"
         self.count += 1
         await self.may_go_on.wait()
         if self.refusal is not None:
@@ -35,7 +36,8 @@ async def with_platform(story: Callable[..., Any]) -> None:
     platform.facts = facts
     async with trio.open_nursery() as nursery:
         context = SimpleNamespace(nursery=nursery, env=SimpleNamespace(clock=clock))
-        await story(platform, facts, SimpleNamespace(context=context))
+        person = SimpleNamespace(user="ann")
+        await story(platform, facts, SimpleNamespace(context=context, person=person))
 
 
 def test_a_request_that_is_given_up_does_not_end_the_start() -> None:
