@@ -6,6 +6,9 @@ observes, stay unknown, and ``silent`` names it.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+
+import trio
 
 from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import (
@@ -16,6 +19,7 @@ from log_service.client.admin.values import (
     QuorumDescription,
     Reassignment,
 )
+from log_service.client.connections.cluster_metadata import MANY_PARTITIONS
 from log_service.client.connections.cluster_view import PartitionView
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import (
@@ -110,6 +114,8 @@ async def read_layout(admin: Admin) -> ClusterLayout:
 def _with_moves(
     layout: ClusterLayout, moving: Mapping[TopicPartition, Reassignment]
 ) -> ClusterLayout:
+    if not moving:
+        return layout
     return replace(
         layout,
         partitions=tuple(
@@ -139,7 +145,6 @@ async def _read(admin: Admin) -> tuple[ClusterLayout, dict[int, str]]:
         for name in sorted(described)
         for partition in described[name].partitions
     }
-    sizes, lags = _replicas_of(directories)
     min_isr = await _min_isr(admin, partitions)
     observers, fell_silent = await observers_among(
         admin,
@@ -156,16 +161,7 @@ async def _read(admin: Admin) -> tuple[ClusterLayout, dict[int, str]]:
                 for broker in brokers
             ]
         ),
-        partitions=tuple(
-            _partition(
-                where,
-                partition,
-                size_bytes=sizes.get(where, 0),
-                lags=lags.get(where, {}),
-                min_isr=min_isr.get(where.topic, 1),
-            )
-            for where, partition in partitions.items()
-        ),
+        partitions=await _partitions(partitions, directories, min_isr),
         observers=observers,
     )
     return layout, silent | fell_silent
@@ -299,22 +295,33 @@ async def _with_cordon(admin: Admin, broker: BrokerLayout) -> BrokerLayout:
     )
 
 
-def _partition(
-    where: TopicPartition,
-    partition: PartitionView,
-    *,
-    size_bytes: int,
-    lags: Mapping[int, int],
-    min_isr: int,
-) -> PartitionLayout:
-    return PartitionLayout(
-        where=where,
-        replicas=partition.replicas,
-        leader=partition.leader,
-        isr=partition.isr,
-        size_bytes=size_bytes,
-        min_isr=min_isr,
-        lags=lags,
+async def _partitions(
+    partitions: Mapping[TopicPartition, PartitionView],
+    directories: Mapping[int, Mapping[str, LogDirDescription]],
+    min_isr: Mapping[str, int],
+) -> tuple[PartitionLayout, ...]:
+    """Return the partitions. Another thread makes many of them, because each takes microseconds."""
+    made = partial(_partition_layouts, partitions, directories, min_isr)
+    return await trio.to_thread.run_sync(made) if len(partitions) > MANY_PARTITIONS else made()
+
+
+def _partition_layouts(
+    partitions: Mapping[TopicPartition, PartitionView],
+    directories: Mapping[int, Mapping[str, LogDirDescription]],
+    min_isr: Mapping[str, int],
+) -> tuple[PartitionLayout, ...]:
+    sizes, lags = _replicas_of(directories)
+    return tuple(
+        PartitionLayout(
+            where=where,
+            replicas=partition.replicas,
+            leader=partition.leader,
+            isr=partition.isr,
+            size_bytes=sizes.get(where, 0),
+            min_isr=min_isr.get(where.topic, 1),
+            lags=lags.get(where, {}),
+        )
+        for where, partition in partitions.items()
     )
 
 
