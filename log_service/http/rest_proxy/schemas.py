@@ -8,7 +8,7 @@ Invariant: what is remembered is bounded, and belongs to one login.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -134,13 +134,16 @@ class PartEncoder:
         self._encode = encode
 
     def __call__(self, value: Any) -> bytes | None:
-        """Return the bytes of a value, None for null.
+        """Return the bytes of a value, None for null. A request that is over encodes no more.
 
         Raises:
             RestError: 42205, the value does not fit the schema.
+            Cancelled: the task that waits for this thread was cancelled.
         """
         if value is None:
             return None
+        with suppress(RuntimeError):  # this is no thread of a task
+            trio.from_thread.check_cancelled()
         try:
             return self._encode(value)
         except Exception as error:

@@ -9,11 +9,16 @@ from google.protobuf.struct_pb2 import Struct
 
 from log_service.client.schemas.json_codecs import record_name_of
 from log_service.client.schemas.protobuf import file_text
-from log_service.client.schemas.values import PROTOBUF, Schema
+from log_service.client.schemas.values import AVRO, PROTOBUF, RegisteredSchema, Schema
 from log_service.http.record_formats.decoding import LONG_BYTES
 from log_service.http.rest_proxy import schemas
 from log_service.http.rest_proxy.errors import RestError
-from log_service.http.rest_proxy.schemas import MAX_SCHEMA_CHARACTERS, SchemaChoice, SchemaCodecs
+from log_service.http.rest_proxy.schemas import (
+    MAX_SCHEMA_CHARACTERS,
+    PartEncoder,
+    SchemaChoice,
+    SchemaCodecs,
+)
 from tests.unit.client.schemas.registry_double import RegistryDouble
 
 
@@ -34,6 +39,26 @@ def test_an_encoder_is_kept_by_its_schema() -> None:
 
     trio.run(scene)
     assert double.asked("POST") == ["/subjects/t-value/versions"] * 2
+
+
+def test_a_thread_encodes_no_further_value_of_a_request_that_is_over() -> None:
+    """A batch whose values each take long kept a thread busy after the deadline."""
+    encoded: list[int] = []
+
+    async def scene() -> None:
+        def encode(value: int) -> bytes:
+            encoded.append(value)
+            trio.from_thread.run_sync(scope.cancel)
+            return b""
+
+        found = RegisteredSchema(schema=Schema(text='"int"', schema_type=AVRO), id=1)
+        encoder = PartEncoder(found, encode)
+        with trio.CancelScope() as scope:
+            await trio.to_thread.run_sync(lambda: [encoder(value) for value in range(3)])
+        assert scope.cancelled_caught
+
+    trio.run(scene)
+    assert encoded == [0]
 
 
 @pytest.mark.parametrize("length", [10, LONG_BYTES + 1])
