@@ -344,7 +344,7 @@ BUGS: Sequence[ClusterBug] = (
             (alter_partition, "check_eligible", _check_no_epochs),
         ),
         aim=aims.LATE_CHANGES,
-        shown_by=(23, 29, 39),
+        shown_by=(2,),
     ),
     ClusterBug(
         name="in-sync replicas grow too early",
@@ -389,7 +389,7 @@ BUGS: Sequence[ClusterBug] = (
         name="voted for a shorter log",
         replacements=((elections, "is_vote_granted", _vote_for_a_shorter_log),),
         fits=has_isolation,
-        shown_by=(5, 3, 1),
+        shown_by=(1, 15, 11, 6),
     ),
     ClusterBug(
         name="presumed broker is elected",
@@ -462,7 +462,7 @@ BUGS: Sequence[ClusterBug] = (
         name="log with a gap goes on at its end",
         replacements=((last_run, "LostLog", _believe_in_a_beginning),),
         aim=MISSING_FILES,
-        shown_by=(7,),
+        shown_by=(7, 14),
     ),
     ClusterBug(
         name="leaders stay in a directory that failed",
@@ -480,7 +480,7 @@ BUGS: Sequence[ClusterBug] = (
         name="coordinator that resigns forgets who waits",
         replacements=((Runtime, "take_requests", _forget_who_waits),),
         aim=aims.MOVING_COORDINATORS,
-        shown_by=(4,),
+        shown_by=(3,),
     ),
     ClusterBug(
         name="reads above the high watermark",

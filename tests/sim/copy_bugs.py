@@ -183,7 +183,7 @@ BUGS: Sequence[ClusterBug] = (
         name="abort written as a commit to some partitions",
         replacements=((markers, "markers_of", _commit_what_is_sent_later),),
         aim=aims.COPY_LOOP,
-        shown_by=(2,),
+        shown_by=(6, 7, 0, 5),
     ),
     ClusterBug(
         name="positions of transactions lost when their coordinator moves",
@@ -207,7 +207,7 @@ BUGS: Sequence[ClusterBug] = (
         name="epoch stays when a producer begins anew",
         replacements=((rules, "raised_epoch", _keep_the_epoch),),
         aim=aims.ZOMBIES,
-        shown_by=(3, 0),
+        shown_by=(2, 6, 7, 5),
     ),
     ClusterBug(
         name="positions read that may still change",
@@ -255,13 +255,13 @@ BUGS: Sequence[ClusterBug] = (
         name="snapshot leaves out that a transaction is open",
         replacements=((producer_snapshots, "encode_entry", _encode_without_transaction),),
         aim=aims.COPY_LOOP,
-        shown_by=(4,),
+        shown_by=(2,),
     ),
     ClusterBug(
         name="markers lost on failover",
         replacements=((TransactionCoordinatorShard, "on_loaded", _begin_without_markers),),
         aim=aims.ENDING_COORDINATORS,
-        shown_by=(2,),
+        shown_by=(7, 8),
     ),
     ClusterBug(
         name="positions of any member count",

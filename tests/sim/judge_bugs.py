@@ -168,7 +168,7 @@ BUGS: Sequence[ClusterBug] = (
         name="cut by a whole epoch",
         replacements=((fetcher, "truncate_to_divergence", _cut_the_whole_epoch),),
         fits=has_isolation,
-        shown_by=(1,),
+        shown_by=(12, 9, 15, 6),
     ),
     ClusterBug(
         name="follower takes what is safe with records alone",

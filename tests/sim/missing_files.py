@@ -155,8 +155,10 @@ def _take(kind: Loss, disk: Disk, rng: Random, directory: Path, logs: list[Found
     log = rng.choice(logs)
     if kind is Loss.DIRECTORY:
         return _remove(disk, log.path)
-    if kind is Loss.SEGMENT:
+    if kind is Loss.SEGMENT:  # of a log with several, and not the last one, where there is one
+        log = rng.choice([each for each in logs if len(each.segments()) > 1] or logs)
         known = [base for base, _node in log.segments() if base < log.known_end]
+        known = known[:-1] or known
         return _remove(disk, log.path / f"{rng.choice(known):020}{LOG_SUFFIX}") if known else None
     if kind is Loss.TAIL:
         return _cut(rng, log)

@@ -326,7 +326,7 @@ BUGS = (
     Bug(
         name="index not rebuilt",
         replacements=((Segment, "recover", _keep_old_indexes),),
-        shown_by=(20, 12),
+        shown_by=(12, 20),
     ),
     Bug(
         name="epoch not raised after a crash",
@@ -336,7 +336,7 @@ BUGS = (
     Bug(
         name="commits not replayed",
         replacements=((Shards, "replay_batch", replay_without_commits),),
-        shown_by=(45, 50),
+        shown_by=(50, 45),
     ),
     Bug(
         name="metadata acknowledged before the sync",
@@ -353,7 +353,7 @@ BUGS = (
     Bug(
         name="directory not synced after a roll",
         replacements=((Log, "begin_segment", _roll_without_directory),),
-        shown_by=(4,),
+        shown_by=(7, 4),
     ),
     Bug(
         name="batch refused that a new segment would hold",

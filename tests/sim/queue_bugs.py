@@ -77,7 +77,7 @@ BUGS: Sequence[ClusterBug] = (
         name="locks never run out",
         replacements=((SharePartition, "expire_locks", _never_expire),),
         aim=aims.QUEUES,
-        shown_by=(0,),
+        shown_by=(2, 5, 4, 7),
     ),
     ClusterBug(
         name="acknowledged by a member that lost its lock",

@@ -119,7 +119,7 @@ BUGS: Sequence[ClusterBug] = (
         name="what has to be given up is not stored",
         replacements=((streams_records, "assignment_value", _store_what_stays),),
         aim=aims.TASK_HANDOVERS,
-        shown_by=(2,),
+        shown_by=(4, 3),
     ),
     ClusterBug(
         name="epochs lost on failover",
@@ -137,7 +137,7 @@ BUGS: Sequence[ClusterBug] = (
         name="changed topics are not looked at",
         replacements=((StreamsHeartbeats, "on_image", _look_at_nothing),),
         aim=aims.STREAMS_GROUPS,
-        shown_by=(5,),
+        shown_by=(3, 2, 9),
     ),
 )
 

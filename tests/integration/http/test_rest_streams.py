@@ -82,8 +82,8 @@ def test_the_query_chooses_the_records(
     bootstrap: str, client: httpx.Client, topic: str, query: dict[str, str], numbers: list[int]
 ) -> None:
     write(bootstrap, topic, [{"n": n} for n in range(5)])
-    *records, last = lines(client.get(f"/v1/topics/{topic}/records", params=query))
-    assert [each["value"]["n"] for each in records] == numbers
+    *sent, last = lines(client.get(f"/v1/topics/{topic}/records", params=query))
+    assert [each["value"]["n"] for each in sent if "gap" not in each] == numbers
     assert last["end"]["reason"] == ("limit" if "limit" in query else "caught_up")
 
 
