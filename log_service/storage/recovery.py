@@ -88,12 +88,16 @@ def _names_in(files: Files, directory: Path) -> list[str]:
 
 
 def _cut(
-    epochs: LeaderEpochs, snapshots: ProducerSnapshots, log_start_offset: int, log_end_offset: int
+    epochs: LeaderEpochs, snapshots: ProducerSnapshots, bounds: tuple[int, int], recovered_from: int
 ) -> None:
-    """Drop leader epochs and snapshots of producers outside the log."""
+    """Drop leader epochs outside the log, and snapshots of producers that are found anew.
+
+    Such a snapshot may know producers of whom the log has no record any more.
+    """
+    log_start_offset, log_end_offset = bounds
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
-    snapshots.remove_above(log_end_offset)
+    snapshots.remove_above(recovered_from)
 
 
 def _recovered_from(known: OpenedFrom, segments: Segments, log_end_offset: int) -> int:
@@ -150,12 +154,10 @@ def open_log(
     log_start_offset = max(known.log_start_offset, segments[0].base_offset)
     if log_start_offset > log_end_offset:
         segments, log_end_offset = loader.start_over(segments, log_start_offset), log_start_offset
-    _cut(epochs, snapshots, log_start_offset, log_end_offset)
+    recovered_from = _recovered_from(known, segments, log_end_offset)
+    _cut(epochs, snapshots, (log_start_offset, log_end_offset), recovered_from)
     loader.maybe_write_again(segments, names)
     producers = ProducerState(producer_id_expiration_ms)
-    recovered_from = _recovered_from(known, segments, log_end_offset)
-    # later snapshots may know producers whose records are gone, and the next start would read them
-    snapshots.remove_above(recovered_from)
     bounds = {"end_offset": log_end_offset, "from_offset": recovered_from}
     with _damage_named(directory, segments):
         aborted = reload_producers(producers, snapshots, segments, log_start_offset, **bounds)
