@@ -32,9 +32,14 @@ def compact(value: object) -> bytes:
     return COMPACT.encode(value).encode("utf-8", "replace")
 
 
-async def run_off_loop(work: Callable[[], T], size_bytes: int) -> T:
-    """Do work on a body. Other threads do that of a long body."""
-    return work() if size_bytes <= LONG_BODY_BYTES else await trio.to_thread.run_sync(work)
+async def run_off_loop(work: Callable[[], T], size_bytes: int, *, has_schema: bool = False) -> T:
+    """Do work on a body. Other threads do that of a long body, and of values with a schema.
+
+    A small value may take long with its schema.
+    """
+    if size_bytes <= LONG_BODY_BYTES and not has_schema:
+        return work()
+    return await trio.to_thread.run_sync(work)
 
 
 async def read_object(request: HttpRequest) -> dict[str, Any]:

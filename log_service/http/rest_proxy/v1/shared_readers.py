@@ -196,14 +196,14 @@ class SharedReader:
     def end(self, ending: Ending | None) -> None:
         """End the reader, and its streams too if an ending is given. Idempotent.
 
-        Slow streams keep none of its older chunks. These are no longer counted, and the login may
-        have lost the right to their records. The streams say where to go on.
+        Streams that end get none of the older chunks, because the login may have lost the right to
+        their records. They say where to go on. Streams that go on elsewhere take the rest first.
         """
         if self.is_over:
             return
         self.is_over, self.ending = True, ending
         if ending is not None:
-            self.window.trim(CHUNK_BYTES)  # the login may have lost its right to the records
+            self.window.trim(CHUNK_BYTES)
         self._readers.remove(self)
         self.changed.set()
         self._scope.cancel()

@@ -10,8 +10,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-import trio
-
 from log_service.client import KafkaError
 from log_service.client.connections.cluster_view import TopicView
 from log_service.http.rest_proxy import errors
@@ -78,10 +76,8 @@ async def produce(call: Call) -> HttpResponse:
     fixed = _fixed_partition(call, topic)
     encode_key, encode_value, ids = await _encoders(call, record_format, body, topic.name)
     read = partial(records_of, given, encode_key, encode_value, topic, fixed)
-    if ids:  # a small value may take long with its schema
-        records = await trio.to_thread.run_sync(read)
-    else:
-        records = await run_off_loop(read, len(call.request.body))
+    has_schema = any(each is not None for each in ids.values())
+    records = await run_off_loop(read, len(call.request.body), has_schema=has_schema)
     outcomes = await send_all(await call.producer(), topic.name, records)
     _raise_common(outcomes)
     shown = {

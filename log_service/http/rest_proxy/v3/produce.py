@@ -50,8 +50,7 @@ def _stream(at: ClusterCall, topic: TopicView) -> RecordStream:
     async def prepare(fields: Mapping[str, Any], size_bytes: int) -> Prepared:
         encoders = await find_encoders(at.call, topic.name, fields, known)
         work = partial(prepared_record, fields, topic, encoders)
-        # a small value may take long with its schema
-        return await (trio.to_thread.run_sync(work) if encoders else run_off_loop(work, size_bytes))
+        return await run_off_loop(work, size_bytes, has_schema=bool(encoders))
 
     def shown(outcome: Outcome, prepared: Prepared) -> dict[str, Any]:
         return shown_outcome(outcome, *prepared, at.cluster_id)
@@ -108,9 +107,7 @@ async def _prepared(
             for fields, encoders in zip(given, found, strict=True)
         ]
 
-    return await (
-        trio.to_thread.run_sync(work) if known else run_off_loop(work, len(at.call.request.body))
-    )
+    return await run_off_loop(work, len(at.call.request.body), has_schema=bool(known))
 
 
 def _made(
