@@ -437,9 +437,8 @@ class Session:
             committed=True,
         )
         ended = self._wire.ask(end, 3, EndTxnResponse)
-        self._node.settle(
-            MARKING_S
-        )  # the markers follow the response; asking whether they are written would count, too
+        # The markers follow the response; asking whether they are written would count, too.
+        self._node.settle(MARKING_S)
         return ended
 
     def _heartbeat(self) -> HeartbeatResponse:

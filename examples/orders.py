@@ -37,9 +37,8 @@ async def order(bootstrap_servers: str, topic: str) -> None:
             )
     async with Producer(bootstrap_servers) as careless:
         await careless.send(topic, "this is no JSON", partition=0)
-        await careless.send(
-            topic, None, key="customer 1", partition=0
-        )  # null: the key is withdrawn, and there is nothing to deserialize
+        # Null: the key is withdrawn, and there is nothing to deserialize.
+        await careless.send(topic, None, key="customer 1", partition=0)
 
 
 async def bill(bootstrap_servers: str, topic: str) -> None:

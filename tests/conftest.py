@@ -51,9 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     A shell's background job, which ignores Ctrl-C, may run them.
     """
     quicken_spark()
-    os.environ.setdefault(
-        "TIDELOG_DISK_FULL_PERCENT", "100"
-    )  # the disk under the tests is none of their business
+    # The disk under the tests is none of their business.
+    os.environ.setdefault("TIDELOG_DISK_FULL_PERCENT", "100")
     if WORKER in os.environ or not config.getoption("numprocesses", None):
         gc.disable()  # while tests are collected, which leaves no garbage: looking for some costs as much again
     config.pluginmanager.register(SlowMarks())

@@ -305,6 +305,20 @@ def test_nothing_is_left_unfinished() -> None:
     assert found == []
 
 
+# A formatter moves a comment that does not fit behind the closing bracket, away from its subject.
+COMMENT_BEHIND_A_BRACKET = re.compile(r"^\s*[])}]+,?\s+# (?!fmt:|type:|noqa|pragma)")
+
+
+def test_a_comment_stands_above_what_does_not_fit_into_a_line() -> None:
+    found = [
+        f"{named(path)}:{number}: {line.strip()}"
+        for path in sources(*PRODUCT, "tests", "benchmarks", "tools", "examples")
+        for number, line in enumerate(written(path).splitlines(), start=1)
+        if COMMENT_BEHIND_A_BRACKET.search(line)
+    ]
+    assert found == []
+
+
 # One owner for each state
 
 OWNED_STATE = frozenset(

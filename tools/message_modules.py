@@ -32,10 +32,11 @@ SECRETS_OF_STRUCTS = frozenset(
     {
         ("AlterableConfig", "value"),  # passwords of key stores, JAAS texts
         ("ConfigRecord", "value"),
+        # Another request as a whole: salted passwords, the HMACs of tokens.
         (
             "EnvelopeRequest",
             "request_data",
-        ),  # another request as a whole: salted passwords, the HMACs of tokens
+        ),
         ("EnvelopeResponse", "response_data"),
     }
 )

@@ -492,9 +492,8 @@ class Broker:
         self._loader.add_publisher(rooms.share_states)
         self._loader.add_publisher(rooms.shares)
         self._loader.add_publisher(rooms.telemetry)
-        self._loader.add_publisher(
-            rooms.lost_brokers
-        )  # the last one, so that its clients find this node in the image's state
+        # The last one, so that its clients find this node in the image's state.
+        self._loader.add_publisher(rooms.lost_brokers)
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the controller's listeners.

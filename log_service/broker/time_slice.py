@@ -24,9 +24,8 @@ THIS_THREAD = 0
 SYSTEM_CALLS = {"x86_64": (314, 315), "aarch64": (274, 275)}
 """Numbers of sched_setattr and sched_getattr, for which C libraries have no functions."""
 
-_ATTRIBUTES = struct.Struct(
-    "=IIQiIQQQ"
-)  # size, policy, flags, nice, priority, runtime, deadline, period
+# Size, policy, flags, nice, priority, runtime, deadline, period.
+_ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 
 
 def shorten_time_slices() -> bool:

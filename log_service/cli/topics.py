@@ -355,9 +355,8 @@ async def delete(
     async with open_admin(bootstrap_servers) as admin:
         wanted = await matching_topics(admin, names)
         if not yes:
-            await admin.describe_topics(
-                wanted
-            )  # one that does not exist is refused before the person is asked about it
+            # One that does not exist is refused before the person is asked about it.
+            await admin.describe_topics(wanted)
             await confirm(f"Delete {', '.join(wanted)} with all records?", "nothing was deleted")
         await admin.delete_topics(wanted)
     print_result(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)

@@ -86,9 +86,8 @@ def add(
     tidelog users add alice
     tidelog users add etl --password-file /run/secrets/etl
     """
-    password = asked_password(
-        password_file, name
-    )  # a terminal without echo is read in the main thread
+    # A terminal without echo is read in the main thread.
+    password = asked_password(password_file, name)
     run(
         set_password,
         bootstrap_servers,

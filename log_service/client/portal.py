@@ -362,9 +362,8 @@ class _Call(Generic[T]):
         except BaseException:
             if not self._future.done() and self._post(self._scope.cancel):
                 with suppress(Exception):
-                    self._future.exception(
-                        END_S
-                    )  # the caller's next call may not go beside this one
+                    # The caller's next call may not go beside this one.
+                    self._future.exception(END_S)
             raise
 
     def abandon(self) -> None:

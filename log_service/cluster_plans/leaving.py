@@ -22,9 +22,8 @@ def what_is_on(layout: ClusterLayout, broker_id: int) -> str:
     if not held:
         return "no replica"
     led = sum(each.leader == broker_id for each in held)
-    alone = [
-        each for each in held if not set(each.isr) - {broker_id}
-    ]  # none is in sync where the last one is an eligible leader replica
+    # None is in sync where the last one is an eligible leader replica.
+    alone = [each for each in held if not set(each.isr) - {broker_id}]
     parts = [f"{_counted(len(held), 'replica')}"]
     if led:
         parts.append(f"the leaders of {_counted(led, 'partition')}")

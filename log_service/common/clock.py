@@ -20,9 +20,8 @@ class SystemClock:
         """Milliseconds since some fixed point; never goes back."""
         return time.monotonic_ns() // 1_000_000
 
-    monotonic_ns = staticmethod(
-        time.monotonic_ns
-    )  # without a frame of Python's between: it is read twice for each request
+    # Without a frame of Python's between: it is read twice for each request.
+    monotonic_ns = staticmethod(time.monotonic_ns)
 
     def __repr__(self) -> str:
         return "<SystemClock>"

@@ -230,9 +230,8 @@ DERIVED = tuple(
     replace(
         key,
         name=name,
-        default=(
-            None if len(key.synonyms) > 1 else key.default
-        ),  # a coarser unit applies while it is not set
+        # A coarser unit applies while it is not set.
+        default=(None if len(key.synonyms) > 1 else key.default),
         importance=Importance.HIGH,
         update_mode=CLUSTER_WIDE,
         synonyms=(),

@@ -563,9 +563,8 @@ class NodeConfig:
     tokens: TokenConfig = field(default_factory=TokenConfig)
     telemetry_max_bytes: int = KEY
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
-    mutation_quota_windows: QuotaWindows = field(
-        default_factory=QuotaWindows
-    )  # of created and deleted partitions
+    # Of created and deleted partitions.
+    mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     verification: VerificationConfig = field(default_factory=VerificationConfig)
     authorizer: AuthorizerConfig | None = None
     """None: every client may do everything."""

@@ -383,9 +383,8 @@ class Controller:
         if decision.now_ms < self._grace_end_ms:
             decision.set_timer(timer, self._grace_end_ms)
             return
-        decision.on_refused(
-            partial(self._set_grace_end, decision.now_ms + RETRY_MS)
-        )  # the next attempt is no sign of a stall
+        # The next attempt is no sign of a stall.
+        decision.on_refused(partial(self._set_grace_end, decision.now_ms + RETRY_MS))
         brokers = [broker for _, broker in sorted(self.image.cluster.brokers.items())]
         self._fence([each for each in brokers if self._is_silent(each, decision.now_ms)], decision)
 

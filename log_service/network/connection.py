@@ -44,18 +44,14 @@ from log_service.network.responses import (
 
 SIZE_BYTES = 4
 JOIN_BYTES = 256 << 10  # send at this size, so that one wake-up cannot pile up more
-SMALL_SLICE_BYTES = (
-    128 << 10
-)  # up to this size, reading a slice and sending it with its neighbours is cheaper than sendfile
-COPY_BYTES = (
-    8 << 10
-)  # up to this size, copying responses into one buffer is cheaper than a gathered send
-TLS_HELLOS = range(
-    0x160300, 0x160305
-)  # first three bytes of a TLS handshake: record type and version
-INITIAL_BUFFER_BYTES = (
-    4 << 10
-)  # grows once a frame does not fit, because ten thousand idle connections must stay cheap
+# Up to this size, reading a slice and sending it with its neighbours is cheaper than sendfile.
+SMALL_SLICE_BYTES = 128 << 10
+# Up to this size, copying responses into one buffer is cheaper than a gathered send.
+COPY_BYTES = 8 << 10
+# First three bytes of a TLS handshake: record type and version.
+TLS_HELLOS = range(0x160300, 0x160305)
+# Grows once a frame does not fit, because ten thousand idle connections must stay cheap.
+INITIAL_BUFFER_BYTES = 4 << 10
 
 logger = logging.getLogger(__name__)
 _read_size = struct.Struct(">i").unpack_from
@@ -65,9 +61,8 @@ class _Next(enum.Enum):
     """Why handling buffered frames stopped."""
 
     RECEIVE = enum.auto()  # the rest of a frame has not arrived
-    RECEIVE_LARGE = (
-        enum.auto()
-    )  # the rest of a frame has not arrived and will not fit into the buffer
+    # The rest of a frame has not arrived and will not fit into the buffer.
+    RECEIVE_LARGE = enum.auto()
     SEND = enum.auto()  # enough responses are ready
     WAIT = enum.auto()  # enough requests are unanswered
     PAUSE = enum.auto()  # the handler muted the connection

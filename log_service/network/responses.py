@@ -30,11 +30,12 @@ from log_service.network.budget import ServerBudget
 logger = logging.getLogger(__name__)
 
 Chunk = Buffer | FileSlice
+# A tuple, because a union would be built anew for every chunk.
 BUFFER_TYPES: Final = (
     bytes,
     bytearray,
     memoryview,
-)  # a tuple, because a union would be built anew for every chunk
+)
 
 
 @dataclass(slots=True)

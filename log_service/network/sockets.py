@@ -285,9 +285,8 @@ class SocketNetwork:
             raise _plain_error(error, f"{host}:{port}") from error
         connected = socket.socket(fileno=stream.socket.detach())
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            connected.setsockopt(
-                socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0
-            )  # trio's own streams set it low: 0 is the system's
+            # Trio's own streams set it low: 0 is the system's.
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         try:
             self._size_buffers(connected)
             return SocketConnection(connected)

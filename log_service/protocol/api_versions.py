@@ -21,9 +21,8 @@ from log_service.common.errors import ProtocolError
 class ApiKey(IntEnum):
     """The key of every API of Kafka 4.4's protocol, and of our own APIs from 32000 on."""
 
-    __hash__ = (
-        int.__hash__
-    )  # it is looked up several times with every request; an enum hashes its name, in Python
+    # It is looked up several times with every request; an enum hashes its name, in Python.
+    __hash__ = int.__hash__
 
     PRODUCE = 0
     FETCH = 1

@@ -218,9 +218,8 @@ class _EncoderCompiler:
             return
         self._flush()
         with source.block(f"if {inner} is None:"):
-            source.line(
-                f"out.append({255 if field.tag is None else 0})"
-            )  # Kafka marks a null struct by 0 where it is tagged, else by -1
+            # Kafka marks a null struct by 0 where it is tagged, else by -1.
+            source.line(f"out.append({255 if field.tag is None else 0})")
         with source.block("else:"):
             self._run.append(("b", "1"))
             self._struct(field.struct, inner, path)

@@ -154,9 +154,8 @@ class _DataclassFields:
     def __get__(self, message: object, owner: type["Struct"]) -> dict[str, Any]:
         if owner is Struct:  # no message
             raise AttributeError
-        dataclass(init=False, repr=False, eq=False, kw_only=True)(
-            owner
-        )  # in place: the class has this name of its own afterwards
+        # In place: the class has this name of its own afterwards.
+        dataclass(init=False, repr=False, eq=False, kw_only=True)(owner)
         fields: dict[str, Any] = owner.__dict__["__dataclass_fields__"]
         return fields
 

@@ -252,9 +252,8 @@ class RaftCore:
             case UpgradeRequest():
                 leadership.handle_upgrade(replica, reply_to, request)
             case KRaftVersionRequest():
-                response = replica.response(
-                    KRaftVersionResponse, ErrorCode.UNSUPPORTED_VERSION
-                )  # ApiVersions says it to peers
+                # ApiVersions says it to peers.
+                response = replica.response(KRaftVersionResponse, ErrorCode.UNSUPPORTED_VERSION)
         if response is not None:
             replica.reply(reply_to, response)
 

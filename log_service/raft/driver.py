@@ -611,9 +611,8 @@ class RaftDriver:
             self._deadline_ms = effects.deadline_ms
             self._has_event.set()
         if effects.leader is not None and effects.leader[0] != self._node_id:
-            self._change_leader(
-                *effects.leader
-            )  # now, so that no append comes during the writes below
+            # Now, so that no append comes during the writes below.
+            self._change_leader(*effects.leader)
         if effects.persist is not None:
             state = effects.persist
             await self._env.files.run_in_pool(

@@ -108,13 +108,11 @@ def _headers(fields: Fields) -> Any:
             type=SCHEMA.field("headers").type,
         )
     list_offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    spans = np.empty(
-        (5, list_offsets[-1]), np.int64
-    )  # name start and end, value start and end, whether the value is null
+    # Name start and end, value start and end, whether the value is null.
+    spans = np.empty((5, list_offsets[-1]), np.int64)
     records = np.nonzero(counts)[0]
-    _, positions = read_varints(
-        octets, fields.header_positions[records], INT32_VARINT_BYTES
-    )  # after the count
+    # After the count.
+    _, positions = read_varints(octets, fields.header_positions[records], INT32_VARINT_BYTES)
     index = 0
     while len(records) > _FEW_RECORDS:
         names, positions = read_spans(octets, positions)

@@ -206,9 +206,8 @@ def _gzip_parts(compressed: Buffer, take_parts: TakeParts) -> Iterator[bytes]:
 # snappy: blocks in the framing of the xerial library, or one raw block
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = (
-    _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
-)  # its version, and the oldest version that reads it
+# Its version, and the oldest version that reads it.
+_XERIAL_HEADER = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SNAPPY_MAX_RATIO = 32  # three bytes stand for at most 64
 _INT32 = Struct(">i")
@@ -279,9 +278,8 @@ def _announced_bytes(block: memoryview) -> int:
 # lz4: frames. Java's reader refuses blocks that depend on each other and buffers one block, so
 # blocks are independent and small.
 
-_LZ4_FRAME_HEADER = bytes.fromhex(
-    "04224d18 60 40 82"
-)  # magic; version 1 with independent blocks; 64 KiB blocks; header checksum
+# Magic; version 1 with independent blocks; 64 KiB blocks; header checksum.
+_LZ4_FRAME_HEADER = bytes.fromhex("04224d18 60 40 82")
 _LZ4_END_MARK = bytes(4)
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED_FLAG = 0x8000_0000

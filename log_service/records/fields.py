@@ -97,9 +97,8 @@ def _read_fields(body: Buffer, octets: Octets, starts: Integers, ends: Integers)
     """
     sizes, positions = read_varints(octets, starts, INT32_VARINT_BYTES)
     refuse(positions + sizes != ends, "a record's length is negative")
-    timestamps, positions = read_varints(
-        octets, positions + 1, INT64_VARINT_BYTES
-    )  # after the attributes
+    # After the attributes.
+    timestamps, positions = read_varints(octets, positions + 1, INT64_VARINT_BYTES)
     offsets, positions = read_varints(octets, positions, INT32_VARINT_BYTES)
     keys, positions = read_spans(octets, positions)
     values, header_positions = read_spans(octets, positions)

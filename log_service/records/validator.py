@@ -62,9 +62,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    # A client reads records without a broker's configuration.
     from log_service.config.views import (
         LogConfig,
-    )  # a client reads records without a broker's configuration
+    )
 
 _new = tuple.__new__  # faster than a named tuple's own __new__, which is a Python function
 _unpack_header = HEADER.unpack_from
@@ -132,9 +133,8 @@ def validate_for_append(
         and target is Codec.NONE
         and not header.attributes & CODEC_MASK
     ):
-        check_only_record(
-            buffer, HEADER_SIZE, allowance.take_items_alone
-        )  # most appends of a node with many producers
+        # Most appends of a node with many producers.
+        check_only_record(buffer, HEADER_SIZE, allowance.take_items_alone)
         return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
     return finish(_go_on(buffer, header, target, rules, config, allowance))
 

@@ -397,9 +397,8 @@ class Partition(Replica):
         self.read_count += 1
         state = self.state
         log = self.served_log(current_leader_epoch, is_leader_needed=is_leader_needed)
-        limit = (
-            state.high_watermark if isolation is READ_UNCOMMITTED else state.last_stable_offset
-        )  # ``read_limit``, without the call
+        # ``read_limit``, without the call.
+        limit = state.high_watermark if isolation is READ_UNCOMMITTED else state.last_stable_offset
         if start_offset == limit:
             return None
         if not log.log_start_offset <= start_offset <= limit:
@@ -487,10 +486,11 @@ class Partition(Replica):
         if leader_epoch > self.leader_epoch or leader_epoch == NO_LEADER_EPOCH:
             return NO_LEADER_EPOCH, UNKNOWN_OFFSET
         if log.latest_leader_epoch == NO_LEADER_EPOCH:
+            # The current epoch is the first, and begins there.
             return (
                 leader_epoch,
                 log.log_end_offset,
-            )  # the current epoch is the first, and begins there
+            )
         if leader_epoch > log.latest_leader_epoch:
             return log.latest_leader_epoch, log.log_end_offset  # nothing was written since
         return log.end_offset_for_epoch(leader_epoch)

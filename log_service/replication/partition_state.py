@@ -326,9 +326,8 @@ class PartitionState:
             self.followers = _NO_FOLLOWERS
         change = self.look_again(now_ms)
         if is_new_epoch:
-            return (
-                Change.LED if change is Change.NOTHING else Change.LED | change
-            )  # joining flags costs a call of the enum
+            # Joining flags costs a call of the enum.
+            return Change.LED if change is Change.NOTHING else Change.LED | change
         return change
 
     def _lead_followers(

@@ -522,9 +522,8 @@ class ReplicaManager:
         """
         for index in sorted(topic.partitions):
             if self._unopened.pop((topic.name, index), None) is not None:
-                self.deletions.request(
-                    TopicPartition(topic.name, index)
-                )  # its log may be there from before this start
+                # Its log may be there from before this start.
+                self.deletions.request(TopicPartition(topic.name, index))
             partition = self.partitions.get((topic.name, index))
             if partition is not None and partition.topic_id == topic.topic_id:
                 self.deletions.request(partition.topic_partition)
@@ -653,9 +652,8 @@ class ReplicaManager:
             partition = self.partitions.get((topic.name, index))
             if partition is not None:
                 partition.reconfigure(config, self._clock.monotonic_ms())
-                self.announce(
-                    (partition,)
-                )  # an append may wait for this replica alone, and its records may count now
+                # An append may wait for this replica alone, and its records may count now.
+                self.announce((partition,))
                 self._settle(partition)
 
     def _settle(self, partition: Partition) -> None:

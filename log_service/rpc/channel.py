@@ -26,9 +26,8 @@ from log_service.common.types import Buffer
 SIZE_BYTES = 4
 CORRELATION_ID_POSITION = 8  # in a request frame: size, API key, API version, correlation id
 BUFFER_BYTES = 64 << 10
-MAX_UNSENT_BYTES = (
-    1 << 20
-)  # a task that sends more waits until the transport has taken what is there
+# A task that sends more waits until the transport has taken what is there.
+MAX_UNSENT_BYTES = 1 << 20
 MAX_CORRELATION_ID = 2**31 - 1
 TLS_BEGINNINGS = (b"\x15\x03", b"\x16\x03")
 """How an alert and a handshake of TLS begin; no response does, because its size would be above 350
@@ -80,9 +79,8 @@ class Channel:
         self._unsent: list[Buffer] = []
         self._unsent_bytes = 0
         self._is_sending = False
-        self._lot = (
-            trio.lowlevel.ParkingLot()
-        )  # for room: fewer requests in flight, or fewer unsent bytes
+        # For room: fewer requests in flight, or fewer unsent bytes.
+        self._lot = trio.lowlevel.ParkingLot()
         self._is_waking = False  # a task was offered room and has yet to take it
         self._used_at = trio.current_time()
         self._watch = trio.CancelScope(deadline=self._next_deadline())

@@ -299,12 +299,13 @@ class ConnectionPool:
         self._nursery = nursery
         self._security = security
         self._channels: dict[Destination, NodeChannel] = {}
+        # What channels had counted that are forgotten: opened, failed, received, sent.
         self._forgotten = [
             0,
             0,
             0,
             0,
-        ]  # what channels had counted that are forgotten: opened, failed, received, sent
+        ]
 
     def __repr__(self) -> str:
         return f"<ConnectionPool {list(self._channels.values())}>"

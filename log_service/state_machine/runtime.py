@@ -365,9 +365,8 @@ class Runtime(Generic[R]):
             raise
 
     def _end_node(self, error: Exception) -> None:
-        self._timers.schedule(
-            self._clock.monotonic_ms(), partial(_raise, error)
-        )  # a timer that fails ends the node
+        # A timer that fails ends the node.
+        self._timers.schedule(self._clock.monotonic_ms(), partial(_raise, error))
 
     def _perform_timer(self, timer: SetTimer | CancelTimer) -> None:
         old = self._pending_timers.pop(timer.key, None)

@@ -155,9 +155,8 @@ class CheckpointWriter:
         with self._guard:
             written = self._written.get(path)
             offsets = self._read(path) if written is None else written
-            is_doubtful = written is None and bool(
-                offsets
-            )  # the content that was read may not be durable
+            # The content that was read may not be durable.
+            is_doubtful = written is None and bool(offsets)
             if offsets.get(topic_partition) != offset or is_doubtful:
                 offsets = offsets.copy()
                 if offset is None:

@@ -16,9 +16,8 @@ from log_service.common.types import Buffer
 
 _MAX_BUFFER_COUNT = 1024
 _COPY_BYTES = 1 << 20
-_FULL_SYNC: int | None = getattr(
-    fcntl, "F_FULLFSYNC", None
-)  # macOS: fsync leaves bytes in the disk's cache
+# macOS: fsync leaves bytes in the disk's cache.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 class Descriptor:

@@ -165,9 +165,8 @@ class FutureLogs:
             self.logs[topic_partition] = (
                 copy  # set here, so that a move that is cancelled while it waits drops the copy
             )
-            copy.append_as_follower(
-                first
-            )  # now it ends after the log's start, which may lie inside a batch
+            # Now it ends after the log's start, which may lie inside a batch.
+            copy.append_as_follower(first)
             return copy
 
         try:

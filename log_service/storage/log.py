@@ -185,9 +185,8 @@ class Log(ReadableLog):
                 self.producer_state.update(header, batch_offset, now_ms)
             batch_offset = last_offset + 1
         self.log_end_offset = next_offset
-        must_sync = (
-            next_offset - self.syncs.recovery_point >= self.config.flush_messages
-        )  # ``is_sync_due``, without the call
+        # ``is_sync_due``, without the call.
+        must_sync = next_offset - self.syncs.recovery_point >= self.config.flush_messages
         return _new(
             AppendResult,
             (base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, must_sync),
@@ -432,9 +431,8 @@ class Log(ReadableLog):
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         if offset >= self.log_end_offset:
-            self.leader_epochs.truncate_from_end(
-                self.log_end_offset
-            )  # an epoch of a leader that appended nothing
+            # An epoch of a leader that appended nothing.
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
         self._check_readable()
         self._clean_end_offset = None
@@ -643,9 +641,8 @@ class Log(ReadableLog):
             OSError: the disk failed.
         """
         original.aborted_transactions.write_indexes(self.files, self.directory, self.segments)
-        self.producer_state = (
-            original.producer_state
-        )  # also has producers whose batches retention deleted
+        # Also has producers whose batches retention deleted.
+        self.producer_state = original.producer_state
         if (
             self.log_end_offset < original.log_end_offset
         ):  # compaction removed the last records, whose offsets are not reused

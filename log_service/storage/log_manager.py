@@ -174,9 +174,8 @@ class LogManager:
         failures = [self._take(path) for path in self.config.log_dirs]
         for directory, error in zip(self.directories, failures, strict=True):
             if error is not None:
-                directory.fail(
-                    error
-                )  # only now, because on_failed asks whether other directories exist
+                # Only now, because on_failed asks whether other directories exist.
+                directory.fail(error)
         loaded: list[LoadedDirectory] = []
         for directory, lock in self._locks.items():
             if (

@@ -141,9 +141,8 @@ class RunningFiles:
         self._directories = directories
         self._has_disk_failed = False
         self._lists: dict[LogDirectory, RunningLogs] = {}
-        self._guard = (
-            RLock()
-        )  # reentrant, because a failure may be reported by a pool thread or during a call here
+        # Reentrant, because a failure may be reported by a pool thread or during a call here.
+        self._guard = RLock()
 
     def __repr__(self) -> str:
         return (

@@ -84,9 +84,8 @@ def is_locked(data_directory: Path) -> bool:
     """
     try:
         with (data_directory / LOCK_FILE).open("rb") as file:
-            fcntl.flock(
-                file, fcntl.LOCK_SH | fcntl.LOCK_NB
-            )  # a shared one, which two that ask at once can have
+            # A shared one, which two that ask at once can have.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except BlockingIOError:

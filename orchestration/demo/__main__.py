@@ -79,9 +79,8 @@ def _prepared(arguments: argparse.Namespace, console: Console) -> tuple[Story, S
     prepare_directory(data_directory)
     spec = installation(data_directory, project, is_secure=arguments.secure)
     if spec.context.operator_config is not None:
-        export_environment(
-            {FILE_VARIABLE: str(spec.context.operator_config)}
-        )  # the story is told by the person who administers
+        # The story is told by the person who administers.
+        export_environment({FILE_VARIABLE: str(spec.context.operator_config)})
     story = Story(
         pipeline=Pipeline.of(list(assets.values())),
         settings=load_settings(platform_environment(spec.context)),

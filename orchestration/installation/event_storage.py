@@ -176,9 +176,8 @@ class KeptEventLogStorage(SqliteEventLogStorage):
             with engine.begin() as connection:
                 yield connection
             if shard != INDEX_SHARD_NAME:
-                os.utime(
-                    self.path_for_shard(shard)
-                )  # the UI watches a run's file, and a commit changes only the log beside it
+                # The UI watches a run's file, and a commit changes only the log beside it.
+                os.utime(self.path_for_shard(shard))
 
     def _have_tables(self, shard: str, engine: Engine) -> None:
         """Create the tables where there are none.

@@ -123,8 +123,7 @@ class Operator(Client):
         if not self.created:
             return
         name = self.rng.choice(sorted(self.created))
-        self.created.discard(
-            name
-        )  # from here on it may be there or not, until that is acknowledged
+        # From here on it may be there or not, until that is acknowledged.
+        self.created.discard(name)
         admin.delete_topics([name])
         self.deleted.add(name)

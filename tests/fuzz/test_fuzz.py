@@ -199,9 +199,8 @@ def test_a_planted_bug_in_a_handler_is_found_made_small_and_played_again(tmp_pat
     with mock.patch.object(GroupCoordinatorShard, "handle_heartbeat", careless):
         _, findings = virtual_node.fuzz(SEED, rounds=12)
         (found,) = [finding for finding in findings if "planted" in finding.text]
-        spoken = [
-            session for session in found.case.sessions if session
-        ]  # an empty one is the time in which the coordinator loads
+        # An empty one is the time in which the coordinator loads.
+        spoken = [session for session in found.case.sessions if session]
         assert len(spoken) <= 2, (
             "one that finds the coordinator, and with it makes its topic, and one heartbeat"
         )

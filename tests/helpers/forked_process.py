@@ -105,9 +105,8 @@ class ForkedProcess:
 
     def _look(self, timeout: float | None) -> int | None:
         if self.returncode is None and _readable([self._status], timeout):
-            self.returncode = int(
-                os.read(self._status, 16) or -signal.SIGKILL
-            )  # nothing: the server was killed
+            # Nothing: the server was killed.
+            self.returncode = int(os.read(self._status, 16) or -signal.SIGKILL)
             os.close(self._status)
             os.close(self._held)
         return self.returncode

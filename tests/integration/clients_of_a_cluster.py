@@ -309,6 +309,7 @@ def built_by_go(sources: Path, folder: Path) -> Sequence[str]:
         pytest.skip("there is no go on the PATH: nothing was tested with franz-go")
     program = folder / sources.name
     built = subprocess.run(
+        # What is built once and runs a minute needs no optimizing.
         [
             "go",
             "build",
@@ -316,7 +317,7 @@ def built_by_go(sources: Path, folder: Path) -> Sequence[str]:
             "-o",
             str(program),
             ".",
-        ],  # what is built once and runs a minute needs no optimizing
+        ],
         cwd=sources,
         env={**os.environ, "GOFLAGS": "-mod=readonly"},
         capture_output=True,

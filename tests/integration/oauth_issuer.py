@@ -22,9 +22,8 @@ LIFETIME_S = 600
 @contextmanager
 def oauth_issuer(authority: Authority) -> Iterator[IssuerServer]:
     """Serve with a certificate of the authority's."""
-    keys = key_set(
-        jwk("rsa")
-    )  # made before anybody asks: those who ask at once would each be told another key
+    # Made before anybody asks: those who ask at once would each be told another key.
+    keys = key_set(jwk("rsa"))
 
     def respond(request: Asked) -> tuple[int, bytes]:
         return (200, keys) if request.path == "/keys" else _token(request)

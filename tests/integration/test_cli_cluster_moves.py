@@ -308,9 +308,8 @@ def a_broker_that_is_down_comes_first_and_cannot_be_emptied_by_too_few(nodes: Cl
     deadline = time.monotonic() + PATIENCE_SECONDS
     while "degraded  broker 3 is fenced" not in (printed := tidelog(nodes, "status")).output:
         assert time.monotonic() < deadline, printed.output
-    assert printed.output.startswith(
-        "degraded"
-    )  # after ten seconds its voter is behind, too, which is told before it
+    # After ten seconds its voter is behind, too, which is told before it.
+    assert printed.output.startswith("degraded")
     drained = tidelog(nodes, "drain", "3", "--execute")
     assert "orders is to have 3 replicas, and only 2 brokers are there" in drained.errors
     nodes.start(3)

@@ -90,9 +90,8 @@ def test_interceptors_serializers_and_deserializers_are_plain_functions(
 )
 def test_acks(bootstrap: str, topic: str, acks: str, offset: int, *, is_idempotent: bool) -> None:
     async def main() -> None:
-        await produce(
-            bootstrap, topic, 2, partitions=2
-        )  # the partition leads: without acks a refusal would lose the record
+        # The partition leads: without acks a refusal would lose the record.
+        await produce(bootstrap, topic, 2, partitions=2)
         async with Producer(bootstrap, acks=acks, enable_idempotence=is_idempotent) as producer:
             delivery = await producer.send(topic, b"x", partition=1)
             assert (await delivery.wait()).offset == offset

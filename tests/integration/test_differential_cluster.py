@@ -418,9 +418,10 @@ def test_producers_of_partitions(duel: Duel) -> None:
     asked = DescribeProducersRequest(
         topics=[TopicRequest(name="written", partition_indexes=[0, 1])]
     )
+    # Kafka tells a leader first.
     duel.until(
         asked, 0, lambda answer: not any(each.error_code for each in answer.topics[0].partitions)
-    )  # Kafka tells a leader first
+    )
     for name, indexes in (
         ("written", [0, 1, 9]),
         ("written", [-1]),

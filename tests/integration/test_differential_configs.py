@@ -384,11 +384,12 @@ def test_changes_of_a_broker(duel: Duel, case: str) -> None:
 
 def test_a_broker_wins_over_all_brokers_and_these_over_the_file(duel: Duel) -> None:
     duel.create_topic("layers")
+    # Kafka 4.3.1 forgets log.retention.hours of the file here.
     names = [
         "log.retention.ms",
         "log.segment.bytes",
         "log.cleanup.policy",
-    ]  # Kafka 4.3.1 forgets log.retention.hours of the file here
+    ]
     for broker, value in ((ALL_BROKERS, "70000"), ("1", "60000")):
         duel.compare(
             altered(

@@ -352,9 +352,8 @@ def test_partitions_beyond_the_rate(duel: Duel) -> None:
 
 
 def test_what_is_only_validated_or_refused_is_charged_alike(duel: Duel) -> None:
-    set_quota(
-        duel, (("user", "ANONYMOUS"),), "controller_mutation_rate", 0.1
-    )  # no other test has used up something of this one
+    # No other test has used up something of this one.
+    set_quota(duel, (("user", "ANONYMOUS"),), "controller_mutation_rate", 0.1)
 
     def tell(cluster: Cluster) -> list[list[int]]:
         asked = [

@@ -278,9 +278,8 @@ def offsets_are_altered_and_deleted(cast: Cast) -> None:
     until_begun(cast, 1)
     describe(cast)
     offsets(cast)
-    offsets(
-        cast, orders=[0, 1], no_such_topic=[0]
-    )  # Kafka has no end for a partition that does not exist
+    # Kafka has no end for a partition that does not exist.
+    offsets(cast, orders=[0, 1], no_such_topic=[0])
     stored(cast)
     a = Member(cast, "a")
     a.join("orders")

@@ -312,9 +312,8 @@ class Story:
             )
             for each in read.state_batches
         ]
-        joined = list(
-            combined(batches, read.start_offset)
-        )  # Kafka leaves some neighbours apart that say the same
+        # Kafka leaves some neighbours apart that say the same.
+        joined = list(combined(batches, read.start_offset))
         return read.start_offset, summary.delivery_complete_count, joined
 
     def stored_by_the_core(self) -> tuple[int, int, list[StateBatch]]:

@@ -393,9 +393,9 @@ def topologies_are_kept(cast: Cast) -> None:
 
 def delayed_at_first(cast: Cast) -> None:
     configure(cast, streams_initial_rebalance_delay_ms="3000")
-    time.sleep(
-        1.0
-    )  # Apache Kafka's coordinator hears of it a moment after the response, and begins without a delay till then
+    # Apache Kafka's coordinator hears of it a moment after the response, and begins without a delay
+    # till then.
+    time.sleep(1.0)
     a, b = (Instance(cast, name, copying("orders")) for name in "ab")
     a.join()
     b.join()

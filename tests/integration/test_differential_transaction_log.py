@@ -336,9 +336,8 @@ def test_markers_for_what_is_not_there(duel: Duel, version: int) -> None:
     duel.compare(markers(marker(7)), version)
     duel.compare(markers(marker(7, "nowhere")), version)
     duel.compare(markers(marker(7, topic, "nowhere", partitions=3)), version)
-    duel.compare(
-        markers(marker(8, "nowhere"), marker(9), marker(7, topic)), version
-    )  # Kafka never answers where the first one is there
+    # Kafka never answers where the first one is there.
+    duel.compare(markers(marker(8, "nowhere"), marker(9), marker(7, topic)), version)
     duel.compare(
         markers(marker(7, topic, coordinator=3), marker(7, topic, "nowhere", coordinator=2)),
         version,

@@ -119,9 +119,8 @@ def test_offsets_of_a_group_without_members_are_altered(
             .result(WAIT_SECONDS)
             .topic_partitions
         )
-        return (
-            answer.error is None
-        )  # a coordinator that is loading refuses, and this call does not try again
+        # A coordinator that is loading refuses, and this call does not try again.
+        return answer.error is None
 
     wait_until(is_altered, "the offsets are altered")
     member = consumer(bootstrap, name)

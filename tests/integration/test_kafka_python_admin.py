@@ -87,9 +87,8 @@ def test_partitions_are_added(admin: Any, topic: str) -> None:
     with pytest.raises(kafka.errors.InvalidPartitionsError):
         admin.create_partitions({topic: kafka.admin.NewPartitions(2, [[1]])})
     with pytest.raises(kafka.errors.InvalidReplicationAssignmentError):
-        admin.create_partitions(
-            {topic: 4}
-        )  # what this client makes of it: no replicas for the new partition
+        # What this client makes of it: no replicas for the new partition.
+        admin.create_partitions({topic: 4})
 
 
 def test_configs_are_described_and_altered(admin: Any, topic: str) -> None:

@@ -156,9 +156,8 @@ def test_moved_files_are_served_on(nodes: tuple[Node, Node]) -> None:
             check_that_it_is_served_on(wire, topic, before[topic])
             values = [record.value for record in rows_of(wire, topic)]
             assert consume(target, topic, len(values)) == values
-        begins_at = (
-            1 if isinstance(target, BrokerProcess) else 0
-        )  # tidelog gives no offset of the log that is gone again
+        # Tidelog gives no offset of the log that is gone again.
+        begins_at = 1 if isinstance(target, BrokerProcess) else 0
         await_leader(wire, FOREIGN, begins_at)
         assert produce(wire, FOREIGN, build_batch([(STARTED_MS, b"k", b"anew")])) == begins_at
     check_the_files(source, target, target_epoch)

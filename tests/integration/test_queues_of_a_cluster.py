@@ -168,7 +168,6 @@ def test_nodes_that_are_killed_lose_no_record_and_none_is_accepted_twice(
     assert len(book.written) == RECORDS
     assert book.delivered.keys() >= book.written
     assert set(book.accepted.values()) == {1}
-    assert (
-        book.written - book.accepted.keys() <= book.refused.keys()
-    )  # said and stored, and the leader died before it told
+    # Said and stored, and the leader died before it told.
+    assert book.written - book.accepted.keys() <= book.refused.keys()
     assert max(count for counts in book.delivered.values() for count in counts) <= 5

@@ -19,10 +19,11 @@ from tests.integration.client_clusters import TIDELOG, cluster
 from tests.integration.queue_members import MEMBERS, Queue
 from tests.integration.wire import Wire
 
+# A first build of the program fetches and compiles franz-go.
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(400),
-]  # a first build of the program fetches and compiles franz-go
+]
 
 PARTITIONS = 4
 PATIENCE_SECONDS = 60.0

@@ -63,9 +63,8 @@ def test_the_quorum_goes_on_without_its_leader_and_takes_it_back_with_an_empty_d
     nodes.wait_until_whole(TOPIC)
     assert nodes.controller() != hung
 
-    create(
-        nodes, *(f"topic-{number}" for number in range(40))
-    )  # so that there are snapshots, and the log begins behind offset 0
+    # So that there are snapshots, and the log begins behind offset 0.
+    create(nodes, *(f"topic-{number}" for number in range(40)))
     wiped = min(set(NODE_IDS) - {nodes.controller()})
     nodes.kill(wiped)
     nodes.wipe(wiped)
@@ -112,9 +111,8 @@ def test_a_controller_joins_by_itself_and_takes_the_place_of_its_lost_disk(tmp_p
         assert "node 3 has controller.quorum.auto.join.enable=true in its file" in refused.output
         assert voters(nodes)[3] == second
         create(nodes, TOPIC)
-        nodes.kill(
-            min({1, 2} - {nodes.controller()}, default=1)
-        )  # the two that are left are a majority of three
+        # The two that are left are a majority of three.
+        nodes.kill(min({1, 2} - {nodes.controller()}, default=1))
         produce(nodes, 20)
         assert voters(nodes)[3] == second
 

@@ -221,9 +221,10 @@ def test_openssl_agrees_on_either_version_and_renegotiates_never(
         "-verify_return_error",
     ]
     command += ["-cert", str(guarded.client.chain), "-key", str(guarded.client.key)]
+    # R asks for a renegotiation.
     told = subprocess.run(
         command, input=b"R\n", capture_output=True, timeout=WAIT_SECONDS, check=False
-    )  # R asks for a renegotiation
+    )
     text = (told.stdout + told.stderr).decode(errors="replace")
     assert "Verify return code: 0 (ok)" in text
     assert f"TLSv1.{version[-1]}" in text

@@ -72,9 +72,8 @@ def materialize(world: World, **config: Any) -> dg.ExecuteInProcessResult:
         raise_on_error=False,
         run_config={"ops": {asset.op.name: {"config": config}}},
     )
-    world.now_s = max(
-        world.now_s, time.time()
-    )  # runs go by the real clock: however long they took, the sensor's is not behind
+    # Runs go by the real clock: however long they took, the sensor's is not behind.
+    world.now_s = max(world.now_s, time.time())
     return ran
 
 

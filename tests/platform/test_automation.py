@@ -12,10 +12,11 @@ import pytest
 
 from orchestration.transforms import on_fresh_inputs
 
+# Dagster's own use.
 pytestmark = [
     pytest.mark.platform,
     pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.BetaWarning"),
-]  # Dagster's own use
+]
 NOON = datetime(2030, 1, 1, 12, 1, tzinfo=UTC)
 UPSTREAM, DOWNSTREAM = dg.AssetKey("upstream"), dg.AssetKey("downstream")
 

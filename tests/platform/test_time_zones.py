@@ -51,9 +51,8 @@ def told(zone: str, *arguments: str) -> Any:
         argv, check=False, capture_output=True, text=True, env={**os.environ, "TZ": zone}
     )
     assert ran.stdout, ran.stderr[-4000:]
-    return json.loads(
-        ran.stdout.splitlines()[-1]
-    )  # complete, also where a thread of a library aborts the process as it exits
+    # Complete, also where a thread of a library aborts the process as it exits.
+    return json.loads(ran.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])

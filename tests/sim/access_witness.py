@@ -86,10 +86,11 @@ class AccessWitness:
             state = AccessState(
                 rules=rules, passwords=passwords, tokens=tokens, super_users=SUPER_USERS
             )
+            # The image is kept, so that these ids stay its own.
             known = self._known[key] = (
                 access,
                 state,
-            )  # the image is kept, so that these ids stay its own
+            )
         return known[1]
 
 

@@ -42,9 +42,8 @@ class Inode:
     pending: list[Write] = field(default_factory=list)
     forgotten_count: int = 0  # pending operations that were synced so far; marks stay valid
     modified_ms: int = 0
-    on_truncate: list[Callable[[int], None]] = field(
-        default_factory=list
-    )  # of leases, which keep what they were given
+    # Of leases, which keep what they were given.
+    on_truncate: list[Callable[[int], None]] = field(default_factory=list)
 
     def write(self, position: int, content: bytes) -> None:
         _apply(self.content, (position, content))
@@ -283,9 +282,8 @@ def files_below(node: Inode | Directory) -> Iterator[Inode]:
 def _apply(content: bytearray, operation: Write) -> None:
     position, written = operation
     if position > len(content):
-        content.extend(
-            bytes(position - len(content))
-        )  # a hole: what should have been there was lost
+        # A hole: what should have been there was lost.
+        content.extend(bytes(position - len(content)))
     if written is None:
         del content[position:]
     else:

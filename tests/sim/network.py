@@ -311,9 +311,8 @@ class _Pipe:
         self._network = network
         self._route = (source, target)
         self._rng = rng
-        self._chunks: deque[tuple[float, bytes]] = (
-            deque()
-        )  # an empty chunk is the end of the stream
+        # An empty chunk is the end of the stream.
+        self._chunks: deque[tuple[float, bytes]] = deque()
         self._under_way_bytes = 0
         self._last_arrival = 0.0
         self._alarm = -1.0

@@ -194,9 +194,8 @@ def _compare_log(
 ) -> Iterator[Violation]:
     last_epoch = before[-1].leader_epoch if before else -1
     first = before[0].base_offset if before else 0
-    after = [
-        batch for batch in after if batch.base_offset >= first
-    ]  # segments that retention had removed may come back
+    # Segments that retention had removed may come back.
+    after = [batch for batch in after if batch.base_offset >= first]
     start = after[0].base_offset if after else first
     kept = [batch for batch in after if batch.leader_epoch <= last_epoch]
     expected = [batch for batch in before if batch.base_offset >= start]

@@ -145,9 +145,10 @@ class Clients:
             "delivery_timeout_ms": DELIVERY_TIMEOUT_MS,
             "max_block_ms": 10_000,
             "linger_ms": rng.choice([0, 5, 100]),
+            # A larger one is refused, and rightly.
             "batch_size": min(
                 rng.choice([0, 300, 16_384]), self.plan.nodes[0].config.log.segment_bytes
-            ),  # a larger one is refused, and rightly
+            ),
             "max_in_flight_requests_per_connection": rng.choice([1, 2, 5]),
             "compression": rng.choice(["none", "none", "gzip", "snappy", "lz4", "zstd"]),
             **rng.choice([{}, {}, {}, {"enable_idempotence": False, "acks": "1"}]),

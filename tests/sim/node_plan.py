@@ -119,9 +119,8 @@ def draw_plan(seed: int, name: str = HOST) -> Plan:
     rng = Random(f"plan {seed}")
     is_all_synced = rng.random() < 0.5
     compaction = Random(f"compaction {seed}")
-    later = Random(
-        f"moves {seed}"
-    )  # apart from the rest, so that a seed without moves is what it was
+    # Apart from the rest, so that a seed without moves is what it was.
+    later = Random(f"moves {seed}")
     are_churned_written = later.random() < 0.3
     node = _draw_node(
         name,

@@ -250,9 +250,8 @@ class Waiters:
                 continue
             with suppress(OSError):
                 await self._wait_on(wait, line, env.rng)
-            await trio.sleep(
-                PAUSE_SECONDS
-            )  # also where the node has nothing to wait for: nothing else lets time pass
+            # Also where the node has nothing to wait for: nothing else lets time pass.
+            await trio.sleep(PAUSE_SECONDS)
 
     @staticmethod
     async def _wait_on(wait: Wait, line: Line, rng: Random) -> None:

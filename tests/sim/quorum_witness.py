@@ -111,14 +111,12 @@ class QuorumWitness:
             return effects
 
         async def perform_and_look(driver: RaftDriver, effects: Effects) -> None:
-            await perform(
-                driver, effects
-            )  # a vote counts once it has left the node, which may die before
+            # A vote counts once it has left the node, which may die before.
+            await perform(driver, effects)
             core = driver.core
             if core is not None and isinstance(core.role, Leader):
-                self.leading.add(
-                    (driver, core.epoch)
-                )  # it is written down by now: before that no other node learns of it
+                # It is written down by now: before that no other node learns of it.
+                self.leading.add((driver, core.epoch))
             for voter, epoch, candidate in self._given.pop(id(effects), ()):
                 self._note_vote(voter, epoch, candidate)
 

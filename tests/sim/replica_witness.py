@@ -253,9 +253,8 @@ class ReplicaWitness:
                 and before.is_leader
                 and mark.high_watermark > before.high_watermark
             ):
-                self._commit(
-                    replica, mark.high_watermark
-                )  # it moved, and lost its leadership, in one moment
+                # It moved, and lost its leadership, in one moment.
+                self._commit(replica, mark.high_watermark)
             return
         was_leader = (
             before is not None and before.is_leader and before.leader_epoch == mark.leader_epoch

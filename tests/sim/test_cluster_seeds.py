@@ -18,9 +18,8 @@ from tests.sim.cluster_plan import draw_cluster_plan
 from tests.sim.cluster_runs import play
 from tests.sim.cluster_seeds import PLAYED, Played
 
-pytestmark = pytest.mark.timeout(
-    900
-)  # a world waits for nothing but the machine, which others may use as well
+# A world waits for nothing but the machine, which others may use as well.
+pytestmark = pytest.mark.timeout(900)
 
 play_once = cache(play)
 

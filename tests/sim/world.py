@@ -187,9 +187,9 @@ def _no_garbage_collected() -> Iterator[None]:
     was_enabled = gc.isenabled()
     gc.disable()
     if collector.is_set_aside():
-        gc.collect(
-            1
-        )  # what the last test left; a whole collection would go through all modules that were imported since
+        # What the last test left; a whole collection would go through all modules that were
+        # imported since.
+        gc.collect(1)
     gc.freeze()
     try:
         yield

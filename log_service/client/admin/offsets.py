@@ -305,9 +305,8 @@ async def wait_for_records(
                 done.cancel()
             if polled.ready or not polled.refused.keys() & set(left):
                 return
-            left = [
-                each for each in left if each not in refused
-            ]  # a leader responds at once where it refuses: it has not waited
+            # A leader responds at once where it refuses: it has not waited.
+            left = [each for each in left if each not in refused]
 
     async def attempt() -> None:
         refused.update(await _unknown(cluster, offsets))

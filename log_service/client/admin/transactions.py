@@ -237,9 +237,8 @@ async def abort_transaction(
         producer_epoch=transaction.producer_epoch,
         transaction_result=False,
         topics=[WritableTxnMarkerTopic(name=where.topic, partition_indexes=[where.partition])],
-        coordinator_epoch=max(
-            transaction.coordinator_epoch, 0
-        ),  # -1: no marker of this producer was ever written there
+        # -1: no marker of this producer was ever written there.
+        coordinator_epoch=max(transaction.coordinator_epoch, 0),
     )
 
     async def attempt() -> None:

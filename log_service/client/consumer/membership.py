@@ -287,9 +287,8 @@ class Membership:
                 if not self._is_worth_another_try(error):
                     self._meter.note_rebalance(started_ms, is_failed=True)
                     self._fail(error)
-                    await trio.sleep(
-                        self._cluster.backoff_ms(attempt) / 1_000
-                    )  # polls may follow at once
+                    # Polls may follow at once.
+                    await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)
                     return
                 if error.code in AT_ONCE and at_once_count < MAX_AT_ONCE:
                     at_once_count += 1

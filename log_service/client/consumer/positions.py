@@ -231,9 +231,8 @@ class Positions:
         await self._take_ends(
             [state for state in waiting if state.start in LOOKED_UP and state not in leaderless]
         )
-        late = [
-            state for state in waiting if state.start is Start.LATEST
-        ]  # no record is as new as the requested time
+        # No record is as new as the requested time.
+        late = [state for state in waiting if state.start is Start.LATEST]
         await self._take_ends([state for state in late if state not in leaderless])
         if leaderless:
             raise KafkaError(

@@ -21,9 +21,8 @@ from log_service.records.batch import OpenBatch
 from log_service.records.record import RecordHeader, malformed, read_headers, read_records
 
 MIN_RECORD_COUNT = 256  # for fewer, numpy costs more than a loop
-MAX_FIELDS_BYTES = (
-    8 << 20
-)  # the fields of a larger batch of tiny records would take many times its size
+# The fields of a larger batch of tiny records would take many times its size.
+MAX_FIELDS_BYTES = 8 << 20
 PORTION_RECORDS = 1_024
 
 _new = tuple.__new__

@@ -63,9 +63,8 @@ class StickyAssignment:
         }
         self._may_hold = {member_ids: frozenset(member_ids) for member_ids in named.values()}
         self._rack_of = rack_of
-        self._far_cost = (
-            len(partitions) + 1 if rack_of else 0
-        )  # one far partition outweighs any number of moves
+        # One far partition outweighs any number of moves.
+        self._far_cost = len(partitions) + 1 if rack_of else 0
         self._held: dict[str, dict[Kind, list[TopicPartition]]] = {
             each: {} for member_ids in named.values() for each in member_ids
         }

@@ -101,9 +101,8 @@ class SubscribedTopics:
                 " is created"
             )
             logger.warning(text, self._config.group_id, topic)
-        self._missing = missing | (self._missing & subscribed).difference(
-            view.topics
-        )  # a response may name other topics only
+        # A response may name other topics only.
+        self._missing = missing | (self._missing & subscribed).difference(view.topics)
 
     async def _list_topics(self) -> None:
         """Watch all topics of the cluster from now on. Nothing changes if they cannot be listed."""

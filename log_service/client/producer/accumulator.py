@@ -454,9 +454,8 @@ class Accumulator:
             self._sequences.number(queue.sequence, batch)
         batch.attempt_count += 1
         queue.in_flight.append(batch)
-        self._active[queue.topic_partition] = self._active.pop(
-            queue.topic_partition
-        )  # so that the others come first next time
+        # So that the others come first next time.
+        self._active[queue.topic_partition] = self._active.pop(queue.topic_partition)
 
     def _put_back(self, queue: PartitionQueue, batches: tuple[ProducerBatch, ...]) -> None:
         """Put batches back in the order of creation, which is the order of sequences.

@@ -99,10 +99,11 @@ class Producer:
             rng=self._env.rng,
             wall_ms=self.wall_ms,
         )
+        # Called for every record.
         self._size_of, self._place = (
             self.intake.size_of,
             self.intake.place,
-        )  # called for every record
+        )
         self._stack = AsyncExitStack()
         self._blocked_count = 0
         self.is_closed = self._is_settled = True

@@ -324,9 +324,8 @@ class Sender:
                 batch.topic_partition: PartitionProduceResponse(base_offset=NO_OFFSET)
                 for batch in batches
             }
-        names = {
-            topic.topic_id: topic.name for topic in request.topic_data
-        }  # the view may have another id when the response arrives
+        # The view may have another id when the response arrives.
+        names = {topic.topic_id: topic.name for topic in request.topic_data}
         started_ms = self._now_ms()
         response = await connection.request(request, ProduceResponse, max_version=max_version)
         self._meter.note_request(
@@ -483,9 +482,8 @@ class Sender:
 
     def _look_ahead(self, nursery: trio.Nursery, leaderless: list[TopicPartition]) -> None:
         """Request a missing producer id and missing or wrong leaders, in one task each."""
-        own = (
-            self._sequences if self._transactions is None else None
-        )  # a transactional id gets its producer id from the coordinator
+        # A transactional id gets its producer id from the coordinator.
+        own = self._sequences if self._transactions is None else None
         is_identity_missing = (
             own is not None and own.identity is None and not self._accumulator.is_empty
         )
@@ -501,9 +499,8 @@ class Sender:
             nursery.start_soon(self._identify)
         for topic_partition in leaderless:
             self._on_leaderless(topic_partition)
-            self._cluster.watch(
-                (topic_partition.topic,)
-            )  # it may have been idle when the record came
+            # It may have been idle when the record came.
+            self._cluster.watch((topic_partition.topic,))
         if (leaderless or self._is_refresh_needed) and not self._is_refreshing:
             self._is_refreshing = True
             nursery.start_soon(self._refresh)

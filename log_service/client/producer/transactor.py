@@ -95,9 +95,8 @@ class Transactor:
         self._sender = sender
         self._deliver = deliver
         self._lock = trio.Lock()
-        self._announcing = (
-            trio.Lock()
-        )  # held while the transaction ends: an announcement would count for the next
+        # Held while the transaction ends: an announcement would count for the next.
+        self._announcing = trio.Lock()
         self._id = transactions.transactional_id
         self._level = 0
 

@@ -128,9 +128,8 @@ def _url(text: str) -> tuple[str, SecretText | None]:
     except ValueError:
         is_good = False
     if not is_good or parts.query or parts.fragment or not text.isascii() or " " in text:
-        shown = (
-            "" if "@" in text else f" and is {text!r}"
-        )  # a user's password may stand before the @
+        # A user's password may stand before the @.
+        shown = "" if "@" in text else f" and is {text!r}"
         raise ConfigError(f"url has to look like http://127.0.0.1:8081{shown}")
     user = (
         None

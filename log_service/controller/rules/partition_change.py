@@ -115,9 +115,8 @@ def change_of(
         if elected.is_unclean:
             isr, eligible, recovery_state = (elected.leader,), (), RECOVERING
     elif not set(partition.replicas) <= set(placement.replicas):
-        record.leader = (
-            partition.leader
-        )  # the same leader begins an epoch, which ends what it sends to replicas that leave
+        # The same leader begins an epoch, which ends what it sends to replicas that leave.
+        record.leader = partition.leader
     if elected.leader in eligible:
         isr = (elected.leader,)
         # Where one replica in sync is enough, the leader may commit alone from here on, and the

@@ -131,9 +131,8 @@ class ScramServer:
         """Send the salt of the credential, or of a decoy."""
         is_usable = credential is not None and credential.iterations >= MIN_ITERATIONS
         self._credential = credential if is_usable else None
-        decoy = self._decoy(
-            first.name, self._is_by_token
-        )  # made even if unused, so that known names take as long
+        # Made even if unused, so that known names take as long.
+        decoy = self._decoy(first.name, self._is_by_token)
         shown = self._shown = self._credential or decoy
         nonce = first.nonce + self._nonce
         self._server_first = f"r={nonce},s={to_base64(shown.salt.reveal())},i={shown.iterations}"

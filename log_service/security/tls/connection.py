@@ -95,9 +95,8 @@ class TlsConnection:
             server_side=self._is_server,
             server_hostname=server_hostname,
         )
-        self._read_into: Callable[[int, memoryview], int] = cast(
-            "Any", self._tls.read
-        )  # with a buffer it returns how many bytes there were
+        # With a buffer it returns how many bytes there were.
+        self._read_into: Callable[[int, memoryview], int] = cast("Any", self._tls.read)
         self._run_in_pool = run_in_pool
         self._read_bytes = IDLE_BYTES
         self._encrypted = bytearray(IDLE_BYTES)

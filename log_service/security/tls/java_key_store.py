@@ -25,9 +25,8 @@ MAX_ENTRIES = 10_000
 KEY_ENTRY, TRUSTED_ENTRY = 1, 2
 DIGEST_BYTES = 20
 WHITENER = b"Mighty Aphrodite"
-KEY_PROTECTOR = bytes.fromhex(
-    "2b060104012a02110101"
-)  # 1.3.6.1.4.1.42.2.17.1.1, Sun's own cipher for keys
+# 1.3.6.1.4.1.42.2.17.1.1, Sun's own cipher for keys.
+KEY_PROTECTOR = bytes.fromhex("2b060104012a02110101")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,9 +169,8 @@ class Cleaner:
             task_status.started()
             full_look_ms, is_full = self._now_ms() + self.config.backoff_ms, False
             while True:
-                pause_ms = (
-                    _OWN_TOPICS_INTERVAL_MS if is_full else full_look_ms - self._now_ms()
-                )  # a full check continues when a pass ends
+                # A full check continues when a pass ends.
+                pause_ms = _OWN_TOPICS_INTERVAL_MS if is_full else full_look_ms - self._now_ms()
                 await self._sleep(min(pause_ms, _OWN_TOPICS_INTERVAL_MS))
                 is_full = is_full or self._now_ms() >= full_look_ms
                 while (log := await self._next_log(is_full=is_full)) is not None:

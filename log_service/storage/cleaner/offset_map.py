@@ -86,9 +86,8 @@ class OffsetMap:
 
         ``offsets`` may be longer than ``keys``.
         """
-        latest = map(
-            self._offsets.get, _held(keys), offsets
-        )  # the record's own offset if the key is unknown
+        # The record's own offset if the key is unknown.
+        latest = map(self._offsets.get, _held(keys), offsets)
         return [
             index
             for index, (known, offset) in enumerate(zip(latest, offsets, strict=False))

@@ -81,9 +81,8 @@ async def segments_roll_at_different_ages(node: Story) -> None:
 async def every_batch_has_an_index_entry(node: Story) -> None:
     for _ in range(4):
         assert await produce(node) == 0
-    assert (
-        len(log_of(node).segments.active.offset_index) == 3
-    )  # the first batch of a segment needs none
+    # The first batch of a segment needs none.
+    assert len(log_of(node).segments.active.offset_index) == 3
 
 
 async def a_full_index_rolls(node: Story) -> None:

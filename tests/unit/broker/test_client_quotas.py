@@ -180,9 +180,8 @@ def test_a_throttled_fetch_is_empty_and_is_not_counted(is_session: bool) -> None
         assert 7_000 <= second.throttle_time_ms <= 10_000
         assert (second.responses, second.session_id) == ([], first.session_id)
         third = await fetched(1, 2 if is_session else -1, first.session_id)
-        assert (
-            third.throttle_time_ms <= 8_200
-        )  # what was not sent was not counted: it would be 16 s
+        # What was not sent was not counted: it would be 16 s.
+        assert third.throttle_time_ms <= 8_200
         fourth = await fetched(1, 3 if is_session else -1, first.session_id)
         assert fourth.throttle_time_ms == 0
         assert len(values_of(fourth.responses[0].partitions[0].records)) == 1
@@ -212,10 +211,11 @@ def test_a_response_to_a_fetch_is_no_larger_than_the_quota_allows_at_once() -> N
             await node.produce("a", large_batch(9_000))
         await set_quotas(node, STORY, consumer_byte_rate=2_000)
         response = await node.ask(fetch_request("a", 0), 12)
+        # The bytes around the records were too many.
         assert (response.throttle_time_ms < 50, response.responses) == (
             True,
             [],
-        )  # the bytes around the records were too many
+        )
         response = await node.ask(fetch_request("a", 0), 12)
         records = response.responses[0].partitions[0].records
         assert (len(values_of(records)), len(records)) == (2, 20_000)

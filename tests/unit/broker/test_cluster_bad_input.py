@@ -313,10 +313,11 @@ def test_changes_of_voters_that_cannot_be_are_refused_with_a_sentence() -> None:
                 AddRaftVoterRequest(cluster_id=None, **{**new, "listeners": []}),
                 ErrorCode.INVALID_REQUEST,
             ),
+            # It cannot be reached, and never caught up.
             (
                 AddRaftVoterRequest(cluster_id=None, **new),
                 ErrorCode.REQUEST_TIMED_OUT,
-            ),  # it cannot be reached, and never caught up
+            ),
         ):
             response = await ask(cluster, 1, request, 0)
             assert ErrorCode(response.error_code) is code, request

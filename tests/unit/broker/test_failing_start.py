@@ -466,9 +466,8 @@ def test_a_directory_that_may_not_be_read_is_no_listener_that_cannot_be_bound(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "meta.properties").symlink_to(
-        "meta.properties"
-    )  # whoever runs this may be root, whom rights do not stop
+    # Whoever runs this may be root, whom rights do not stop.
+    (tmp_path / "data" / "meta.properties").symlink_to("meta.properties")
     path = tmp_path / "server.properties"
     path.write_text(f"node.id=1\nlog.dirs={tmp_path}/data\nlisteners=PLAINTEXT://127.0.0.1:0\n")
     assert serve(path) == ExitCode.BAD_LOG_DIRECTORY

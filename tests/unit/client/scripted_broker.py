@@ -110,9 +110,8 @@ class ScriptedBroker:
         self.refused_api_versions: set[int] = set()
         self.topic_id = self.old_topic_id = TOPIC_ID
         self.is_id_old_in_responses = False
-        self.admit: Callable[[BatchHeader], ErrorCode] = lambda _: (
-            ErrorCode.NONE
-        )  # asked before an append
+        # Asked before an append.
+        self.admit: Callable[[BatchHeader], ErrorCode] = lambda _: ErrorCode.NONE
         self.other: dict[ApiKey, Callable[[Any, int], Awaitable[Any]]] = {}
 
     def recreate(self, *, is_emptied: bool = True) -> None:
@@ -303,9 +302,8 @@ class ScriptedBroker:
         if request.acks == 0:
             return None
         if action == self.IGNORE:
-            await (
-                trio.sleep_forever()
-            )  # nor to what comes behind it on the connection: responses come in order
+            # Nor to what comes behind it on the connection: responses come in order.
+            await trio.sleep_forever()
         topic_id = (
             self.old_topic_id if self.is_id_old_in_responses else request.topic_data[0].topic_id
         )
@@ -355,9 +353,8 @@ class ScriptedBroker:
         if header.has_producer_id and known is not None:
             return PartitionProduceResponse(index=index, base_offset=known)
         is_known = any(producer_id == header.producer_id for producer_id, _ in log.next_sequence)
-        due = log.next_sequence.get(
-            producer, 0 if is_known else header.base_sequence
-        )  # who is not known may begin anywhere
+        # Who is not known may begin anywhere.
+        due = log.next_sequence.get(producer, 0 if is_known else header.base_sequence)
         if header.has_producer_id and header.base_sequence != due:
             return PartitionProduceResponse(
                 index=index, error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -118,9 +118,8 @@ class ScriptedCoordinator:
         if code:
             return InitProducerIdResponse(error_code=code)
         if request.producer_id >= 0 and request.producer_epoch == self.last_raised_epoch:
-            return InitProducerIdResponse(
-                producer_id=PRODUCER_ID, producer_epoch=self.epoch
-            )  # the response was lost (KIP-360)
+            # The response was lost (KIP-360).
+            return InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=self.epoch)
         if request.producer_id >= 0 and request.producer_epoch != self.epoch:
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED)
         self.last_raised_epoch = request.producer_epoch
@@ -197,9 +196,8 @@ class ScriptedCoordinator:
         elif (
             request.producer_epoch == self.last_ended_epoch and self.ended[-1] == request.committed
         ):
-            return EndTxnResponse(
-                producer_id=PRODUCER_ID, producer_epoch=self.epoch
-            )  # the response was lost
+            # The response was lost.
+            return EndTxnResponse(producer_id=PRODUCER_ID, producer_epoch=self.epoch)
         if request.producer_epoch != self.epoch:
             return EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)
         self.ended.append(request.committed)

@@ -397,9 +397,8 @@ class Model:
     def check(self) -> None:
         partition = self.partition
         if partition.leader_recovery_state == RECOVERING and partition.has_leader:
-            self.committed = min(
-                self.committed, self.held[partition.leader]
-            )  # what an unclean election loses, it has told
+            # What an unclean election loses, it has told.
+            self.committed = min(self.committed, self.held[partition.leader])
         assert not set(partition.isr) & set(partition.eligible_leader_replicas)
         assert {*partition.isr, *partition.eligible_leader_replicas} <= set(partition.replicas)
         assert not partition.has_leader or partition.leader in partition.isr

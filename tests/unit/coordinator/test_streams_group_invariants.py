@@ -87,11 +87,12 @@ class StreamsGroupLife(RuleBasedStateMachine):
                 name, client.epoch, client.owned if client.told is None else None
             )
         if isinstance(reply, KafkaError):
+            # Fenced, or its tasks are gone with their topics.
             client.epoch, client.owned, client.told = (
                 0,
                 ({}, {}),
                 None,
-            )  # fenced, or its tasks are gone with their topics
+            )
         elif is_heard:
             self._hear(client, reply)
 

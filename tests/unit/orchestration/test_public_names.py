@@ -32,9 +32,8 @@ def test_the_names_are_there_at_their_first_use(names: str) -> None:
 def test_every_public_name_is_there_and_no_other() -> None:
     public = dir(orchestration)
     assert vars(orchestration)["__all__"] == public
-    assert all(
-        getattr(orchestration, name) is not None for name in public if name != "defs"
-    )  # the project of the folder
+    # The project of the folder.
+    assert all(getattr(orchestration, name) is not None for name in public if name != "defs")
     with pytest.raises(AttributeError, match="attribute Nothing"):
         _ = orchestration.Nothing  # type: ignore[attr-defined]
 

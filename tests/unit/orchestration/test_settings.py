@@ -87,10 +87,11 @@ def test_the_documentation_names_every_setting_and_no_other() -> None:
             r"^\| `(TIDELOG_[A-Z_]+)`", (root / "docs/settings.md").read_text(), re.MULTILINE
         )
     )
+    # One row stands for all variables of security.
     of_clients = {
         FILE_VARIABLE,
         f"{PREFIX}{SECURITY_SETTINGS[0].upper()}",
-    }  # one row stands for all variables of security
+    }
     shared = {SERVERS_SETTING, SPARK_REMOTE_SETTING, START_TIMEOUT_SETTING, *PORT_SETTINGS}
     assert told == read | of_clients | shared
 

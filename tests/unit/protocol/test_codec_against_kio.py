@@ -70,9 +70,8 @@ def same(ours: Any, theirs: Any, version: int) -> bool:
 
 def _same_plain(ours: Any, theirs: Any) -> bool:
     if ours is None:
-        return theirs is None or is_dataclass(
-            theirs
-        )  # a tagged struct that is not there has its defaults with them
+        # A tagged struct that is not there has its defaults with them.
+        return theirs is None or is_dataclass(theirs)
     if isinstance(ours, UUID):
         return (theirs or UUID(int=0)) == ours
     if isinstance(theirs, timedelta):

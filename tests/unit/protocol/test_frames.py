@@ -25,9 +25,8 @@ from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVe
 from log_service.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from log_service.protocol.messages.metadata import MetadataRequest
 
-METADATA_V12 = bytes.fromhex(
-    "0003000c0000000900026d6500"
-)  # Apache Kafka 4.3.1's own bytes of this header
+# Apache Kafka 4.3.1's own bytes of this header.
+METADATA_V12 = bytes.fromhex("0003000c0000000900026d6500")
 
 
 class Slice:

@@ -324,9 +324,8 @@ class Sim:
         )
         self.promises.lengths[process] = 0
         self.start_count += 1
-        process.core.replica.connections._last_id = (
-            self.start_count * 1_000_000
-        )  # no response to an earlier process counts
+        # No response to an earlier process counts.
+        process.core.replica.connections._last_id = self.start_count * 1_000_000
         process.start(self.now_ms)
 
     def post(self, message: Message) -> None:

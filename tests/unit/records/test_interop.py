@@ -22,9 +22,8 @@ from tests.unit.records.golden import RECORDS
 from tests.unit.records.strategies import NULLABLE_BYTES
 
 with warnings.catch_warnings():
-    warnings.simplefilter(
-        "ignore", DeprecationWarning
-    )  # it reads its own schemas in a deprecated way
+    # It reads its own schemas in a deprecated way.
+    warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.codec import has_lz4, has_snappy, has_zstd
     from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
@@ -38,11 +37,12 @@ KAFKA_PYTHON_CODECS = [
 HEADERS = st.lists(
     st.tuples(st.text(min_size=1, max_size=20), st.binary(max_size=30)), max_size=3
 ).map(tuple)
+# Both libraries refuse what Kafka allows: negative timestamps, empty names.
 PLAIN_RECORDS = st.lists(
     st.builds(NewRecord, st.integers(0, 2**42), NULLABLE_BYTES, NULLABLE_BYTES, HEADERS),
     min_size=1,
     max_size=20,
-)  # both libraries refuse what Kafka allows: negative timestamps, empty names
+)
 
 
 def fields(record: Any) -> tuple[Any, ...]:

@@ -227,9 +227,8 @@ def test_a_topic_of_thousands_of_partitions_goes_in_turns() -> None:
                 await trio.lowlevel.checkpoint()
                 left.append(len(context.logs.logs))
             assert left[0] == 1_000 - DELETED_AT_ONCE
-            assert (
-                max(before - after for before, after in pairwise(left)) <= 2 * DELETED_AT_ONCE
-            )  # two turns of the other task, at most
+            # Two turns of the other task, at most.
+            assert max(before - after for before, after in pairwise(left)) <= 2 * DELETED_AT_ONCE
 
     run_story(main)
 

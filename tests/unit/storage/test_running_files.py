@@ -139,9 +139,8 @@ def test_a_kill_while_a_broker_stops_leaves_a_marker_in_one_directory_and_the_fi
     node = running(dirs=BOTH)
     node.files.fail_next("rename", error=errno.ENOSPC, containing=f"/second/{MARKER}")
     run(lambda: node.manager.close(broker_epoch=EPOCH))
-    write_running_epoch(
-        node.files, SECOND, EPOCH
-    )  # a full disk is not a kill, after which the file would be there
+    # A full disk is not a kill, after which the file would be there.
+    write_running_epoch(node.files, SECOND, EPOCH)
     node = started(killed(node), dirs=BOTH)
     assert node.manager.previous_broker_epoch == EPOCH
     assert not node.manager.had_clean_shutdown

@@ -295,10 +295,11 @@ class PartitionReads:
         # ``_guard`` decides on each topic. Without it ``_is_readable`` is for all topics.
         self._is_readable, self._guard = True, call.access
         if self._guard is not None and replica is not None:
+            # Followers are brokers.
             self._is_readable, self._guard = (
                 self._guard.may_cluster(AclOperation.CLUSTER_ACTION),
                 None,
-            )  # followers are brokers
+            )
         self._readable: dict[str, bool] = {}
         self._unknown_ids: list[tuple[FetchTarget, PartitionData]] = []
         self._absent: list[tuple[FetchTarget, PartitionData]] = []

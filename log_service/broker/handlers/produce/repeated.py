@@ -324,9 +324,8 @@ def _find_records(
 
     The values are meaningless if the frame is not of the expected form.
     """
-    position = (
-        19 + client_id_bytes
-    )  # of the topic: head, client id, tags, transactional id, acks, timeout, count
+    # Of the topic: head, client id, tags, transactional id, acks, timeout, count.
+    position = 19 + client_id_bytes
     position += 21 if is_by_id else frame[position] + 5  # id or name, count, index
     size, start = frame[position], position + 1
     if size > 0x7F:

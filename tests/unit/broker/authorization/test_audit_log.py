@@ -119,9 +119,8 @@ def test_what_is_denied_is_a_line_of_the_file_as_kafka_writes_it(
         assert rest == f"INFO {DENIED} ({LOGGER_NAME})"
         assert moment[0] == "["
         assert len(moment) == len("[2026-11-23 20:46:07,123")
-        logging.getLogger(LOGGER_NAME).setLevel(
-            logging.WARNING
-        )  # as a request does that sets the level of the logger
+        # As a request does that sets the level of the logger.
+        logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
         await refused_produce(node, "other")
         await trio.sleep(1)
         assert lines_of(node) == [line]

@@ -50,11 +50,12 @@ def test_api_versions_tells_everything_that_is_served(version: int) -> None:
         told = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         assert told[ApiKey.PRODUCE] == (0, 13)  # KAFKA-18659
         assert told[ApiKey.FETCH] == (4, 18)
+        # A node without a metrics page has no use for what clients push.
         untold = {
             ApiKey.TIDELOG_MAINTENANCE,
             ApiKey.TIDELOG_SHARE_RECORDS,
             *TELEMETRY,
-        }  # a node without a metrics page has no use for what clients push
+        }
         assert set(told) == {
             int(api.key)
             for api in REGISTRY.values()

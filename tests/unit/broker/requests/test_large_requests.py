@@ -233,9 +233,8 @@ def test_a_user_has_few_large_requests_under_way_and_keeps_no_other_user_waiting
         await trio.sleep(0.5)
         assert max(under_way) == 4
         began = trio.current_time()
-        await until_done(
-            begun(node, ApiKey.DESCRIBE_CONFIGS, ("resources",), 600)
-        )  # as a follower's fetch beside produce requests
+        # As a follower's fetch beside produce requests.
+        await until_done(begun(node, ApiKey.DESCRIBE_CONFIGS, ("resources",), 600))
         assert trio.current_time() - began < 2.1
         assert sum(pending.is_done for pending in greedy) <= 8, "others still wait"
         node.connection.principal = Principal("User", "polite")

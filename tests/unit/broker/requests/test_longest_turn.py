@@ -62,9 +62,8 @@ def longest_turn(key: ApiKey, path: Path, *, is_allowed: bool) -> int:
             RequestHeader(key, version, 1, "story"), request_of(key, version, path, count)
         )
         frame = memoryview(bytearray(b"".join(map(bytes, chunks))[4:]))  # type: ignore[arg-type]  # no slice
-        pipeline.handle_frame(
-            node.connection, _least_frame(key, version)
-        )  # compiles what is compiled once
+        # Compiles what is compiled once.
+        pipeline.handle_frame(node.connection, _least_frame(key, version))
         with watchdog:
             pending = pipeline.handle_frame(node.connection, frame)
             if isinstance(pending, PendingResponse):

@@ -335,10 +335,11 @@ def test_batches_in_flight_are_counted_with_their_records_when_they_come_and_whe
             node.topic_ids["a"] = node.image.topics.by_name["a"].topic_id
             assert (await node.member().fetch(max_wait_ms=500)).acquired
             told = told_of(node)
+            # What is stored of 1 and of 2, and record 3, which nothing is stored of.
             assert (told[count], told[records]) == (
                 3,
                 3,
-            )  # what is stored of 1 and of 2, and record 3, which nothing is stored of
+            )
 
     sim_run(1, main)
 

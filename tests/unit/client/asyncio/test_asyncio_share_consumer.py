@@ -33,9 +33,8 @@ def test_leaving_that_is_cancelled_accepts_nothing_that_the_loop_did_not_hand_ou
         async for record in consumer:
             assert record.value == b"a"
             break
-        portal_of(consumer).post(
-            partial(time.sleep, 0.2)
-        )  # so that call and cancellation reach the client's thread together
+        # So that call and cancellation reach the client's thread together.
+        portal_of(consumer).post(partial(time.sleep, 0.2))
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().call_soon(task.cancel)

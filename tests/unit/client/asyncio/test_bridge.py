@@ -133,9 +133,8 @@ def test_a_result_that_came_as_the_task_was_cancelled_is_handed_over() -> None:
         async with Face(Client()) as face:
             task = asyncio.create_task(face.bridge.call(quick, results.append))
             await asyncio.sleep(0)
-            assert returned.wait(
-                PATIENCE_S
-            )  # the loop stands still: the result lies in the mailbox
+            # The loop stands still: the result lies in the mailbox.
+            assert returned.wait(PATIENCE_S)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -21,9 +21,8 @@ def test_leaving_that_is_interrupted_accepts_nothing_that_the_loop_did_not_hand_
     for record in consumer:
         assert record.value == b"a"
         break
-    portal_of(consumer).post(
-        partial(time.sleep, 1)
-    )  # so that call and interruption reach the client's thread together
+    # So that call and interruption reach the client's thread together.
+    portal_of(consumer).post(partial(time.sleep, 1))
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         consumer.__exit__(None, None, None)

@@ -110,10 +110,11 @@ def test_sessions_are_ended_while_a_fetch_from_another_broker_begins_one() -> No
 
     class Cluster:
         async def node(self, node_id: int, _purpose: str) -> Connection:
+            # What a fetch does that is under way meanwhile.
             exchange._sessions[node_id + 1] = (
                 True,
                 opened(8),
-            )  # what a fetch does that is under way meanwhile
+            )
             return Connection()
 
     def opened(number: int) -> FetchSession:

@@ -56,9 +56,8 @@ def test_a_member_that_its_group_has_forgotten_names_itself_until_it_has_joined_
         before = consumer.group_metadata()
         assert (before.generation_id, before.member_id) == (1, MEMBER_ID)
         group.beats += [code] * (code is not None)
-        await trio.sleep(
-            10
-        )  # longer than it may be without a poll: where it is not refused it has left
+        # Longer than it may be without a poll: where it is not refused it has left.
+        await trio.sleep(10)
         assert len(group.leaves) == (code is None)
         assert consumer.group_metadata() == before
         while consumer.group_metadata() == before:

@@ -176,9 +176,8 @@ def test_a_broker_that_lost_what_it_knew_is_not_given_the_second_batch_first(
         await (await producer.send("t", b"before")).wait()
         if is_first_tried_before:
             broker.script.append(ScriptedBroker.IGNORE)
-            broker.admit = lambda _: (
-                ErrorCode.NOT_LEADER_OR_FOLLOWER
-            )  # nobody hears of it, and the record is not there
+            # Nobody hears of it, and the record is not there.
+            broker.admit = lambda _: ErrorCode.NOT_LEADER_OR_FOLLOWER
             await producer.send("t", b"0")
             await trio.sleep(0.1)
         broker.go_down(1)

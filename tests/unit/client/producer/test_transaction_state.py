@@ -153,11 +153,12 @@ def test_sets_of_codes_do_not_contradict_each_other() -> None:
 @pytest.mark.parametrize(
     ("step", "code", "meaning"),
     [
+        # It may have timed out: the coordinator says (KIP-588).
         (
             Step.PRODUCE,
             ErrorCode.INVALID_PRODUCER_EPOCH,
             Meaning.ABORTABLE,
-        ),  # it may have timed out: the coordinator says (KIP-588)
+        ),
         (Step.PRODUCE, ErrorCode.TRANSACTION_ABORTABLE, Meaning.ABORTABLE),
         (Step.PRODUCE, ErrorCode.REQUEST_TIMED_OUT, Meaning.ABORTABLE),
         (Step.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, Meaning.ABORTABLE),

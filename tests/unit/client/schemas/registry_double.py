@@ -145,9 +145,9 @@ def served(registry: RegistryDouble, tls: SSLContext | None = None) -> Iterator[
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = (
-            1 << 16
-        )  # one packet for a response, because the client would delay its acknowledgement of the first of two
+        # One packet for a response, because the client would delay its acknowledgement of the first
+        # of two.
+        wbufsize = 1 << 16
 
         def handle_request(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -92,10 +92,11 @@ def test_bytes_of_both_are_equal(
     )
     dynamic = BlockingProtobufDeserializer(ours).deserialize("orders", expected, headers)
     assert dynamic.DESCRIPTOR.full_name == message.DESCRIPTOR.full_name
+    # An Any is shown open where its type is known.
     assert str(dynamic) == str(message) or message.DESCRIPTOR.name in {
         "Order",
         "Zed",
-    }  # an Any is shown open where its type is known
+    }
     assert dynamic.SerializeToString(deterministic=True) == message.SerializeToString(
         deterministic=True
     )

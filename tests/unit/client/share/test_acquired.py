@@ -94,9 +94,8 @@ def test_each_acquired_offset_comes_out_once(
     )
     assert all(held[record.offset] == (b"bad", False) for record in failed)
     assert all(offset not in held for offset in reader.gaps)
-    assert all(
-        held.get(offset, (b"", True))[1] for offset in reader.unreadable
-    )  # or a hole behind a damaged batch
+    # Or a hole behind a damaged batch.
+    assert all(held.get(offset, (b"", True))[1] for offset in reader.unreadable)
 
 
 @pytest.mark.parametrize("claimed", [0, 1, 500])
@@ -137,9 +136,8 @@ def test_batches_say_of_each_offset_what_was_said(types: dict[int, int]) -> None
             for offset in range(first, last + 1)
         }
     assert said == types
-    assert all(
-        one.last_offset + 1 < other.first_offset for one, other in pairwise(batches)
-    )  # as few as there can be, in order
+    # As few as there can be, in order.
+    assert all(one.last_offset + 1 < other.first_offset for one, other in pairwise(batches))
 
 
 def test_of_what_is_said_twice_the_later_counts() -> None:

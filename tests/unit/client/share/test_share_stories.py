@@ -286,10 +286,11 @@ def test_a_lost_session_begins_anew_and_what_was_in_hand_comes_again(code: Error
             await consumer.commit()
         assert caught.value.errors[WHERE].code is code
         queue.deliver(0, [b"a", b"b"], [(0, 1, 2)])
+        # B of the old session is not handed out.
         assert [record.delivery_count for record in await polled(consumer)] == [
             2,
             2,
-        ]  # b of the old session is not handed out
+        ]
         assert queue.epochs[-1] == 0
 
     tell(story)
@@ -606,9 +607,8 @@ def test_with_record_limit_one_leader_is_asked_at_a_time() -> None:
         one.deliver(0, [b"a", b"b"])
         two.deliver(0, [b"c", b"d"], partition=1)
         assert len(await polled(consumer, 2)) == 2
-        assert (
-            sum(len(queue.scripts[0]) + len(queue.scripts[1]) for queue in (one, two)) == 1
-        )  # nothing was acquired in vain
+        # Nothing was acquired in vain.
+        assert sum(len(queue.scripts[0]) + len(queue.scripts[1]) for queue in (one, two)) == 1
 
     tell_of_two(story, share_acquire_mode="record_limit")
 

@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import coloredlogs  # type: ignore[import-untyped]
 import pytest
+
+# What Dagster itself writes of an error.
 from dagster._utils.error import (
     serializable_error_info_from_exc_info,
-)  # what Dagster itself writes of an error
+)
 from dagster._utils.log import configure_loggers
 
 from orchestration.installation.plain_log import PlainFormatter, write_plainly
@@ -70,9 +72,8 @@ def test_a_stack_inside_a_message_is_left_out() -> None:
 def test_dagster_s_loggers_write_plain_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        coloredlogs, "ColoredFormatter", coloredlogs.ColoredFormatter
-    )  # given back afterwards
+    # Given back afterwards.
+    monkeypatch.setattr(coloredlogs, "ColoredFormatter", coloredlogs.ColoredFormatter)
     logger = logging.getLogger("dagster")
     before = list(logger.handlers)
     try:

@@ -44,9 +44,8 @@ TOLD = "orders failed in its last run: the column amount is missing"
 @pytest.fixture
 def instance(monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
     BROKEN.clear()
-    monkeypatch.delitem(
-        sys.modules, DEFINITIONS, raising=False
-    )  # another test may have loaded a project
+    # Another test may have loaded a project.
+    monkeypatch.delitem(sys.modules, DEFINITIONS, raising=False)
     with dg.instance_for_test() as made:
         yield made
 

@@ -49,9 +49,8 @@ def test_workers_get_this_python_and_find_this_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(
-        sys.modules, "assets", raising=False
-    )  # of this repository, which other tests import
+    # Of this repository, which other tests import.
+    monkeypatch.delitem(sys.modules, "assets", raising=False)
     settings = load_settings({"TIDELOG_DATA": str(tmp_path / "data")})
     given = spark_environment(settings, {"PATH": "", "PYTHONPATH": "/mine:/other"})
     assert given["PYSPARK_PYTHON"] == sys.executable

@@ -85,9 +85,8 @@ class Meeting:
     async def _connect(self, stream: Connection) -> None:
         try:
             secured = await self._client.secure(Destination(host=self._host, port=1), stream)
-            self.is_served = bool(
-                await secured.receive_into(bytearray(10))
-            )  # in TLS 1.3 a refusal is read with the first bytes
+            # In TLS 1.3 a refusal is read with the first bytes.
+            self.is_served = bool(await secured.receive_into(bytearray(10)))
         except OSError as error:
             self.client_says = str(error.strerror)
             stream.close()
@@ -323,9 +322,8 @@ def test_rules_make_a_user_of_the_name_in_a_certificate(authority: Authority) ->
 def test_a_client_whose_certificate_has_expired_is_refused(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "log_service.security.tls.contexts.validate_times", lambda _: None
-    )  # the client is not ours
+    # The client is not ours.
+    monkeypatch.setattr("log_service.security.tls.contexts.validate_times", lambda _: None)
     client = client_of(authority.issue("alice", lasts=timedelta(days=-1)))
     meeting = Meeting(listener_of(authority.issue("node"), client_auth="required"), client)
     assert (
@@ -514,9 +512,8 @@ def test_a_connection_goes_on_when_the_certificate_of_its_client_ends(authority:
             secured = await listener.secure(
                 await bound.accept(), ConnectionContext(1, "peer", "here", "SSL")
             )
-            await trio.sleep(
-                max(0.0, ends + 1.5 - time.time())
-            )  # OpenSSL goes by the machine's clock
+            # OpenSSL goes by the machine's clock.
+            await trio.sleep(max(0.0, ends + 1.5 - time.time()))
             await secured.send_gathered([b"welcome"])
 
         async with trio.open_nursery() as nursery:

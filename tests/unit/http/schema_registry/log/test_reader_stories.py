@@ -116,9 +116,8 @@ def test_a_log_without_records_that_were_read_is_read_anew(
         else:
             leader.error(ErrorCode.OFFSET_OUT_OF_RANGE)
         await seen.is_begun_again.wait()
-        await trio.sleep(
-            1
-        )  # a fetch of the old position may be under way, and would take the records below
+        # A fetch of the old position may be under way, and would take the records below.
+        await trio.sleep(1)
         leader.records(0, [b"a", b"b", b"c"])
         await reader.read_to(2, TIMEOUT_MS)
         assert seen.begun == [[b"a", b"lost"], [b"a", b"b", b"c"]]
