@@ -2,9 +2,12 @@
 
 This file decides when a shard serves requests. It loads a shard when this node is elected leader of
 its partition, and drops the shard when leadership is lost. Requests get
-COORDINATOR_LOAD_IN_PROGRESS while the shard is loading, and NOT_COORDINATOR if there is no shard. A
-shard that cannot be loaded is dropped, because requests to all shards would wait for it. The shard
-decides on its requests, and its runtime performs the decisions.
+COORDINATOR_LOAD_IN_PROGRESS while the shard is loading, and NOT_COORDINATOR if there is no shard.
+The shard decides on its requests, and its runtime performs the decisions.
+
+A load that fails is repeated after a pause that doubles up to ``MAX_RELOAD_MS``, as long as this
+node leads the partition in the same epoch. Until it succeeds, requests get NOT_COORDINATOR, and
+requests to all shards leave the shard out.
 
 A load reads to the log end offset instead of the high watermark, because records that an earlier
 leader appended may still be replicated. Replies wait until these records are replicated. If the
@@ -13,7 +16,7 @@ partition is lost or led in a later epoch, a load stops at its next chunk, and i
 
 import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -21,17 +24,30 @@ import trio
 
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError, TidelogError
-from log_service.common.timers import TimerQueue
+from log_service.common.timers import Timer, TimerQueue
 from log_service.common.types import Buffer
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
-from log_service.records.batch import BatchHeader, iterate_headers, iterate_records
+from log_service.records.batch import (
+    BatchHeader,
+    CorruptBatch,
+    iterate_headers,
+    iterate_records,
+)
 from log_service.records.control import ControlType, EndOfTransaction, iterate_control_records
 from log_service.state_machine.decision import Decision, InTransaction, ReplayContext
 from log_service.state_machine.runtime import OnReply, Refuse, Runtime, StateMachine
 from log_service.state_machine.stalls import STALL_GRACE_MS, Stalls
 
 logger = logging.getLogger(__name__)
+
+RELOAD_MS, MAX_RELOAD_MS = 1_000, 60_000
+"""The first and the longest pause before a failed load is repeated. Pauses double."""
+_MAX_DOUBLINGS = 10
+DAMAGE_ADVICE = (
+    ", but no retry mends a damaged log: where another replica has the log, stop this node, move"
+    " the partition's directory away, and start the node again, so that it copies the log"
+)
 
 R = TypeVar("R")
 
@@ -114,12 +130,23 @@ S = TypeVar("S", bound=Shard[Any])
 
 @dataclass(slots=True)
 class _Led(Generic[S, R]):
-    """A partition that this node leads. It has a runtime after it is loaded."""
+    """A partition that this node leads. It has a runtime after it is loaded.
+
+    ``reload`` is the timer that repeats a failed load. ``logged`` holds the kinds of its errors.
+    """
 
     coordinator_log: CoordinatorLog
     shard: S
     runtime: Runtime[R] | None = None
     is_dropped: bool = False
+    failed_count: int = 0
+    reload: Timer | None = None
+    logged: set[Hashable] = field(default_factory=set)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the first load is in progress."""
+        return self.runtime is None and not self.failed_count
 
 
 @dataclass(slots=True)
@@ -247,6 +274,8 @@ class Shards(Generic[S, R]):
         if led is None:
             return
         led.is_dropped = True
+        if led.reload is not None:
+            led.reload.cancel()
         if led.runtime is not None:
             led.runtime.close(
                 KafkaError(
@@ -309,9 +338,14 @@ class Shards(Generic[S, R]):
             raise KafkaError(
                 ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition}"
             )
-        if led.runtime is None:
+        if led.is_loading:
             raise KafkaError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being loaded"
+            )
+        if led.runtime is None:
+            raise KafkaError(
+                ErrorCode.NOT_COORDINATOR,
+                f"partition {partition} could not be loaded; the node tries again",
             )
         return led, led.runtime
 
@@ -328,33 +362,74 @@ class Shards(Generic[S, R]):
         return None if led is None or led.runtime is None else led.shard
 
     def serving(self) -> list[S] | None:
-        """Return all shards, or None while one is loading.
+        """Return all shards, or None while one is loading for the first time.
 
-        The caller must not change the shards.
+        A shard whose load failed is left out. The caller must not change the shards.
         """
-        if not all(led.runtime is not None for led in self.led.values()):
+        if any(led.is_loading for led in self.led.values()):
             return None
-        return [led.shard for led in self.led.values()]
+        return [led.shard for led in self.led.values() if led.runtime is not None]
 
     # Loading
 
     async def _load(self, led: _Led[S, R]) -> None:
-        partition = led.coordinator_log.partition
         try:
             loaded = await self._run_in_pool(lambda: self.replay_log(led))
-        except (OSError, TidelogError):
-            if (
-                not led.is_dropped
-            ):  # a dropped load may fail because a follower truncates the log under it
-                logger.exception(
-                    "coordinator shard %d could not be loaded: its clients wait until the partition"
-                    " is led again",
-                    partition,
-                )
-                self.resign(partition)
+        except (OSError, TidelogError) as error:
+            # A dropped load may fail because a follower truncates the log under it.
+            if not led.is_dropped:
+                self._load_later(led, error)
+        else:
+            if not led.is_dropped:
+                self._serve(led, loaded)
+
+    def _load_later(self, led: _Led[S, R], error: OSError | TidelogError) -> None:
+        """Repeat a failed load after a pause. Each kind of error is logged once."""
+        led.failed_count += 1
+        self._log_failed_load(led, error)
+        doublings = min(led.failed_count - 1, _MAX_DOUBLINGS)
+        pause_ms = min(RELOAD_MS << doublings, MAX_RELOAD_MS)
+        led.reload = self._timers.schedule(
+            self._clock.monotonic_ms() + pause_ms, partial(self._load_again, led)
+        )
+
+    def _load_again(self, led: _Led[S, R]) -> None:
+        # The failed load has changed the old shard.
+        led.shard = self._new_shard()
+        assert self._nursery is not None, "a load has failed, so run() has started"
+        self._nursery.start_soon(self._load, led)
+
+    def _log_failed_load(self, led: _Led[S, R], error: OSError | TidelogError) -> None:
+        kind = _kind_of(error)
+        if kind in led.logged:
             return
-        if led.is_dropped:
-            return
+        led.logged.add(kind)
+        text = (
+            "The coordinator of %s-%d could not be loaded in leader epoch %d: %s. Its clients wait."
+            " It is tried again every %d to %d seconds while this node leads the partition%s"
+        )
+        logger.error(
+            text,
+            self._topic,
+            led.coordinator_log.partition,
+            led.coordinator_log.leader_epoch,
+            error,
+            RELOAD_MS // 1_000,
+            MAX_RELOAD_MS // 1_000,
+            DAMAGE_ADVICE if isinstance(error, CorruptBatch) else "",
+            exc_info=error,
+        )
+
+    def _serve(self, led: _Led[S, R], loaded: _Loaded) -> None:
+        """Begin to serve a loaded shard."""
+        partition = led.coordinator_log.partition
+        if led.failed_count:
+            logger.info(
+                "The coordinator of %s-%d is loaded after %d failed attempts",
+                self._topic,
+                partition,
+                led.failed_count,
+            )
         if loaded.unreadable_count:
             text = (
                 "coordinator shard %d: %d records cannot be read and are left out, the first at"
@@ -428,6 +503,13 @@ class Shards(Generic[S, R]):
                 continue
             if decoded is not None:
                 shard.replay(decoded, ReplayContext(record.offset, *producer))
+
+
+def _kind_of(error: OSError | TidelogError) -> Hashable:
+    """Return the kind of an error: its class, and its code or errno."""
+    if isinstance(error, KafkaError):
+        return type(error), error.code
+    return type(error), error.errno if isinstance(error, OSError) else None
 
 
 def _log_stall(late_ms: int) -> None:
