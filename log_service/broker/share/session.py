@@ -37,9 +37,10 @@ class SessionKey:
 
 
 class ShareSession:
-    """The partitions that one member fetches from this leader.
+    """The partitions that one member fetches from this leader, in the order of their turns.
 
-    Partitions that gave records move to the end, so all get their turn.
+    The order changes with each fetch, and not with the epoch. A member that acknowledges between
+    its fetches advances the epoch by two, and half of its partitions would never be first.
     """
 
     __slots__ = ("_partitions", "connection_id", "epoch", "key")
@@ -89,10 +90,18 @@ class ShareSession:
         is_awaited = self._partitions.get(partition)
         if is_awaited is None:
             return False
-        if has_records:
-            del self._partitions[partition]
         self._partitions[partition] = has_error
         return has_records or has_error or is_awaited
+
+    def end_turn(self, first: SharedPartition, given: Iterable[SharedPartition]) -> None:
+        """Move partitions behind the others after a fetch that began with ``first``.
+
+        ``given`` are those that gave records. ``first`` comes last, whether it gave any or not.
+        """
+        for partition in (*given, first):
+            has_error = self._partitions.pop(partition, None)
+            if has_error is not None:
+                self._partitions[partition] = has_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,7 +202,7 @@ def _wanted(
 def _begin_fetch(fetch: _Fetch) -> None:
     """Fetch now, or wait."""
     node, request, wanted = fetch.node, fetch.request, fetch.wanted
-    for where in _rotated(fetch.context.partitions, request.share_session_epoch):
+    for where in fetch.context.partitions:
         try:
             check_readable(node.image(), fetch.call, where)
             led = _open(node, fetch.context.key, where)
@@ -232,13 +232,6 @@ def _begin_fetch(fetch: _Fetch) -> None:
     deadline_ms = node.clock.monotonic_ms() + request.max_wait_ms
     watch = node.shares.delayed_fetches.watch(operation, fetch.led, deadline_ms)
     fetch.deferred.on_discard(watch.cancel)
-
-
-def _rotated(partitions: tuple[SharedPartition, ...], epoch: int) -> tuple[SharedPartition, ...]:
-    if not partitions:
-        return partitions
-    start = epoch % len(partitions)
-    return partitions[start:] + partitions[:start]
 
 
 def _open(node: Node, key: SessionKey, where: SharedPartition) -> LedSharePartition:
@@ -401,7 +394,13 @@ def _results(fetch: _Fetch, fetched: list[Fetched]) -> dict[SharedPartition, Par
             ],
         )
     session = context.session
-    if context.is_first or session is None:
+    if session is None:
+        return found
+    if fetch.led and fetch.wanted.max_records > 0 and fetch.wanted.max_bytes > 0:
+        first = next(iter(fetch.led))
+        given = [where for where, result in found.items() if result.records is not NO_RECORDS]
+        session.end_turn((first.topic_id, first.partition), given)
+    if context.is_first:
         return found
     return {
         where: result

@@ -163,8 +163,30 @@ def test_a_response_names_what_has_records_or_errors_is_new_or_is_well_again() -
     assert not session.must_name(C, has_records=True, has_error=False)
 
 
-def test_a_partition_that_gave_records_waits_for_its_next_turn() -> None:
+def test_partitions_that_gave_records_wait_for_their_next_turn() -> None:
+    cache = ShareSessionCache(10)
+    session = session_of(fetch(cache, 0, A, B, C))
+    session.end_turn(A, [B])
+    assert session.partitions == (C, B, A)
+    session.end_turn(C, [C, B, A])
+    assert session.partitions == (B, A, C)
+
+
+def test_each_fetch_begins_with_the_next_partition_whatever_advances_the_epoch() -> None:
+    cache = ShareSessionCache(10)
+    begun = []
+    context = fetch(cache, 0, A, B, C)
+    for _ in range(6):
+        begun.append(context.partitions[0])
+        session_of(context).end_turn(context.partitions[0], ())
+        cache.accept_acknowledgement(KEY, session_of(context).epoch)
+        context = fetch(cache, session_of(context).epoch)
+    assert begun == [A, B, C, A, B, C]
+
+
+def test_a_partition_that_was_forgotten_has_no_turn() -> None:
     cache = ShareSessionCache(10)
     session = session_of(fetch(cache, 0, A, B))
-    session.must_name(A, has_records=True, has_error=False)
-    assert session.partitions == (B, A)
+    fetch(cache, 1, forgotten=[A])
+    session.end_turn(A, [A])
+    assert session.partitions == (B,)

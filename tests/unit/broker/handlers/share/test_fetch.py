@@ -510,6 +510,56 @@ def test_partitions_share_the_bytes_and_take_turns() -> None:
     tell_shares(story)
 
 
+def test_partitions_take_turns_for_a_member_that_acknowledges_by_requests_of_their_own() -> None:
+    """Each such request advances the epoch of the session between two fetches."""
+
+    async def story(node: ShareNode) -> None:
+        await node.share(partitions=2)
+        for index in (0, 1):
+            for _ in range(10):
+                await node.produce("a", batch(b"x" * 100), partition=index)
+        member = node.member()
+        told = []
+        for _ in range(4):
+            response = await member.send(partitions=2, max_bytes=800, max_records=3)
+            told.append(
+                {
+                    each.partition_index: sum(
+                        one.last_offset - one.first_offset + 1 for one in each.acquired_records
+                    )
+                    for topic in response.responses
+                    for each in topic.partitions
+                }
+            )
+            assert await member.acknowledge() == 0
+        assert told == [{0: 2, 1: 1}, {0: 1, 1: 2}] * 2
+
+    tell_shares(story)
+
+
+def test_a_fetch_that_only_acknowledges_takes_no_turn() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share(partitions=2)
+        for index in (0, 1):
+            for _ in range(4):
+                await node.produce("a", batch(b"x"), partition=index)
+        member = node.member()
+        told = []
+        for _ in range(4):
+            response = await member.send(partitions=2, max_records=1)
+            (one,) = [
+                each.partition_index
+                for topic in response.responses
+                for each in topic.partitions
+                if each.acquired_records
+            ]
+            told.append(one)
+            await member.send(max_records=0)
+        assert told == [0, 1, 0, 1]
+
+    tell_shares(story)
+
+
 def test_switched_off_share_groups_are_not_served() -> None:
     async def story(node: ShareNode) -> None:
         await node.share()
