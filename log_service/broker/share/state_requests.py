@@ -9,9 +9,14 @@ further questions about that group wait and go out together in the next request.
 coordinator or a later attempt may succeed, an error is retried after a pause that doubles. After
 ``MAX_ATTEMPTS`` the caller gets the error.
 
-Invariants: one question per state is in progress, and the next waits for its end, so writes arrive
-in the order in which they were made. Every question ends once. At most ``MAX_QUESTIONS`` wait. One
-more gets COORDINATOR_NOT_AVAILABLE at once.
+A summary waits for no other question, because it changes nothing. A later leader's read ends the
+reads and writes of earlier leaders, because the coordinator fences them as soon as it has the read.
+Reads have a connection of their own, because responses leave a connection in order, and a write
+waits for replicas.
+
+Invariants: of the other questions one per state is in progress, and the next waits for its end, so
+writes arrive in the order in which they were made. Every question ends once. At most
+``MAX_QUESTIONS`` wait. One more gets COORDINATOR_NOT_AVAILABLE at once.
 """
 
 from collections import deque
@@ -31,7 +36,7 @@ from log_service.common.java_hashing import hashed_partition
 from log_service.common.timers import TimerQueue
 from log_service.common.types import SHARE_GROUP_STATE_TOPIC, NodeId
 from log_service.coordinator.share.share_coordinator import ShareStateWrite
-from log_service.coordinator.share.share_state import ShareKey
+from log_service.coordinator.share.share_state import FIRST_LEADER_EPOCH, ShareKey
 from log_service.coordinator.share.state_messages import state_read, state_summarized, write_request
 from log_service.coordinator.share_state_service import ShareStateService, coordinator_key
 from log_service.metadata.image import MetadataImage
@@ -50,7 +55,7 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS, MAX_ATTEMPTS = 100, 5_000, 10
 JITTER = 0.2
 MAX_QUESTIONS = 100_000
 MAX_PARTITIONS_PER_REQUEST = 1_000
-PURPOSE = "share states"
+PURPOSE, PURPOSE_OF_READS = "share states", "reads of share states"
 
 MENDED_BY_TIME = frozenset(
     {
@@ -68,7 +73,8 @@ class _Kind:
     """One of the five APIs.
 
     ``request`` and ``topic`` build its request, and ``ask_here`` asks this node's own coordinator.
-    ``reply_of`` returns the part of a partition's result that the caller gets.
+    ``reply_of`` returns the part of a partition's result that the caller gets. ``purpose`` is that
+    of its connection.
     """
 
     request: Callable[..., Any]
@@ -76,6 +82,7 @@ class _Kind:
     response_type: type[Any]
     ask_here: Callable[[ShareStateService, Any, Callable[[Any], None]], None]
     reply_of: Callable[[Any], Any]
+    purpose: str = PURPOSE
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +95,7 @@ class _Question:
     on_done: Callable[[Any], None]
     failed_count: int = 0
     is_under_way: bool = False
+    is_over: bool = False
 
 
 Route = tuple["Destination", _Kind, str]
@@ -136,7 +144,7 @@ class ShareStateRequests:
 
     @property
     def asked_keys(self) -> Collection[ShareKey]:
-        """The share partitions with an open question."""
+        """The share partitions with an open question that is no summary."""
         return self._lines.keys()
 
     # Asking
@@ -186,8 +194,29 @@ class ShareStateRequests:
             question.on_done(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
             return
         self._question_count += 1
+        if question.kind is SUMMARIZE:
+            self._send(question)
+            return
         self._lines.setdefault(question.key, deque()).append(question)
+        if question.kind is READ:
+            self._end_older(question)
         self._work_off(question.key)
+
+    def _end_older(self, read: _Question) -> None:
+        """End the reads and writes of earlier leaders than the one that reads.
+
+        Those that are under way may still arrive. The coordinator has stored them before the read,
+        or refuses them.
+        """
+        line, epoch = self._lines[read.key], read.asked.leader_epoch
+        older = [
+            each
+            for each in line
+            if each.kind in {READ, WRITE} and FIRST_LEADER_EPOCH <= each.asked.leader_epoch < epoch
+        ]
+        text = f"a leader of epoch {epoch} reads {read.key}"
+        for each in reversed(older):  # the first one last, because the next is sent at its end
+            self._end(each, KafkaError(ErrorCode.FENCED_LEADER_EPOCH, text))
 
     def _work_off(self, key: ShareKey) -> None:
         """Send the first question of a line, and the next ones for as long as they end at once.
@@ -207,13 +236,20 @@ class ShareStateRequests:
             del self._lines[key]
 
     def _end(self, question: _Question, reply_of: Any) -> None:
-        self._lines[question.key].popleft()
+        """End a question, unless a later leader's read has ended it."""
+        if question.is_over:
+            return
+        question.is_over = True
+        if question.kind is not SUMMARIZE:
+            self._lines[question.key].remove(question)
         self._question_count -= 1
         question.on_done(reply_of)
         self._work_off(question.key)
 
     def _fail(self, question: _Question, error: KafkaError) -> None:
         """Ask again after a pause, or report the error."""
+        if question.is_over:
+            return
         question.failed_count += 1
         if error.code not in MENDED_BY_TIME or question.failed_count >= MAX_ATTEMPTS:
             self._end(question, error)
@@ -228,6 +264,8 @@ class ShareStateRequests:
     # Routing
 
     def _send(self, question: _Question) -> None:
+        if question.is_over:
+            return
         image = self._image()
         topic = image.topics.by_name.get(SHARE_GROUP_STATE_TOPIC)
         if topic is None:
@@ -248,7 +286,9 @@ class ShareStateRequests:
         destination = (
             None
             if registration is None
-            else destination_of(image, registration.leader, self._listener_name, PURPOSE)
+            else destination_of(
+                image, registration.leader, self._listener_name, question.kind.purpose
+            )
         )
         if destination is None:
             text = (
@@ -289,6 +329,7 @@ class ShareStateRequests:
         try:
             while waiting := self._waiting[route]:
                 self._waiting[route] = []
+                waiting = [question for question in waiting if not question.is_over]
                 for start in range(0, len(waiting), MAX_PARTITIONS_PER_REQUEST):
                     questions = waiting[start : start + MAX_PARTITIONS_PER_REQUEST]
                     try:
@@ -329,13 +370,17 @@ class ShareStateRequests:
 
 
 def _request(questions: Sequence[_Question]) -> Any:
-    """Build one request from questions of one kind and group."""
+    """Build one request from questions of one kind and group.
+
+    Several summaries of one state are one question of the request.
+    """
     kind = questions[0].kind
-    topics: dict[UUID, list[Any]] = {}
+    topics: dict[UUID, dict[int, Any]] = {}
     for question in questions:
-        topics.setdefault(question.key.topic_id, []).append(question.asked)
+        topics.setdefault(question.key.topic_id, {})[question.key.partition] = question.asked
     asked_topics = [
-        kind.topic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()
+        kind.topic(topic_id=topic_id, partitions=list(asked.values()))
+        for topic_id, asked in topics.items()
     ]
     return kind.request(group_id=questions[0].key.group_id, topics=asked_topics)
 
@@ -357,6 +402,7 @@ READ = _Kind(
     reading.ReadShareGroupStateResponse,
     ShareStateService.read,
     state_read,
+    PURPOSE_OF_READS,
 )
 WRITE = _Kind(
     writing.WriteShareGroupStateRequest,
@@ -378,4 +424,5 @@ SUMMARIZE = _Kind(
     summarizing.ReadShareGroupStateSummaryResponse,
     ShareStateService.read_summary,
     state_summarized,
+    PURPOSE_OF_READS,
 )

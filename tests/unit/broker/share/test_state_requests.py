@@ -16,16 +16,21 @@ from log_service.broker.share import state_requests as under_test
 from log_service.broker.share.state_requests import (
     LONGEST_PAUSE_MS,
     MAX_ATTEMPTS,
+    PURPOSE,
+    PURPOSE_OF_READS,
     ShareStateRequests,
 )
 from log_service.broker.timer_task import TimerTask
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import SHARE_GROUP_STATE_TOPIC, NodeId
+from log_service.coordinator.share.share_coordinator import ShareStateWrite
 from log_service.coordinator.share.share_state import ShareKey, ShareState
 from log_service.metadata.partition import NO_LEADER
 from log_service.protocol.messages import delete_share_group_state as deleting
 from log_service.protocol.messages import initialize_share_group_state as initializing
 from log_service.protocol.messages import read_share_group_state as reading
+from log_service.protocol.messages import read_share_group_state_summary as summarizing
+from log_service.protocol.messages import write_share_group_state as writing
 from log_service.protocol.stored.metadata_records import BrokerEndpoint
 from tests.helpers.handler_node import LISTENER, HandlerNode, tell_handlers
 from tests.unit.metadata.records import broker
@@ -78,9 +83,12 @@ class Brokers:
     left_out: set[int] = field(default_factory=set)
     """Partitions that are not in the response."""
     may_answer: trio.Event = field(default_factory=trio.Event)
+    purposes: set[tuple[str, str]] = field(default_factory=set)
+    """The names of requests, each with the purpose of its connection."""
 
-    async def request(self, _destination: Any, request: Any, response_type: type[Any]) -> Any:
+    async def request(self, destination: Any, request: Any, response_type: type[Any]) -> Any:
         self.requests.append(request)
+        self.purposes.add((type(request).__name__, destination.purpose))
         await self.may_answer.wait()
         code = self.codes.pop(0) if self.codes else ErrorCode.NONE
         if code is ErrorCode.NETWORK_EXCEPTION:
@@ -92,6 +100,11 @@ class Brokers:
             ),
             reading.ReadShareGroupStateRequest: (reading, reading.ReadStateResult),
             deleting.DeleteShareGroupStateRequest: (deleting, deleting.DeleteStateResult),
+            writing.WriteShareGroupStateRequest: (writing, writing.WriteStateResult),
+            summarizing.ReadShareGroupStateSummaryRequest: (
+                summarizing,
+                summarizing.ReadStateSummaryResult,
+            ),
         }
         module = modules[type(request)]
         results = [
@@ -286,6 +299,105 @@ def test_questions_of_one_state_do_not_overtake_each_other() -> None:
         ]
 
     tell(story, ErrorCode.NOT_COORDINATOR)
+
+
+def a_write(leader_epoch: int) -> ShareStateWrite:
+    return ShareStateWrite(state_epoch=1, leader_epoch=leader_epoch, start_offset=5)
+
+
+def names(pool: Brokers) -> list[str]:
+    """Return the kinds of the requests so far."""
+    kinds = ("Initialize", "Summary", "Read", "Write", "Delete")
+    return [next(kind for kind in kinds if kind in type(each).__name__) for each in pool.requests]
+
+
+def test_a_read_of_a_later_leader_does_not_wait_for_the_writes_of_earlier_ones() -> None:
+    """The coordinator fences them as soon as it has the read."""
+
+    async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
+        asking = states(node, pool)
+        for _ in range(2):
+            asking.write(key(), a_write(3), on_done=told.append)
+        await trio.testing.wait_all_tasks_blocked()
+        asking.read(key(), leader_epoch=4, on_done=told.append)
+        asking.write(key(), a_write(4), on_done=told.append)
+        await trio.testing.wait_all_tasks_blocked()
+        assert codes_of(told) == [ErrorCode.FENCED_LEADER_EPOCH] * 2
+        assert names(pool) == ["Write", "Read"]
+        pool.may_answer.set()
+        await until_told(told, 4)
+        assert isinstance(told[2], ShareState)
+        assert told[3:] == [None]
+        assert names(pool) == ["Write", "Read", "Write"]
+        assert repr(asking) == "<ShareStateRequests questions=0 routes=0>"
+        assert not asking.asked_keys
+
+    tell(story, may_answer=False)
+
+
+def test_a_later_leader_ends_the_pause_before_a_write_of_an_earlier_one() -> None:
+    async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
+        asking = states(node, pool)
+        asking.write(key(), a_write(3), on_done=told.append)
+        await trio.testing.wait_all_tasks_blocked()
+        asking.read(key(), leader_epoch=4, on_done=told.append)
+        await until_told(told, 2)
+        await trio.sleep(LONGEST_PAUSE_MS / 1_000)
+        assert told[0].code is ErrorCode.FENCED_LEADER_EPOCH
+        assert isinstance(told[1], ShareState)
+        assert names(pool) == ["Write", "Read"]
+
+    tell(story, ErrorCode.NOT_COORDINATOR)
+
+
+def test_a_read_of_the_same_leader_waits_for_its_writes() -> None:
+    async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
+        asking = states(node, pool)
+        asking.write(key(), a_write(3), on_done=told.append)
+        asking.read(key(), leader_epoch=3, on_done=told.append)
+        await until_told(told, 2)
+        assert told[0] is None
+        assert isinstance(told[1], ShareState)
+        assert names(pool) == ["Write", "Write", "Read"]
+
+    tell(story, ErrorCode.NOT_COORDINATOR)
+
+
+def test_a_summary_waits_for_no_write_of_its_state() -> None:
+    async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
+        asking = states(node, pool)
+        asking.write(key(), a_write(3), on_done=told.append)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(2):
+            asking.summarize(key(), leader_epoch=0, on_done=told.append)
+        await until_told(told, 2)
+        assert [isinstance(each, ShareState) for each in told] == [True, True]
+        assert [len(pool.requests[1].topics[0].partitions), names(pool)] == [
+            1,
+            ["Write", "Summary"],
+        ]
+        await until_told(told, 3)
+        assert told[2] is None
+
+    tell(story, ErrorCode.NOT_COORDINATOR)
+
+
+def test_reads_have_a_connection_of_their_own() -> None:
+    """Responses leave a connection in order, and a write waits until replicas have it."""
+
+    async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
+        asking = states(node, pool)
+        asking.write(key(), a_write(3), on_done=told.append)
+        asking.read(key(1), leader_epoch=3, on_done=told.append)
+        asking.summarize(key(2), leader_epoch=0, on_done=told.append)
+        await until_told(told, 3)
+        assert pool.purposes == {
+            ("WriteShareGroupStateRequest", PURPOSE),
+            ("ReadShareGroupStateRequest", PURPOSE_OF_READS),
+            ("ReadShareGroupStateSummaryRequest", PURPOSE_OF_READS),
+        }
+
+    tell(story)
 
 
 def test_the_topic_is_created_for_the_first_question() -> None:
