@@ -12,8 +12,8 @@ session is closed, or when the process that acquired it ends.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import TracebackType
@@ -47,6 +47,8 @@ IDLE_S: Final = 300.0
 """A group is left after so long without an acquire."""
 SLICE_MS: Final = 500
 """How long one of several leaders is asked to wait for records."""
+ACQUIRE_GRACE_MS: Final = 5_000
+"""How much longer than its wait an acquire may take, as where a leader hangs."""
 RETRY_S: Final = 0.1
 SLACK_S: Final = 1.0
 CLOSE_S: Final = 5.0
@@ -120,6 +122,8 @@ class ShareLeases:
         self._free_slots = list(range(MAX_LEASES))
         self._sessions: dict[str, _Session] = {}
         self._epochs: dict[str, int] = {}
+        self._silent: set[int] = set()
+        """Nodes that have not responded to their last fetch. They are asked after the others."""
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -153,12 +157,24 @@ class ShareLeases:
     ) -> Lease | None:
         """Acquire up to ``max_records`` of a topic for a group, None if none come in time.
 
+        It ends ``ACQUIRE_GRACE_MS`` after ``wait_ms`` at the latest, and a group that is not joined
+        by then is joined meanwhile.
+
         Raises:
             KafkaError: the group or the topic refuses this user, or does not exist.
                 THROTTLING_QUOTA_EXCEEDED, too many leases or groups are open here.
+                REQUEST_TIMED_OUT, no broker describes the topic in time.
         """
         deadline_s = trio.current_time() + wait_ms / 1_000
-        await self._cluster.topic(topic, self._config.default_api_timeout_ms)
+        longest_ms = min(wait_ms + ACQUIRE_GRACE_MS, self._config.default_api_timeout_ms)
+        await self._cluster.topic(topic, longest_ms)
+        with trio.move_on_at(deadline_s + ACQUIRE_GRACE_MS / 1_000):
+            return await self._acquire(group_id, topic, max_records, deadline_s)
+        return None
+
+    async def _acquire(
+        self, group_id: str, topic: str, max_records: int, deadline_s: float
+    ) -> Lease | None:
         member = self._member(group_id)
         member.used_s = trio.current_time()
         member.lease_count += 1
@@ -296,7 +312,8 @@ class ShareLeases:
                     if session is None:
                         session = sessions[node_id] = self._open(group_id, node_id)
                     try:
-                        records = await self._fetch(session, topic, max_records, wait_ms)
+                        with self._note_silence(node_id):
+                            records = await self._fetch(session, topic, max_records, wait_ms)
                     except KafkaError as error:
                         if not error.is_retriable or trio.current_time() >= deadline_s:
                             raise
@@ -313,18 +330,39 @@ class ShareLeases:
                     await trio.sleep(RETRY_S)
                     await self._cluster.refresh((topic,))
         finally:
-            with trio.move_on_after(CLOSE_S, shield=True):
-                for each in sessions.values():
-                    if each is not chosen:
-                        await self._close(each)
+            for each in sessions.values():
+                if each is not chosen:  # in a task, because its leader may hang
+                    self._nursery.start_soon(self._close_in_time, each)
+
+    async def _close_in_time(self, session: _Session) -> None:
+        with trio.move_on_after(CLOSE_S, shield=True):
+            await self._close(session)
+
+    @contextmanager
+    def _note_silence(self, node_id: int) -> Iterator[None]:
+        """Ask a node after the others from now on, unless it responds within the block."""
+        has_responded = False
+        try:
+            yield
+            has_responded = True
+        except KafkaError as error:
+            has_responded = error.code is not ErrorCode.REQUEST_TIMED_OUT
+            raise
+        finally:
+            if has_responded:
+                self._silent.discard(node_id)
+            else:
+                self._silent.add(node_id)
 
     def _leaders(self, topic: str) -> list[int]:
+        """Return the leaders of a topic in the order in which they are asked."""
         view = self._cluster.view
         if topic not in view.topics:
             text = f"topic {topic!r} is not there any more"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         nodes = {view.leader_of(each) for each in self._partitions(topic)} - {-1}
-        return self._env.rng.sample(sorted(nodes), len(nodes))
+        drawn = self._env.rng.sample(sorted(nodes), len(nodes))
+        return sorted(drawn, key=self._silent.__contains__)
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
         count = self._cluster.view.topics[topic].partition_count

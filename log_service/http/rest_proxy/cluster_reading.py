@@ -12,14 +12,14 @@ from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.context import Call
 
 
-async def topic_of(admin: Admin, name: str) -> TopicDescription:
-    """Return a topic.
+async def topic_of(admin: Admin, name: str, *, timeout_ms: int | None = None) -> TopicDescription:
+    """Return a topic. Without ``timeout_ms`` the admin's own timeout bounds the wait.
 
     Raises:
         RestError: 40401, there is no such topic.
     """
     try:
-        return (await admin.describe_topics([name]))[name]
+        return (await admin.describe_topics([name], timeout_ms=timeout_ms))[name]
     except KafkaError as error:
         if error.code in errors.NO_TOPIC:
             raise errors.topic_not_found(name) from error

@@ -23,6 +23,7 @@ from log_service.client import (
     ShareLeases,
     ShareRecord,
 )
+from log_service.client.share.leases import ACQUIRE_GRACE_MS
 from log_service.http.record_formats.decoding import FORMATS, RecordDecoder
 from log_service.http.record_formats.records import decoded
 from log_service.http.rest_proxy import errors
@@ -77,13 +78,14 @@ async def acquire(call: Call) -> HttpResponse:
     encoding = text_of(body, "encoding", default=FORMATS[0])
     if encoding not in FORMATS:
         raise RestError(422, f"encoding is {encoding[:30]!r}: it may be {', '.join(FORMATS)}.")
+    longest_ms = wait_ms + ACQUIRE_GRACE_MS
     user, streams = "" if call.credentials is None else call.request.principal, call.context.streams
     group, topic = call.value("group"), call.value("topic")
-    await topic_of(await call.admin(), topic)
+    await topic_of(await call.admin(), topic, timeout_ms=longest_ms)
     async with streams.places.one_of(user):
         leases = await _leases(call)
         lease = None
-        with trio.move_on_after(MAX_WAIT_MS / 1_000):
+        with trio.move_on_after(min(longest_ms, MAX_WAIT_MS) / 1_000):
             lease = await _unless_stopping(
                 call,
                 partial(leases.acquire, group, topic, max_records=count, wait_ms=wait_ms),

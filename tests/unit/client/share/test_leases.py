@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import trio
 
@@ -16,8 +17,10 @@ from log_service.client import (
     Producer,
     ShareLeases,
 )
+from log_service.client.share.leases import ACQUIRE_GRACE_MS
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, node_properties, tell_cluster
 
+CLIENT_HOST = "client"
 ONE_COPY = {
     "offsets_topic_replication_factor": "1",
     "share_coordinator_state_topic_replication_factor": "1",
@@ -159,3 +162,59 @@ def test_a_lease_ends_with_its_last_record() -> None:
             assert trio.current_time() - began_s < lease.lock_ms / 1_000
 
     tell(story)
+
+
+def silence(cluster: Cluster, node_id: int) -> None:
+    """Hold back everything that a node sends to clients."""
+    cluster.world.network.cut(host_of(node_id), CLIENT_HOST)
+
+
+def test_an_acquire_ends_in_time_although_the_leader_hangs() -> None:
+    async def story(queue: Queue) -> None:
+        async with queue.leases() as one:
+            lease = await queue.acquire(one)
+            assert await codes(one, tokens_of(lease), AcknowledgeType.RELEASE) == [None] * 5
+            silence(queue.cluster, 1)
+            began_s = trio.current_time()
+            assert await one.acquire("q", "t", max_records=5, wait_ms=1_000) is None
+            took_ms = round((trio.current_time() - began_s) * 1_000)
+            assert took_ms <= 1_000 + ACQUIRE_GRACE_MS
+            queue.cluster.world.network.heal()
+            await queue.acquire(one)
+
+    tell(story)
+
+
+def test_an_acquire_ends_in_time_although_the_coordinator_hangs() -> None:
+    async def story(queue: Queue) -> None:
+        async with queue.leases() as one:
+            lease = await queue.acquire(one)
+            assert await codes(one, tokens_of(lease), AcknowledgeType.RELEASE) == [None] * 5
+            silence(queue.cluster, 1)
+            began_s = trio.current_time()
+            assert await one.acquire("another", "t", max_records=5, wait_ms=0) is None
+            assert round((trio.current_time() - began_s) * 1_000) <= ACQUIRE_GRACE_MS
+
+    tell(story)
+
+
+def test_a_leader_that_hangs_is_asked_after_the_others() -> None:
+    """The record is at one leader, and the other hangs: at most one acquire hears of nothing."""
+
+    async def story(cluster: Cluster) -> None:
+        servers, env = f"{host_of(1)}:{BROKER_PORT}", cluster.world.client_env()
+        async with Admin(servers, env=env) as admin, Producer(servers, env=env) as producer:
+            await admin.create_topics([NewTopic(name="t", assignments={0: [1], 1: [2]})])
+            group = ConfigResource.group("q")
+            await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+            for number in range(10):
+                await producer.send("t", b"%d" % number, partition=0)
+            await producer.flush()
+        async with ShareLeases(servers, env=env) as leases:
+            acquire = partial(leases.acquire, "q", "t", max_records=1)
+            found = [await acquire(wait_ms=60_000)]
+            silence(cluster, 2)
+            found += [await acquire(wait_ms=0) for _ in range(8)]
+        assert found.count(None) == 1, "the draws of this seed ask the hanging leader first, once"
+
+    tell_cluster(story)
