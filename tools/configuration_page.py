@@ -23,31 +23,31 @@ FOREVER = {str(2**63 - 1): "no limit", str(2**31 - 1): "no limit", None: "-", ""
 HEAD = """# Configuration
 
 Written by `python -m tools.configuration_page`. `tidelog serve FILE` takes Apache Kafka's own server properties, in Java's syntax, and
-`--override key=value` over them. Every key of Apache Kafka 4.3 is known: shown by DescribeConfigs with Kafka's type, default, source,
-synonyms and update mode, and changed by IncrementalAlterConfigs with Kafka's rules (a broker's own value over the default of all brokers,
-over the file). A key that acts has a test that sees what it does; a key without effect here is named in one warning when it is set to
-something else than its default; an unknown name is named in another. What asks for protection that is not there (an authorizer in
-Java, a policy) ends the start with a sentence.
+`--override key=value` over them. Every key of Apache Kafka 4.3 is known. DescribeConfigs shows it with Kafka's type, default, source,
+synonyms and update mode. IncrementalAlterConfigs changes it by Kafka's rules: a broker's own value goes before the default of all brokers,
+and that before the file. At the start one warning names the keys that have no effect here and are not set to their defaults. Another
+warning names unknown keys. A node does not start if a key asks for protection that is not supported (an authorizer in Java, a policy).
 
-*live* keys change while the node runs, without a restart, and survive one: `tidelog configs set --cluster-default
+*live* keys can be changed while the node runs, and the change survives a restart: `tidelog configs set --cluster-default
 log.retention.ms=3600000`, or `kafka-configs`. `listener.name.NAME.max.connections` and `listener.name.NAME.max.connection.creation.rate`
-hold for one listener.
+apply to one listener.
 
 ## What differs from Apache Kafka on purpose
 
-* A connection above `max.connections` is closed at once; Kafka lets it wait.
-* `max.connections`, `max.connections.per.ip`, `num.io.threads`, the sizes of socket buffers, `listeners` and `log.dir` have other defaults;
-  each says why below.
-* Where its file names no `offsets.topic.replication.factor`, a node alone makes one replica of the topic of groups, not three.
+* A connection above `max.connections` is closed at once. Apache Kafka lets it wait.
+* `max.connections`, `max.connections.per.ip`, `num.io.threads`, the sizes of socket buffers, `listeners` and `log.dir` have other
+  defaults. The tables below give the reasons.
+* If the file does not set `offsets.topic.replication.factor`, a lone node creates `__consumer_offsets` with one replica, not three.
 * `listeners` cannot change while the node runs.
-* What a listener asks of its clients (`sasl.enabled.mechanisms`, `ssl.client.auth` and their like) counts from the file alone. A request
-  that sets it changes nothing, and the node warns of it; in Apache Kafka, too, a listener that runs stays as it is. Key stores, trust
+* A listener's demands on its clients (`sasl.enabled.mechanisms`, `ssl.client.auth` and similar keys) are read from the file only. A request
+  that sets them changes nothing, and the node logs a warning. In Apache Kafka a running listener does not change either. Key stores, trust
   stores and the users of PLAIN change at once.
-* A death is seen at once (`node.death.grace.ms`); Kafka waits for the session of a broker, and for the fetch timer of a voter. Only a
-  refused connection counts, which a host sends when no process listens. A host out of reach proves nothing, and a process that hangs still
-  has its connections accepted: those are found as in Kafka. A live node that is taken for dead costs an election and no record.
-* `min.insync.replicas` of the file counts once, as in Kafka: a new cluster keeps eligible leader replicas (KIP-966), and the file of the
-  controller that leads first gives the default of all brokers. Later it is changed there, or for a topic, and not for one broker.
+* A dead node is noticed at once (`node.death.grace.ms`). Apache Kafka waits for the session of a broker, and for the fetch timeout of a
+  voter. Only a refused connection counts, which a host sends when no process listens. An unreachable host, or a process that hangs, is
+  found by the timeouts, as in Apache Kafka. A live node that is taken for dead costs an election and no record.
+* `min.insync.replicas` of the file counts once, as in Apache Kafka. A new cluster keeps eligible leader replicas (KIP-966), and the file of
+  the first active controller gives the default of all brokers. Later the value can be changed for all brokers or for a topic, and not for
+  one broker.
 """
 
 
@@ -65,7 +65,7 @@ def page() -> str:
         "\n## Keys of a topic\n",
         "Each has a default in the broker's file.\n",
         *_topic_table(),
-        "\n## Known, and without effect\n",
+        "\n## Accepted keys without effect\n",
         *_idle(),
     ]
     return "\n".join(parts) + "\n"
@@ -104,7 +104,7 @@ def _default(key: ConfigKey) -> str:
 
 def _said(key: ConfigKey) -> str:
     idle = "" if key.is_acting else " Without effect here."
-    return f"{key.documentation} Default: {key.reason}.{idle}".replace("|", "\\|")
+    return f"{key.documentation} Reason for the default: {key.reason}.{idle}".replace("|", "\\|")
 
 
 def main() -> None:

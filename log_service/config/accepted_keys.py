@@ -38,8 +38,8 @@ NOT_HERE = "which cannot run here; remove the key only if the cluster can do wit
 
 TRANSACTIONS: Family = (
     (
-        "Tunes transactions in ways that have no counterpart here: loading reads in fixed steps,"
-        " two-phase commit is not there."
+        "Tunes transactions in ways that have no counterpart here. Loading reads in fixed steps,"
+        " and two-phase commit is not supported."
     ),
     (
         Row("transaction.state.log.load.buffer.size", INT, "5242880", at_least(1)),
@@ -71,7 +71,7 @@ SHARE_GROUPS: Family = (
 )
 COORDINATORS: Family = (
     (
-        "Tunes how coordinators batch, cache and load in Apache Kafka; here each request is one"
+        "Tunes how coordinators batch, cache and load in Apache Kafka. Here each request is one"
         " batch, and loading reads in fixed steps."
     ),
     (
@@ -90,8 +90,8 @@ COORDINATORS: Family = (
 )
 REPLICATION: Family = (
     (
-        "Tunes requests between nodes of Apache Kafka; here they have the times of the quorum, of"
-        " sessions and of fetches."
+        "Tunes requests between nodes of Apache Kafka. Here the timeouts of the quorum, of broker"
+        " sessions and of fetches apply to them."
     ),
     (
         Row("controlled.shutdown.enable", BOOLEAN, "true"),
@@ -104,8 +104,8 @@ REPLICATION: Family = (
 )
 QUORUM: Family = (
     (
-        "Old snapshots of the metadata go by their number here; appends are not held back to make"
-        " them larger."
+        "Tunes the metadata log. Here a fixed number of old snapshots is kept, and appends are not"
+        " delayed to make them larger."
     ),
     (
         Row("controller.quorum.append.linger.ms", INT, "25", at_least(0)),
@@ -115,8 +115,8 @@ QUORUM: Family = (
 )
 QUOTAS: Family = (
     (
-        "Belongs to throttles of moves between log directories, which this version does not have, "
-        "and of replicas, which are measured over eleven seconds here."
+        "Belongs to throttles. Moves between log directories are not throttled in this version, and"
+        " replication is always measured over eleven seconds."
     ),
     (
         Row("alter.log.dirs.replication.quota.window.num", INT, "11", at_least(1)),
@@ -320,8 +320,8 @@ REMOTE_STORAGE: Family = (
 
 TLS: Family = (
     (
-        "Tunes TLS in Java. The newest version that both sides speak is used; certificates are"
-        " checked by OpenSSL."
+        "Tunes TLS in Java. Here OpenSSL checks certificates, and the newest version of TLS that"
+        " both sides support is used."
     ),
     (
         Row("ssl.engine.factory.class", CLASS, None, update_mode=PER_BROKER, traits=Trait.ACCESS),
@@ -346,8 +346,8 @@ TLS: Family = (
 )
 SASL: Family = (
     (
-        "Belongs to parts of SASL that are not there: Kerberos, Java classes, their times, and"
-        " nodes that sign assertions."
+        "Belongs to parts of SASL that are not supported: Kerberos, Java classes and their timeouts,"
+        " and assertions signed by nodes."
     ),
     (
         Row("sasl.client.callback.handler.class", CLASS, None, traits=Trait.ACCESS),

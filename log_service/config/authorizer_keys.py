@@ -70,7 +70,8 @@ def _super_users(text: str) -> frozenset[str]:
 def comma_warning(text: str) -> str | None:
     """Return a warning if a principal of ``super.users`` looks like several, else None.
 
-    A comma alone is no sign, because names in certificates have commas, as in User:CN=node,OU=log.
+    A comma alone does not show that, because names in certificates have commas, as in
+    User:CN=node,OU=log.
     """
     read = next((user for user in split_principals(text) if ANOTHER_PRINCIPAL.search(user)), None)
     if read is None:
@@ -88,10 +89,10 @@ AUTHORIZER_KEYS = (
         type=ConfigType.STRING,
         default="",
         documentation=(
-            f"Who decides what clients may do: {STANDARD_AUTHORIZER}, by ACLs in the metadata"
-            " (KIP-11)."
+            "The authorizer. org.apache.kafka.metadata.authorizer.StandardAuthorizer decides "
+            "by the ACLs in the metadata (KIP-11)."
         ),
-        reason="every client may do everything",
+        reason="without an authorizer every client may do everything",
         validator=_authorizer_class,
         traits=Trait.ACCESS,
     ),
@@ -100,8 +101,8 @@ AUTHORIZER_KEYS = (
         type=ConfigType.STRING,
         default="",
         documentation=(
-            "Principals that may do everything: Type:name, with semicolons between. Nodes of the"
-            " cluster must be among them."
+            "Principals that may do everything, as Type:name, separated by semicolons. The "
+            "nodes of the cluster must be among them."
         ),
         reason="no principal is above the ACLs",
         validator=_principals,
@@ -114,10 +115,10 @@ AUTHORIZER_KEYS = (
         type=ConfigType.BOOLEAN,
         default="false",
         documentation=(
-            "Whether everyone may do what no ACL is about. The first ACL about a resource ends that"
-            " for this resource."
+            "Whether every client may use a resource that has no ACL. The first ACL of a "
+            "resource ends this for the resource."
         ),
-        reason="what is not allowed is denied",
+        reason="an operation that no ACL allows is denied",
         importance=Importance.HIGH,
         traits=Trait.OWN | Trait.ACCESS,
         fields=to("AuthorizerConfig.is_open"),
@@ -127,12 +128,12 @@ AUTHORIZER_KEYS = (
         type=ConfigType.LIST,
         default=None,
         documentation=(
-            "Listeners that take requests before the ACLs are known; super users alone are let in"
-            " until then (KIP-801)."
+            "Listeners that serve requests before the ACLs are loaded. Until then only super "
+            "users are allowed (KIP-801)."
         ),
         reason=(
-            "those of the controller, because controllers elect a leader over them; the others"
-            " always wait"
+            "the controllers' listeners, because controllers elect a leader over them; other "
+            "listeners always wait"
         ),
         validator=no_empty_item,
         traits=Trait.ACCESS,
@@ -142,12 +143,12 @@ AUTHORIZER_KEYS = (
         type=ConfigType.STRING,
         default="",
         documentation=(
-            "The file that decisions of the authorizer are written into, in the format of Kafka's"
-            " kafka-authorizer.log. It rolls: the file before has .1 behind its name."
+            "The file for decisions of the authorizer, in the format of Kafka's "
+            "kafka-authorizer.log. When it rolls, .1 is appended to the name of the previous "
+            "file."
         ),
         reason=(
-            "they go to the node's own log, where the level of kafka.authorizer.logger lets them"
-            " through"
+            "decisions go to the node's own log, if the level of kafka.authorizer.logger allows it"
         ),
         traits=Trait.OWN,
         fields=to("AuditConfig.path", path_or_none),
@@ -157,7 +158,7 @@ AUTHORIZER_KEYS = (
         type=ConfigType.LONG,
         default="16777216",
         documentation="The size at which the file of audit.log.path rolls.",
-        reason="16 MiB are some 50,000 lines",
+        reason="16 MiB hold some 50,000 lines",
         validator=at_least(1024),
         traits=Trait.OWN,
         fields=to("AuditConfig.max_file_bytes"),
@@ -166,8 +167,8 @@ AUTHORIZER_KEYS = (
         name="audit.log.max.files",
         type=ConfigType.INT,
         default="10",
-        documentation="How many files audit.log.path keeps, the newest among them.",
-        reason="160 MiB in all",
+        documentation="The number of audit log files that are kept, including the current one.",
+        reason="they take 160 MiB at most",
         validator=at_least(1),
         traits=Trait.OWN,
         fields=to("AuditConfig.max_files"),
@@ -177,10 +178,10 @@ AUTHORIZER_KEYS = (
         type=ConfigType.STRING,
         default="",
         documentation=(
-            "The topic that decisions of the authorizer are written into, one JSON object a record."
-            " It is created where it is missing."
+            "The topic for decisions of the authorizer, as one JSON object per record. A "
+            "missing topic is created."
         ),
-        reason="none",
+        reason="decisions are not written to a topic",
         validator=_audit_topic,
         traits=Trait.OWN,
         fields=to("AuditConfig.topic", text_or_none),
@@ -189,11 +190,8 @@ AUTHORIZER_KEYS = (
         name="audit.log.allowed.enable",
         type=ConfigType.BOOLEAN,
         default="false",
-        documentation=(
-            "Whether the audit log has the operations that are allowed, too, and not only those"
-            " that are denied."
-        ),
-        reason="there are many of them",
+        documentation="Whether the audit log also has allowed operations, and not only denied ones.",
+        reason="allowed operations are very many",
         traits=Trait.OWN,
         fields=to("AuditConfig.is_allowed_written"),
     ),

@@ -37,9 +37,10 @@ DECLARED = (
         validator=not_zero,
         importance=Importance.HIGH,
         documentation=(
-            "Age beyond which segments are deleted; -1, as any negative number, is no limit."
+            "Age above which segments are deleted. -1 and every other negative number mean no "
+            "limit."
         ),
-        reason="log.retention.minutes and log.retention.hours decide",
+        reason="log.retention.minutes and log.retention.hours are used",
         update_mode=CLUSTER_WIDE,
     ),
     ConfigKey(
@@ -48,10 +49,10 @@ DECLARED = (
         default="168",
         importance=Importance.HIGH,
         documentation=(
-            "Age in hours beyond which segments are deleted, where neither log.retention.ms nor"
-            " log.retention.minutes is set."
+            "Age in hours above which segments are deleted, if neither log.retention.ms nor "
+            "log.retention.minutes is set."
         ),
-        reason="a week to notice that a reader has stopped",
+        reason="a week is enough to notice that a reader has stopped",
         factor=HOUR_MS,
     ),
     ConfigKey(
@@ -59,10 +60,8 @@ DECLARED = (
         type=ConfigType.INT,
         default=None,
         importance=Importance.HIGH,
-        documentation=(
-            "Age in minutes beyond which segments are deleted, where log.retention.ms is not set."
-        ),
-        reason="log.retention.hours decides",
+        documentation="Age in minutes above which segments are deleted, if log.retention.ms is not set.",
+        reason="log.retention.hours is used",
         factor=MINUTE_MS,
     ),
     ConfigKey(
@@ -72,9 +71,10 @@ DECLARED = (
         validator=at_least(1),
         importance=Importance.HIGH,
         documentation=(
-            "Age in hours at which the active segment is rolled, where log.roll.ms is not set."
+            "Age in hours of the active segment at which a new one is begun, if log.roll.ms "
+            "is not set."
         ),
-        reason="as long as log.retention.hours",
+        reason="the same as log.retention.hours",
         factor=HOUR_MS,
     ),
     ConfigKey(
@@ -84,9 +84,9 @@ DECLARED = (
         validator=at_least(0),
         importance=Importance.HIGH,
         documentation=(
-            "Random time in hours taken off log.roll.hours, where log.roll.jitter.ms is not set."
+            "Random time in hours subtracted from log.roll.hours, if log.roll.jitter.ms is not set."
         ),
-        reason="rolling is cheap",
+        reason="beginning a segment costs little",
         factor=HOUR_MS,
     ),
     ConfigKey(
@@ -94,8 +94,8 @@ DECLARED = (
         type=ConfigType.LONG,
         default=str(MAX_LONG),
         importance=Importance.HIGH,
-        documentation="How often logs are looked at for a sync that flush.ms asks for.",
-        reason="nothing asks for it unless flush.ms is set",
+        documentation="How often the broker looks for logs that flush.ms requires to be synced.",
+        reason="no log is due unless flush.ms is set",
         fields=to("LogManagerConfig.flush_scheduler_interval_ms"),
     ),
     ConfigKey(
@@ -105,9 +105,10 @@ DECLARED = (
         validator=at_least(0),
         importance=Importance.HIGH,
         documentation=(
-            "How often the recovery points are written, up to which a start need not look."
+            "How often recovery points are written. A start checks only records after the "
+            "recovery point."
         ),
-        reason="a crash costs a look at one minute's records",
+        reason="after a crash at most a minute's records are checked",
         fields=to("LogManagerConfig.flush_offset_checkpoint_interval_ms"),
     ),
     ConfigKey(
@@ -116,8 +117,8 @@ DECLARED = (
         default="60000",
         validator=at_least(0),
         importance=Importance.HIGH,
-        documentation="How often the log start offsets are written.",
-        reason="a crash brings back at most a minute's deletions",
+        documentation="How often log start offsets are written.",
+        reason="a crash undoes at most a minute's deletions",
         fields=to("LogManagerConfig.flush_start_offset_checkpoint_interval_ms"),
     ),
     ConfigKey(
@@ -125,8 +126,8 @@ DECLARED = (
         type=ConfigType.LONG,
         default="300000",
         validator=at_least(1),
-        documentation="How often segments are looked at for deletion.",
-        reason="coarse beside retention of hours and days",
+        documentation="How often the broker looks for segments to delete.",
+        reason="it is short compared with a retention of hours or days",
         fields=to("LogManagerConfig.retention_check_interval_ms"),
     ),
     ConfigKey(
@@ -135,8 +136,8 @@ DECLARED = (
         default="30000",
         validator=at_least(0),
         importance=Importance.LOW,
-        documentation="How long after the start the upkeep of logs begins.",
-        reason="a start has more urgent work",
+        documentation="Time from the start of the broker to the first upkeep of its logs.",
+        reason="the start has more urgent work",
         traits=Trait.INTERNAL,
         fields=to("LogManagerConfig.initial_task_delay_ms"),
     ),
@@ -146,7 +147,7 @@ DECLARED = (
         default="2",
         validator=at_least(1),
         importance=Importance.HIGH,
-        documentation="Logs of one directory that are opened at the same time at the start.",
+        documentation="Logs of one directory that are opened in parallel at the start.",
         reason="reading two files at once keeps a disk busy",
         update_mode=CLUSTER_WIDE,
         traits=Trait.THREADS,
@@ -156,8 +157,8 @@ DECLARED = (
         name="log.cleaner.enable",
         type=ConfigType.BOOLEAN,
         default="true",
-        documentation="Whether compacted logs are cleaned.",
-        reason="compaction is what those topics ask for",
+        documentation="Whether logs with compaction are cleaned.",
+        reason="topics with compaction need it",
         fields=to("CleanerConfig.is_enabled"),
     ),
     ConfigKey(
@@ -165,8 +166,8 @@ DECLARED = (
         type=ConfigType.INT,
         default="1",
         validator=at_least(0),
-        documentation="Logs that are cleaned at the same time.",
-        reason="cleaning should not compete with serving",
+        documentation="Logs that are cleaned in parallel.",
+        reason="cleaning must not slow down requests",
         update_mode=CLUSTER_WIDE,
         traits=Trait.THREADS,
         fields=to("CleanerConfig.thread_count"),
@@ -176,7 +177,7 @@ DECLARED = (
         type=ConfigType.LONG,
         default="15000",
         validator=at_least(0),
-        documentation="Pause of the cleaner when no log needs it.",
+        documentation="Pause of the cleaner when no log needs cleaning.",
         reason="a log becomes dirty slowly",
         update_mode=CLUSTER_WIDE,
         fields=to("CleanerConfig.backoff_ms"),
@@ -187,10 +188,10 @@ DECLARED = (
         default="134217728",
         validator=at_least(1 << 20),
         documentation=(
-            "Memory for the offsets of keys while cleaning, in bytes, of all cleaner threads"
-            " together. What does not fit into it takes another pass."
+            "Memory for the map of keys to offsets, in bytes, of all cleaner threads "
+            "together. Keys that do not fit into it need another pass."
         ),
-        reason="some six hundred thousand short keys in one pass",
+        reason="one pass then cleans some 600,000 short keys",
         update_mode=CLUSTER_WIDE,
         fields=to("CleanerConfig.dedupe_buffer_bytes"),
     ),
@@ -200,7 +201,7 @@ DECLARED = (
         default="524288",
         validator=at_least(0),
         documentation="Memory for reading and writing while cleaning, in bytes.",
-        reason="large sequential reads",
+        reason="reads are large and sequential",
         update_mode=CLUSTER_WIDE,
         fields=to("CleanerConfig.io_buffer_bytes"),
     ),
@@ -209,8 +210,8 @@ DECLARED = (
         type=ConfigType.DOUBLE,
         default="0.9",
         validator=between(0, 1),
-        documentation="How full the memory for keys may get.",
-        reason="room for what a key takes more than it was counted for",
+        documentation="How full the map of keys to offsets may get, as a share of its memory.",
+        reason="a key may take more memory than estimated",
         update_mode=CLUSTER_WIDE,
         fields=to("CleanerConfig.dedupe_load_factor"),
     ),
@@ -218,8 +219,8 @@ DECLARED = (
         name="log.cleaner.io.max.bytes.per.second",
         type=ConfigType.DOUBLE,
         default="1.7976931348623157E308",
-        documentation="Bytes that the cleaner may read and write in a second.",
-        reason="no limit",
+        documentation="Bytes that the cleaner may read and write per second.",
+        reason="no limit is needed",
         update_mode=CLUSTER_WIDE,
         fields=to("CleanerConfig.io_max_bytes_per_second"),
     ),
@@ -230,7 +231,7 @@ DERIVED = tuple(
     replace(
         key,
         name=name,
-        # A coarser unit applies while it is not set.
+        # A key with several synonyms has no default, because the key in a coarser unit has one.
         default=(None if len(key.synonyms) > 1 else key.default),
         importance=Importance.HIGH,
         update_mode=CLUSTER_WIDE,

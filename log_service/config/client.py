@@ -89,7 +89,7 @@ class ClientConfig:
         300_000, "finds new partitions and brokers without an error first"
     )
     request_timeout_ms: int = _number(
-        30_000, "a broker that says nothing for so long is gone", at_least=1
+        30_000, "a broker without a response for this time counts as gone", at_least=1
     )
     default_api_timeout_ms: int = _number(
         60_000, "bounds one call of admin or consumer with all its retries", at_least=1
@@ -153,7 +153,7 @@ class ClientConfig:
         default=None, metadata=_secret("or clientSecret in sasl_jaas_config")
     )
     sasl_oauthbearer_scope: str | None = _text(
-        "what the token is to be for, where the endpoint asks; or scope in sasl_jaas_config"
+        "the scope of the token, if the endpoint asks for one; or scope in sasl_jaas_config"
     )
     sasl_oauthbearer_header_urlencode: bool = _plain(
         False, "Kafka's default; RFC 6749 wants id and secret encoded, few endpoints do"
@@ -165,13 +165,13 @@ class ClientConfig:
         "PEM, or the path of a PEM file: whose certificates are trusted; None: the system's"
         " authorities"
     )
-    ssl_truststore_type: str | None = _text("JKS where it is not given, as in Kafka; PEM, PKCS12")
+    ssl_truststore_type: str | None = _text("JKS, PKCS12 or PEM; JKS by default, as in Kafka")
     ssl_truststore_location: str | None = _text("a file of that type, instead of ssl_ca")
     ssl_truststore_password: SecretText | None = field(
         default=None, metadata=_secret("of a trust store that has one")
     )
     ssl_truststore_certificates: str | None = _text("PEM text (KIP-651)")
-    ssl_keystore_type: str | None = _text("JKS where it is not given, as in Kafka; PEM, PKCS12")
+    ssl_keystore_type: str | None = _text("JKS, PKCS12 or PEM; JKS by default, as in Kafka")
     ssl_keystore_location: str | None = _text(
         "our own certificate, where the brokers ask for one (mTLS)"
     )
@@ -187,10 +187,10 @@ class ClientConfig:
     ssl_key_password: SecretText | None = field(
         default=None, metadata=_secret("of a key that is encrypted")
     )
-    ssl_enabled_protocols: str | None = _text("TLSv1.2,TLSv1.3 where it is not given")
-    ssl_cipher_suites: str | None = _text("those of the TLS library where it is not given")
+    ssl_enabled_protocols: str | None = _text("TLSv1.2,TLSv1.3 by default")
+    ssl_cipher_suites: str | None = _text("those of the TLS library by default")
     ssl_endpoint_identification_algorithm: str | None = _text(
-        "https where it is not given; empty compares no names, which is unsafe"
+        "https by default; empty compares no names, which is unsafe"
     )
 
     def __post_init__(self) -> None:
@@ -258,7 +258,7 @@ class ProducerConfig(ClientConfig):
     )
     max_block_ms: int = _number(60_000, "how long send() waits for room or metadata")
     metadata_max_idle_ms: int = _number(
-        300_000, "a topic that got no record for so long is asked for no more", at_least=5_000
+        300_000, "a topic without new records for this time is no longer refreshed", at_least=5_000
     )
     max_request_size: int = _number(
         1 << 20, "largest request; brokers take batches of 1 MiB by default", at_least=1
@@ -342,7 +342,7 @@ class ConsumerConfig(ClientConfig):
     )
     session_timeout_ms: int = _number(
         45_000,
-        "a member without heartbeat for so long is dead (KIP-735)",
+        "a member without heartbeats for this time is removed (KIP-735)",
         at_least=1,
         instead=(
             "the broker decides it: group.consumer.session.timeout.ms, or"
@@ -359,7 +359,7 @@ class ConsumerConfig(ClientConfig):
         ),
     )
     max_poll_interval_ms: int = _number(
-        300_000, "a member that does not poll for so long leaves (KIP-62)", at_least=1
+        300_000, "a member without a poll for this time leaves (KIP-62)", at_least=1
     )
     partition_assignment_strategy: tuple[str, ...] = _plain(
         ("range", "cooperative-sticky"),
@@ -460,14 +460,14 @@ class ShareConsumerConfig(ClientConfig):
         *ACQUIRE_MODES,
     )
     max_poll_interval_ms: int = _number(
-        300_000, "a member that does not poll for so long leaves (KIP-62)", at_least=1
+        300_000, "a member without a poll for this time leaves (KIP-62)", at_least=1
     )
     fetch_min_bytes: int = _number(1, "respond as soon as there is a record")
     fetch_max_wait_ms: int = _number(500, "how long the broker waits for fetch_min_bytes")
     fetch_max_bytes: int = _number(50 << 20, "of one response", at_least=1)
     max_poll_records: int = _number(500, "of one poll(), and what is asked for at once", at_least=1)
     check_crcs: bool = _plain(True, "wire and disk are checked for 0.1 us per batch")
-    client_rack: str = _plain("", "told to the coordinator")
+    client_rack: str = _plain("", "the rack, which the coordinator gets")
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)

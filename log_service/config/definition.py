@@ -4,8 +4,8 @@ A key decides whether a text is one of its values, and explains why a text is no
 no particular key, no file and no request. Errors are ``ConfigError``, and the handler of a request
 turns them into a code of the protocol.
 
-Invariants: a default is a text like any other and passes its own key's check. ``parse`` raises
-nothing but ``ConfigError``.
+Invariants: a default is a text like any other and passes its own key's check. ``parse`` raises only
+``ConfigError``.
 """
 
 import math
@@ -105,7 +105,10 @@ class Trait(Flag):
     OWN = auto()
     """Apache Kafka's broker does not know the key. It is listed only if it is set."""
     DEMANDED = auto()
-    """Apache Kafka has no default. Ours is for an empty file, and is no synonym of a set value."""
+    """Apache Kafka has no default.
+
+    Ours is for an empty file, and is not listed as a synonym of a set value.
+    """
     ACCESS = auto()
     """The key decides who may log in, as whom, or who the broker shows itself to be.
 
@@ -187,7 +190,7 @@ class ConfigKey:
     traits: Trait = Trait.NONE
     is_acting: bool = True
     refusal: str = ""
-    """Why a value other than false or nothing is refused.
+    """The reason why a value other than false or an empty one is refused.
 
     Such a key asks for a missing feature, and ignoring it would weaken a promise.
     """
@@ -217,7 +220,7 @@ class ConfigKey:
     def full_documentation(self) -> str:
         """The documentation, the reason for the default, and whether the key has an effect."""
         idle = "" if self.is_acting else " Accepted, and without effect in this version."
-        return f"{self.documentation} Default: {self.reason}.{idle}"
+        return f"{self.documentation} Reason for the default: {self.reason}.{idle}"
 
     def parse(self, text: str) -> Value:
         """Return the value of a text.

@@ -3,7 +3,7 @@
 This module decides the rows, and the broker's handler puts them into a response. A sensitive value
 is never in a row.
 
-The rows follow Apache Kafka 4.3 even where that is surprising. The synonyms of a topic's key begin
+The rows follow Apache Kafka 4.3 even if that is surprising. The synonyms of a topic's key begin
 with the finest unit of the broker's keys. A topic whose ``retention.ms`` comes from
 ``log.retention.hours`` therefore shows the value and no synonym. A name that is not a key is shown
 without its value, because the value may be a secret.

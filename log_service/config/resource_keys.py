@@ -113,16 +113,14 @@ _SAME_AS_BROKER = (
 GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
     (
         *(
-            _as_of_broker(
-                name, f"What {GROUP_PREFIX}{name} of the broker is, for one group of that protocol."
-            )
+            _as_of_broker(name, f"The value of the broker's {GROUP_PREFIX}{name} for one group.")
             for name in _SAME_AS_BROKER
         ),
         _key(
             "share.auto.offset.reset",
             STRING,
             "latest",
-            "Where a share group begins in a topic that it has not read.",
+            "The offset at which a share group begins to read a topic.",
             _reset_policy,
         ),
         _key(
@@ -142,11 +140,11 @@ GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
             DEAD_LETTER_TOPIC,
             STRING,
             "",
-            "The topic that gets the records that members of a share group reject, or that were"
-            " delivered too often. Tidelog's own key, named after KIP-1191. Empty: such records are"
-            " given up.",
+            "The topic for records that members of a share group reject, or that were delivered"
+            " too often. Empty means that such records are dropped. Tidelog's own key, named after"
+            " KIP-1191.",
             _dead_letter_topic,
-            reason="a group that wants none pays nothing",
+            reason="a group without dead letters has no extra work",
             traits=Trait.OWN,
         ),
     )
@@ -159,11 +157,11 @@ CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = keyed(
             "match",
             LIST,
             "",
-            "Which clients push: attribute=pattern, each of which has to match.",
+            "The clients that push metrics, as attribute=pattern. All patterns must match.",
             no_empty_item,
         ),
         _key(
-            "metrics", LIST, "", "Prefixes of the metrics that are pushed; * is all.", no_empty_item
+            "metrics", LIST, "", "Prefixes of the metrics that are pushed. * is all.", no_empty_item
         ),
     )
 )

@@ -16,8 +16,8 @@ QUOTA_KEYS = {
         type=ConfigType.LONG,
         default=None,
         validator=at_least(0),
-        documentation="Bytes a second of replication between nodes or directories.",
-        reason="no limit",
+        documentation="Bytes per second of throttled replication between nodes or directories.",
+        reason="no limit is needed unless replicas move",
         update_mode=CLUSTER_WIDE,
         is_acting=name in _ACTING_QUOTAS,
     )
@@ -31,8 +31,8 @@ OBSERVER_KEYS = {
         type=ConfigType.BOOLEAN,
         default=None,
         documentation=(
-            "Whether the broker's replicas copy everything without being in sync. Needs the feature"
-            " tidelog.observers."
+            "Whether the broker is an observer. Its replicas copy all records and never join the"
+            " in-sync replicas. Needs the feature tidelog.observers."
         ),
         reason="no broker is an observer",
         update_mode=PER_BROKER,
@@ -42,10 +42,10 @@ OBSERVER_KEYS = {
         type=ConfigType.STRING,
         default=None,
         documentation=(
-            "Whether partitions under min.insync.replicas take observers that have caught up:"
-            " by-hand (none) or under-min-isr."
+            "Whether caught-up observers join the in-sync replicas of a partition that is below"
+            " min.insync.replicas: under-min-isr, or by-hand for never."
         ),
-        reason="observers come in sync by hand",
+        reason="an operator promotes observers by hand",
         update_mode=CLUSTER_WIDE,
     ),
 }

@@ -34,7 +34,7 @@ REGISTRY_TLS_KEYS: Final = tuple(
     replace(
         key,
         name=PREFIX + key.name,
-        documentation=f"{key.documentation} Of connections to the schema registry.",
+        documentation=f"{key.documentation} Applies to connections to the schema registry.",
         update_mode=READ_ONLY,
         traits=Trait.OWN,
     )
@@ -48,10 +48,10 @@ SCHEMA_REGISTRY_KEYS: Final = (
         type=ConfigType.LIST,
         default="",
         validator=no_empty_item,
-        documentation="The URLs of the schema registry that knows the schemas of topics with "
+        documentation="The URLs of the schema registry for topics with "
         "confluent.value.schema.validation or confluent.key.schema.validation, such as "
-        "http://127.0.0.1:8081. They are tried in turn. Every node has it, controllers too.",
-        reason="no registry; topics cannot turn validation on",
+        "http://127.0.0.1:8081. They are tried in turn. Every node needs them, controllers too.",
+        reason="no registry is used, and topics cannot turn validation on",
         traits=Trait.OWN,
     ),
     ConfigKey(
@@ -59,16 +59,16 @@ SCHEMA_REGISTRY_KEYS: Final = (
         type=ConfigType.STRING,
         default="USER_INFO",
         validator=one_of("USER_INFO"),
-        documentation=f"Where the login at the registry stands: in {LOGIN}.",
-        reason="URLs are shown, and a login in them would be",
+        documentation=f"The source of the login to the schema registry. USER_INFO is {LOGIN}.",
+        reason="URLs appear in logs, so a login must not be in them",
         traits=Trait.OWN,
     ),
     ConfigKey(
         name=LOGIN,
         type=ConfigType.PASSWORD,
         default=None,
-        documentation="The login at the registry, as user:password.",
-        reason="no login, or a certificate",
+        documentation="The login to the schema registry, as user:password.",
+        reason="the registry asks for no login, or for a certificate",
         traits=Trait.OWN,
     ),
     *REGISTRY_TLS_KEYS,

@@ -123,8 +123,8 @@ def parse_server_properties(
     ``advertised.listeners`` is not set.
 
     Raises:
-        ConfigError: a value is not one of its key, or asks for what is not there; the message says
-            what to do.
+        ConfigError: a value is not one of its key, or asks for a feature that is not supported. The
+            message says what to do.
     """
     texts = property_texts(source, overrides)
     _refuse_what_is_not_there(texts)

@@ -12,43 +12,45 @@ PASSWORD, STRING = ConfigType.PASSWORD, ConfigType.STRING
 STORE = Trait.STORE | Trait.LISTENER | Trait.ACCESS
 
 TLS_KEYS = (
-    _key("ssl.keystore.type", STRING, "JKS", "What the key store is: JKS, PKCS12 or PEM.",
-         "Java's; a store in PKCS12 is recognized as one", update_mode=PER_BROKER, traits=STORE),
+    _key("ssl.keystore.type", STRING, "JKS", "The format of the key store: JKS, PKCS12 or PEM.",
+         "as in Java; a store in PKCS12 is recognized, too", update_mode=PER_BROKER, traits=STORE),
     _key("ssl.keystore.location", STRING, None, "The file with the private key and its certificate chain.",
-         "none, a listener with TLS needs a key", update_mode=PER_BROKER, traits=STORE),
-    _key("ssl.keystore.password", PASSWORD, None, "The password of a key store in JKS or PKCS12; one in PEM has none.", "none",
+         "none; a listener with TLS must set it", update_mode=PER_BROKER, traits=STORE),
+    _key("ssl.keystore.password", PASSWORD, None, "The password of a key store in JKS or PKCS12. A store in PEM has none.", "none",
          update_mode=PER_BROKER, traits=STORE),
-    _key("ssl.keystore.key", PASSWORD, None, "The private key itself, PEM, with ssl.keystore.type=PEM.", "the file is read",
-         update_mode=PER_BROKER, traits=STORE),
-    _key("ssl.keystore.certificate.chain", PASSWORD, None, "The certificate of that key and those above it, PEM.", "the file is read",
-         update_mode=PER_BROKER, traits=STORE),
-    _key("ssl.key.password", PASSWORD, None, "The password of the private key, where that has one of its own.", "the key store's",
-         update_mode=PER_BROKER, traits=STORE),
-    _key("ssl.truststore.type", STRING, "JKS", "What the trust store is: JKS, PKCS12 or PEM.",
-         "Java's; a store in PKCS12 is recognized as one", update_mode=PER_BROKER, traits=STORE),
-    _key("ssl.truststore.location", STRING, None, "The file with the authorities that sign the others' certificates.",
-         "the system's authorities where this node connects; where it is connected to, there has to be one", update_mode=PER_BROKER,
+    _key("ssl.keystore.key", PASSWORD, None, "The private key as PEM text, with ssl.keystore.type=PEM.",
+         "the file of ssl.keystore.location is read", update_mode=PER_BROKER, traits=STORE),
+    _key("ssl.keystore.certificate.chain", PASSWORD, None, "The certificate of the private key and the certificates of its "
+         "authorities, as PEM text.", "the file of ssl.keystore.location is read", update_mode=PER_BROKER, traits=STORE),
+    _key("ssl.key.password", PASSWORD, None, "The password of the private key, if it differs from that of the key store.",
+         "the password of the key store", update_mode=PER_BROKER, traits=STORE),
+    _key("ssl.truststore.type", STRING, "JKS", "The format of the trust store: JKS, PKCS12 or PEM.",
+         "as in Java; a store in PKCS12 is recognized, too", update_mode=PER_BROKER, traits=STORE),
+    _key("ssl.truststore.location", STRING, None, "The file with the authorities whose certificates are trusted.",
+         "for outgoing connections the system's authorities; a listener that asks for certificates must set it", update_mode=PER_BROKER,
          traits=STORE),
     _key("ssl.truststore.password", PASSWORD, None, "The password of a trust store in JKS or PKCS12.", "none", update_mode=PER_BROKER,
          traits=STORE),
-    _key("ssl.truststore.certificates", PASSWORD, None, "Those authorities themselves, PEM, with ssl.truststore.type=PEM.",
-         "the file is read", update_mode=PER_BROKER, traits=STORE),
-    _key("ssl.enabled.protocols", ConfigType.LIST, "TLSv1.2,TLSv1.3", "The versions of TLS that are spoken.", "what is older is not safe",
-         validator=no_empty_item, update_mode=PER_BROKER, traits=Trait.LISTENER | Trait.FILE_ALONE),
-    _key("ssl.cipher.suites", ConfigType.LIST, "", "The cipher suites that are spoken, by their names in Java; of TLS 1.3 all or none.",
-         "OpenSSL's own choice", validator=no_empty_item, update_mode=PER_BROKER, traits=Trait.LISTENER | Trait.FILE_ALONE),
-    _key("ssl.client.auth", STRING, "none", "Whether clients show a certificate: none, requested or required. On a listener with SASL only "
-         "the key with the listener's prefix counts.", "clients are anonymous",
+    _key("ssl.truststore.certificates", PASSWORD, None, "The trusted authorities as PEM text, with ssl.truststore.type=PEM.",
+         "the file of ssl.truststore.location is read", update_mode=PER_BROKER, traits=STORE),
+    _key("ssl.enabled.protocols", ConfigType.LIST, "TLSv1.2,TLSv1.3", "The versions of TLS that are allowed.",
+         "older versions are not secure", validator=no_empty_item, update_mode=PER_BROKER, traits=Trait.LISTENER | Trait.FILE_ALONE),
+    _key("ssl.cipher.suites", ConfigType.LIST, "", "The cipher suites that are allowed, by their names in Java. The list has all "
+         "suites of TLS 1.3 or none.", "OpenSSL's own choice", validator=no_empty_item, update_mode=PER_BROKER,
+         traits=Trait.LISTENER | Trait.FILE_ALONE),
+    _key("ssl.client.auth", STRING, "none", "Whether clients must send a certificate: none, requested or required. For a listener with "
+         "SASL only the key with the listener's prefix counts.", "clients are anonymous",
          validator=one_of("required", "requested", "none"), update_mode=PER_BROKER,
          traits=Trait.ACCESS | Trait.LISTENER | Trait.FILE_ALONE),
-    _key("ssl.endpoint.identification.algorithm", STRING, "https", "How a node that this one connects to is known: https compares the host "
-         "with the names in its certificate, an empty text compares nothing.", "a certificate of another host is not this host's",
-         update_mode=PER_BROKER, traits=Trait.ACCESS | Trait.LISTENER | Trait.FILE_ALONE),
-    _key("ssl.principal.mapping.rules", STRING, "DEFAULT", "How the name in a client's certificate becomes that of a user: DEFAULT, or "
-         "RULE:pattern/replacement/ with L or U behind it, separated by commas.", "the name as it is",
+    _key("ssl.endpoint.identification.algorithm", STRING, "https", "How the certificate of a node that this one connects to is "
+         "checked. https compares the host with the names in the certificate. An empty text does not compare.",
+         "the certificate of another host proves nothing about this host", update_mode=PER_BROKER,
          traits=Trait.ACCESS | Trait.LISTENER | Trait.FILE_ALONE),
-    _key("ssl.allow.dn.changes", ConfigType.BOOLEAN, "false", "Whether a listener's new certificate may have another name than the old one "
-         "while a node runs.", "clients that know the name go on", traits=Trait.ACCESS | Trait.LISTENER),
-    _key("ssl.allow.san.changes", ConfigType.BOOLEAN, "false", "Whether a listener's new certificate may be for fewer hosts than the old "
-         "one while a node runs.", "clients that know the host go on", traits=Trait.ACCESS | Trait.LISTENER),
+    _key("ssl.principal.mapping.rules", STRING, "DEFAULT", "How the name in a client's certificate becomes the name of a user: "
+         "DEFAULT, or RULE:pattern/replacement/ with an optional L or U behind it, separated by commas.", "the name is used unchanged",
+         traits=Trait.ACCESS | Trait.LISTENER | Trait.FILE_ALONE),
+    _key("ssl.allow.dn.changes", ConfigType.BOOLEAN, "false", "Whether a listener's new certificate may have another distinguished "
+         "name than the old one while the node runs.", "clients that check the name would fail", traits=Trait.ACCESS | Trait.LISTENER),
+    _key("ssl.allow.san.changes", ConfigType.BOOLEAN, "false", "Whether a listener's new certificate may be for fewer hosts than the "
+         "old one while the node runs.", "clients that connect to a missing host would fail", traits=Trait.ACCESS | Trait.LISTENER),
 )  # fmt: skip

@@ -66,7 +66,7 @@ def validate_topic_config(name: str, text: str | None) -> None:
 def validate_schema_registry(
     changed: Mapping[str, str | None], static_texts: Mapping[str, str]
 ) -> None:
-    """Check that a schema registry is known where a topic turns validation on.
+    """Check that a schema registry is known if a topic turns validation on.
 
     ``changed`` are the values that are being set. ``static_texts`` are the node's properties.
 

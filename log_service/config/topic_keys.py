@@ -59,8 +59,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="delete",
             validator=list_of("compact", "delete"),
             documentation=(
-                "What happens to old segments: delete removes them by age and size, compact keeps"
-                " the last record of each key."
+                "How old records are removed. delete removes whole segments by age and size. "
+                "compact keeps the last record of each key."
             ),
             reason="a log that is not a table should not grow for ever",
             synonyms=("log.cleanup.policy",),
@@ -72,8 +72,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.INT,
             default="-1",
             validator=between_or(1, 9, -1),
-            documentation="Level used when the broker itself compresses with gzip.",
-            reason="the library's own choice (-1)",
+            documentation="Compression level for batches that the broker compresses with gzip.",
+            reason="-1 is the library's own choice",
             synonyms=("compression.gzip.level",),
             fields=to("LogConfig.compression_gzip_level"),
         ),
@@ -82,8 +82,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.INT,
             default="9",
             validator=between(1, 17),
-            documentation="Level used when the broker itself compresses with lz4.",
-            reason="Kafka's choice between speed and size",
+            documentation="Compression level for batches that the broker compresses with lz4.",
+            reason="as in Apache Kafka",
             synonyms=("compression.lz4.level",),
             fields=to("LogConfig.compression_lz4_level"),
         ),
@@ -92,8 +92,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.STRING,
             default="producer",
             validator=one_of(*COMPRESSION_TYPES),
-            documentation="Codec of the stored batches; producer keeps what the producer chose.",
-            reason="the broker then never compresses a batch anew",
+            documentation="Codec of the stored batches. producer keeps the codec of the producer.",
+            reason="the broker then never has to compress a batch again",
             synonyms=("compression.type",),
             fields=to("LogConfig.compression_type"),
         ),
@@ -102,8 +102,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.INT,
             default="3",
             validator=between(-131_072, 22),
-            documentation="Level used when the broker itself compresses with zstd.",
-            reason="zstd's own default",
+            documentation="Compression level for batches that the broker compresses with zstd.",
+            reason="as in zstd itself",
             synonyms=("compression.zstd.level",),
             fields=to("LogConfig.compression_zstd_level"),
         ),
@@ -112,9 +112,9 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
                 name=f"confluent.{part}.schema.validation",
                 type=ConfigType.BOOLEAN,
                 default="false",
-                documentation=f"Refuse records whose {part} names no schema that is registered under "
-                "the topic's subject. It needs confluent.schema.registry.url on each node. "
-                "A null needs no schema.",
+                documentation=f"Refuse records whose {part} does not name a schema that is "
+                "registered under the topic's subject. A null needs no schema. The key needs "
+                "confluent.schema.registry.url on each node.",
                 reason="a topic may have any bytes",
                 traits=Trait.OWN,
                 fields=to(f"LogConfig.is_{part}_schema_validated"),
@@ -127,9 +127,9 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
                 type=ConfigType.STRING,
                 default=TOPIC_NAME_STRATEGY,
                 validator=one_of(*STRATEGIES),
-                documentation=f"The subject under which the schema of a {part} must be registered, "
-                f"as confluent.{part}.schema.validation asks.",
-                reason="serializers register under it",
+                documentation=f"The strategy that names the subject of a {part}'s schema for "
+                f"confluent.{part}.schema.validation.",
+                reason="serializers use the same strategy by default",
                 traits=Trait.OWN,
                 fields=to(f"LogConfig.{part}_subject_name_strategy"),
             )
@@ -141,10 +141,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="86400000",
             validator=at_least(0),
             documentation=(
-                "How long a tombstone stays in a compacted log after it was cleaned, so that slow"
-                " readers see the deletion."
+                "How long a tombstone stays in a compacted log after cleaning, so that slow "
+                "readers see the deletion."
             ),
-            reason="a day for a reader that starts from the beginning",
+            reason="a reader that starts from the beginning has a day",
             synonyms=("log.cleaner.delete.retention.ms",),
             fields=to("LogConfig.delete_retention_ms"),
         ),
@@ -153,7 +153,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default="60000",
             validator=at_least(0),
-            documentation="How long a removed segment's files stay on disk under another name.",
+            documentation="How long the files of a removed segment stay on disk, under another name.",
             reason="readers that still hold the file finish within a minute",
             synonyms=("log.segment.delete.delay.ms",),
             fields=to("LogConfig.file_delete_delay_ms"),
@@ -164,9 +164,13 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default=str(MAX_LONG),
             validator=at_least(1),
             documentation=(
-                "Sync the log after so many records; 1 syncs before each acknowledgement."
+                "Records after which the log is synced to disk. 1 syncs before each "
+                "acknowledgement."
             ),
-            reason="durability comes from replication, the system writes back by itself",
+            reason=(
+                "replication makes records durable, and the operating system writes them back by "
+                "itself"
+            ),
             synonyms=("log.flush.interval.messages",),
             fields=to("LogConfig.flush_messages"),
         ),
@@ -176,10 +180,13 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default=str(MAX_LONG),
             validator=at_least(0),
             documentation=(
-                "Sync the log after so many milliseconds; looked at every"
-                " log.flush.scheduler.interval.ms."
+                "Time after which the log is synced to disk. It is checked every "
+                "log.flush.scheduler.interval.ms."
             ),
-            reason="durability comes from replication, the system writes back by itself",
+            reason=(
+                "replication makes records durable, and the operating system writes them back by "
+                "itself"
+            ),
             synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
             fields=to("LogConfig.flush_ms"),
         ),
@@ -189,7 +196,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="",
             validator=throttled_replicas,
             documentation="Replicas whose fetching is limited by the follower's replication quota.",
-            reason="nothing is limited",
+            reason="no replica is throttled",
         ),
         ConfigKey(
             name="index.interval.bytes",
@@ -207,7 +214,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="",
             validator=throttled_replicas,
             documentation="Replicas whose reading is limited by the leader's replication quota.",
-            reason="nothing is limited",
+            reason="no replica is throttled",
         ),
         ConfigKey(
             name="local.retention.bytes",
@@ -240,8 +247,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default=str(MAX_LONG),
             validator=at_least(1),
-            documentation="The longest that a record may stay uncompacted.",
-            reason="how dirty the log is decides alone",
+            documentation="The longest time that a record may stay uncompacted.",
+            reason="min.cleanable.dirty.ratio alone decides",
             synonyms=("log.cleaner.max.compaction.lag.ms",),
             fields=to("LogConfig.max_compaction_lag_ms"),
         ),
@@ -251,7 +258,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="1048588",
             validator=at_least(0),
             documentation="The largest record batch that is accepted, in bytes as stored.",
-            reason="one mebibyte of records and the header that older versions counted",
+            reason="a mebibyte of records, and the header that older versions counted",
             synonyms=("message.max.bytes",),
             fields=to("LogConfig.max_message_bytes"),
         ),
@@ -260,8 +267,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default="3600000",
             validator=at_least(0),
-            documentation="How far a record's timestamp may lie in the broker's future.",
-            reason="an hour of skew; more would keep segments from ever expiring",
+            documentation="How far a record's timestamp may lie in the future of the broker's clock.",
+            reason="clocks may differ by an hour; later timestamps would keep segments from expiring",
             synonyms=("log.message.timestamp.after.max.ms",),
             fields=to("LogConfig.message_timestamp_after_max_ms"),
         ),
@@ -270,8 +277,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default=str(MAX_LONG),
             validator=at_least(0),
-            documentation="How far a record's timestamp may lie in the broker's past.",
-            reason="old records may be written anew",
+            documentation="How far a record's timestamp may lie in the past of the broker's clock.",
+            reason="producers may write old records",
             synonyms=("log.message.timestamp.before.max.ms",),
             fields=to("LogConfig.message_timestamp_before_max_ms"),
         ),
@@ -281,10 +288,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="CreateTime",
             validator=one_of(*TIMESTAMP_TYPES),
             documentation=(
-                "Whether a record carries its producer's time or the time at which the broker"
-                " appended it."
+                "Whether a record has its producer's timestamp or the time at which the broker "
+                "appended it."
             ),
-            reason="the producer knows when it happened",
+            reason="the producer knows the time of the event",
             synonyms=("log.message.timestamp.type",),
             fields=to("LogConfig.message_timestamp_type"),
         ),
@@ -293,8 +300,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.DOUBLE,
             default="0.5",
             validator=between(0, 1),
-            documentation="Share of a compacted log that may be uncompacted before it is cleaned.",
-            reason="at most half of the log is superseded records",
+            documentation="The share of a compacted log that may be uncompacted before the log is cleaned.",
+            reason="at most half of the log is then superseded records",
             synonyms=("log.cleaner.min.cleanable.ratio",),
             fields=to("LogConfig.min_cleanable_dirty_ratio"),
         ),
@@ -303,8 +310,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default="0",
             validator=at_least(0),
-            documentation="The shortest that a record stays uncompacted.",
-            reason="a reader of a table asks for the last value",
+            documentation="The shortest time that a record stays uncompacted.",
+            reason="readers of a table need only the last value",
             synonyms=("log.cleaner.min.compaction.lag.ms",),
             fields=to("LogConfig.min_compaction_lag_ms"),
         ),
@@ -315,11 +322,12 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(1),
             importance=Importance.HIGH,
             documentation=(
-                "In-sync replicas that must have a record before acks=all is acknowledged; never"
-                " more than a partition has."
+                "In-sync replicas that must have a record before acks=all is acknowledged. A "
+                "partition with fewer replicas needs all of them."
             ),
             reason=(
-                "Kafka's; three replicas and 2 survive a death without losing what was acknowledged"
+                "as in Apache Kafka; with three replicas, 2 loses no acknowledged record when a "
+                "node dies"
             ),
             synonyms=("min.insync.replicas",),
             fields=to("LogConfig.min_insync_replicas"),
@@ -329,8 +337,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.BOOLEAN,
             default="false",
             documentation=(
-                "Give a segment's file its full size when it is created; here it grows as it is"
-                " written."
+                "Give a segment's file its full size when it is created. Here a file grows as it "
+                "is written."
             ),
             reason="current file systems append well without it",
             is_acting=False,
@@ -356,7 +364,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             name="remote.storage.enable",
             type=ConfigType.BOOLEAN,
             default="false",
-            documentation="Keep old segments in remote storage; true is refused, there is none.",
+            documentation=(
+                "Keep old segments in remote storage. true is refused, because there is no remote "
+                "storage."
+            ),
             reason="there is no remote storage",
             refusal="there is no remote storage here",
         ),
@@ -365,10 +376,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default="-1",
             documentation=(
-                "Size of a partition beyond which its oldest segments are deleted; -1, as any"
-                " negative number, is no limit."
+                "Size of a partition above which its oldest segments are deleted. -1 and every "
+                "other negative number mean no limit."
             ),
-            reason="age decides alone",
+            reason="age alone decides",
             synonyms=("log.retention.bytes",),
             fields=to("LogConfig.retention_bytes"),
         ),
@@ -377,8 +388,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default=str(WEEK_MS),
             validator=at_least(-1),
-            documentation="Age beyond which segments are deleted; -1 is no limit.",
-            reason="a week to notice that a reader has stopped",
+            documentation="Age above which segments are deleted. -1 means no limit.",
+            reason="a week is enough to notice that a reader has stopped",
             synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
             fields=to("LogConfig.retention_ms"),
         ),
@@ -387,8 +398,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.INT,
             default=str(1 << 30),
             validator=at_least(MIN_SEGMENT_BYTES),
-            documentation="Size at which the active segment is rolled.",
-            reason="few files, and retention still moves in steps of a gibibyte",
+            documentation="Size of the active segment at which a new one is begun.",
+            reason="there are few files, and retention still works in steps of a gibibyte",
             synonyms=("log.segment.bytes",),
             fields=to("LogConfig.segment_bytes"),
         ),
@@ -397,8 +408,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.INT,
             default=str(10 << 20),
             validator=at_least(4),
-            documentation="The largest offset index of a segment.",
-            reason="enough for a full segment at the default interval",
+            documentation="The largest size of a segment's offset index.",
+            reason="it is enough for a full segment with the default of index.interval.bytes",
             synonyms=("log.index.size.max.bytes",),
             fields=to("LogConfig.segment_index_bytes"),
         ),
@@ -408,9 +419,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="0",
             validator=at_least(0),
             documentation=(
-                "Random time taken off segment.ms so that partitions do not roll at once."
+                "Random time subtracted from segment.ms, so that partitions do not begin segments "
+                "at the same time."
             ),
-            reason="rolling is cheap",
+            reason="beginning a segment costs little",
             synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
             fields=to("LogConfig.segment_jitter_ms"),
         ),
@@ -420,10 +432,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default=str(WEEK_MS),
             validator=at_least(1),
             documentation=(
-                "Age at which the active segment is rolled even if it is small, so that retention"
-                " reaches it."
+                "Age of the active segment at which a new one is begun, even if it is small, so "
+                "that retention can delete its records."
             ),
-            reason="as long as retention.ms",
+            reason="the same as retention.ms",
             synonyms=("log.roll.ms", "log.roll.hours"),
             fields=to("LogConfig.segment_ms"),
         ),
@@ -431,10 +443,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             name="unclean.leader.election.enable",
             type=ConfigType.BOOLEAN,
             default="false",
-            documentation=(
-                "Elect a replica that may lack acknowledged records when no other is left."
-            ),
-            reason="an acknowledged record is kept",
+            documentation="Elect a replica that may lack acknowledged records if no other replica is left.",
+            reason="acknowledged records are kept",
             synonyms=("unclean.leader.election.enable",),
         ),
     )

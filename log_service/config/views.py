@@ -563,7 +563,7 @@ class NodeConfig:
     tokens: TokenConfig = field(default_factory=TokenConfig)
     telemetry_max_bytes: int = KEY
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
-    # Of created and deleted partitions.
+    # Windows of the quota for created and deleted partitions.
     mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     verification: VerificationConfig = field(default_factory=VerificationConfig)
     authorizer: AuthorizerConfig | None = None
