@@ -2,7 +2,7 @@
 
 Holds values alone. The rooms that read them decide who may do what, how a password is checked and
 when a client must slow down. Resource types, operations and mechanisms are Kafka's numbers, so that
-the metadata also keeps those that such a room does not know.
+the metadata also keeps numbers that those rooms do not know.
 
 Invariant: no value here prints a salt or a key.
 """
@@ -37,8 +37,9 @@ class ScramUser(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationToken:
-    """A token that stands for its owner. Its HMAC is not here: the secret of the cluster and the
-    token's id make it.
+    """A token that stands for its owner.
+
+    Its HMAC is not stored. It is computed from the cluster's secret and the token's id.
     """
 
     token_id: str
@@ -62,4 +63,7 @@ class QuotaPart(NamedTuple):
 
 
 QuotaEntity = tuple[QuotaPart, ...]
-"""Who a quota is for: parts of different types, sorted, all of which a client must match."""
+"""The clients that a quota is for: parts of different types, sorted.
+
+A client must match all of them.
+"""

@@ -1,9 +1,9 @@
 """The changes between two images, gathered record by record.
 
 Decides what each record of the metadata log changes. A delta copies nothing while records are
-replayed: it keeps the new value of what they touched, and ``build`` changes the maps of the base by
-these values. The records of a metadata transaction (KIP-868) are held back until it ends, and then
-replayed together; an aborted transaction changes nothing.
+replayed: it keeps the new value of each object that they touched. ``build`` puts these values into
+the maps of the base. The records of a metadata transaction (KIP-868) are held back until it ends,
+and then replayed together; an aborted transaction changes nothing.
 
 Invariants: replaying the same records on equal images builds equal images; every record of Kafka
 4.3's metadata log has an effect here, or is listed as one that has none; a record that refers to
@@ -77,8 +77,8 @@ class MetadataDelta:
     """Changes on top of ``base``. ``replay`` takes records, ``build`` makes the next image; then
     the ``changed_*`` views are complete.
 
-    In the ``changed_*`` views None, or for configurations and quotas an empty map, is what exists
-    no more.
+    In the ``changed_*`` views None stands for a removed object, and an empty map for removed
+    configurations and quotas.
     """
 
     def __init__(self, base: MetadataImage) -> None:
@@ -156,8 +156,9 @@ class MetadataDelta:
         self.changed_features[KRAFT_VERSION] = level
 
     def build(self, *, offset: int, epoch: int) -> MetadataImage:
-        """Return the image after the last record, which lies at ``offset``. The delta takes no
-        records any more.
+        """Return the image after the last record, which lies at ``offset``.
+
+        The delta takes no records any more.
         """
         transaction = self._transaction
         return MetadataImage(
@@ -323,9 +324,9 @@ class MetadataDelta:
     # Nothing
 
     def _pass_over(self, record: NoOpRecord | ZkMigrationStateRecord) -> None:
-        """Pass over a record without content.
+        """Skip a record without an effect.
 
-        Some keep the log moving, and Kafka 4 passes over some of older clusters.
+        Some records only keep the log moving, and Kafka 4 skips some of older clusters.
         """
 
     # The next image

@@ -1,4 +1,4 @@
-"""Feature levels: what this software can keep, and what a new cluster begins with.
+"""Feature levels: those that this software supports, and those of a new cluster.
 
 Decides whether a cluster's finalized levels can be served. Names and levels are Kafka's:
 metadata.version 30 is 4.3-IV0. A feature that is not listed here has level 0, which is how clients
@@ -28,8 +28,8 @@ ELIGIBLE_LEADERS_LEVEL = 1
 CONSUMER_GROUPS_LEVEL = 1
 """The level of group.version from which on groups may use the consumer protocol (KIP-848)."""
 CORDONS_LEVEL = 30
-"""The metadata.version (4.3-IV0) from which on brokers tell which of their log directories take no
-new partitions (KIP-1066).
+"""The metadata.version (4.3-IV0) from which on brokers report their cordoned log directories
+(KIP-1066).
 """
 SHARE_GROUPS_LEVEL = 1
 """The level of share.version from which on there are share groups (KIP-932)."""
@@ -47,7 +47,7 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     STREAMS_VERSION: (0, STREAMS_GROUPS_LEVEL),
     TRANSACTION_VERSION: (0, TRANSACTION_VERSION_LEVEL),
 }
-"""Lowest and highest level of each feature that this software keeps."""
+"""The lowest and highest supported level of each feature."""
 
 
 FIRST_LEVELS: Mapping[str, int] = {
@@ -58,7 +58,7 @@ FIRST_LEVELS: Mapping[str, int] = {
     STREAMS_VERSION: STREAMS_GROUPS_LEVEL,
     TRANSACTION_VERSION: TRANSACTION_VERSION_LEVEL,
 }
-"""What a new cluster begins with, in the order of its records."""
+"""The levels of a new cluster, in the order of its records."""
 
 
 def is_supported(name: str, level: int) -> bool:
@@ -73,9 +73,7 @@ def keeps_eligible_leaders(levels: Mapping[str, int]) -> bool:
 
 
 def keeps_cordons(levels: Mapping[str, int]) -> bool:
-    """Whether a cluster of those levels keeps which log directories take no new partitions
-    (KIP-1066).
-    """
+    """Whether a cluster of those levels stores which log directories are cordoned (KIP-1066)."""
     return levels.get(METADATA_VERSION, 0) >= CORDONS_LEVEL
 
 
@@ -95,8 +93,9 @@ def has_streams_groups(levels: Mapping[str, int]) -> bool:
 
 
 def first_feature_records() -> list[MetadataRecord]:
-    """Return the records with which a new cluster begins. The KRaft version is a control record,
-    not one of these.
+    """Return the records with which a new cluster begins.
+
+    The KRaft version is a control record, not one of these.
     """
     return [
         FeatureLevelRecord(name=name, feature_level=level) for name, level in FIRST_LEVELS.items()
@@ -106,8 +105,8 @@ def first_feature_records() -> list[MetadataRecord]:
 def bootstrap_records(found: Iterable[MetadataRecord]) -> list[MetadataRecord]:
     """Return the bootstrap records of a directory with which an empty metadata log begins.
 
-    Optional features that this software does not have are left at level 0; the metadata version is
-    not negotiable.
+    Optional features that this software does not have are left at level 0. An unsupported metadata
+    version is refused.
 
     Raises:
         StorageError: the directory was formatted for another metadata version.
@@ -136,7 +135,7 @@ def validate_levels(levels: Mapping[str, int]) -> None:
 
 
 def unserved_levels(levels: Mapping[str, int]) -> list[str]:
-    """Say of each finalized level that this software does not serve which ones it does."""
+    """Return a sentence for each unsupported finalized level, with the supported levels."""
     spans = {name: SUPPORTED_FEATURES.get(name, (0, 0)) for name in sorted(levels)}
     return [
         f"feature {name} at level {levels[name]}, this version serves {lowest} to {highest}"

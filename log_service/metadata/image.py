@@ -1,9 +1,9 @@
 """An image holds everything that is known at one offset of the metadata log, as immutable values.
 
 Decides shapes and lookups; ``metadata.delta`` makes the next image. A reader may keep an image as
-long as it likes, for nothing in it ever changes. Every record that Kafka 4.3 writes to the metadata
-log has its place here, also those that no room of this node acts on: what the image did not hold,
-the next snapshot would lose.
+long as it likes, because nothing in it ever changes. Every record that Kafka 4.3 writes to the
+metadata log has its place here, also if no room of this node acts on it. The next snapshot would
+lose anything that the image lacks.
 
 Invariants: ``topics.by_name`` and ``topics.by_id`` hold the same topics; a topic's partitions are
 numbered from 0 without gaps; the maps of topics, partitions, configurations and access iterate in
@@ -62,8 +62,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """One broker. Its epoch is the offset of its registration; a fenced broker leads nothing and is
-    not in the metadata of clients.
+    """One broker.
+
+    Its epoch is the offset of its registration; a fenced broker leads nothing and is not in the
+    metadata of clients.
     """
 
     node_id: NodeId
@@ -86,8 +88,8 @@ class BrokerRegistration:
     def has_online(self, directory_id: UUID) -> bool:
         """Whether a replica in that log directory can be served.
 
-        A replica that has not chosen one yet can; a broker that has named no directories is
-        believed to have all.
+        A replica without a directory yet can. A broker that has named no directories counts as
+        having all.
         """
         if directory_id in self.log_dirs or directory_id in UNPLACED_DIRECTORIES:
             return True
@@ -153,7 +155,7 @@ class TopicsById(Mapping[TopicId, TopicImage]):
         return self._by_name[self.names[topic_id.int]]
 
     def get(self, topic_id: TopicId, default: TopicImage | None = None) -> TopicImage | None:  # type: ignore[override]
-        """Return the topic of an id, or ``default`` where there is none."""
+        """Return the topic of an id, or ``default`` if there is none."""
         name = self.names.get(topic_id.int)
         return default if name is None else self._by_name[name]
 
@@ -169,8 +171,9 @@ def colliding_key(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsImage:
-    """All topics, by name and by id. ``by_colliding_key`` has the names that may collide with a new
-    one.
+    """All topics, by name and by id.
+
+    ``by_colliding_key`` has the names that may collide with a new one.
     """
 
     by_name: Mapping[str, TopicImage] = field(default_factory=dict)
@@ -185,8 +188,9 @@ class TopicsImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigsImage:
-    """Dynamic configuration by resource. All brokers together are the BROKER resource with the
-    empty name.
+    """Dynamic configuration by resource.
+
+    All brokers together are the BROKER resource with the empty name.
     """
 
     by_resource: Mapping[tuple[int, str], Mapping[str, str]] = field(
@@ -195,22 +199,23 @@ class ConfigsImage:
     """Not shown: there are passwords among the values."""
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """Return a resource's own texts, by key; nothing where none were set."""
+        """Return a resource's own values as texts by key. It is empty if none were set."""
         return self.by_resource.get((resource_type, name), NO_CONFIGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessImage:
-    """ACLs, credentials, tokens and quotas. A quota is a number by its key, such as
-    ``producer_byte_rate``.
+    """ACLs, credentials, tokens and quotas.
+
+    A quota is a number by its key, such as ``producer_byte_rate``.
     """
 
     acls: Mapping[int, AclEntry] = field(default_factory=dict)
-    """By the number that their id is (``UUID.int``): a UUID is compared and hashed in Python, which
-    a map of 100,000 does all the time.
+    """ACLs by the number of their id (``UUID.int``), because comparing and hashing a UUID runs in
+    Python and would slow a map of 100,000.
     """
     acl_index: "AclIndex | None" = field(default=None, compare=False, repr=False)
-    """The ACLs by what they are about; None while there never was one."""
+    """The ACLs by resource. None if there never was an ACL."""
     scram_credentials: Mapping[ScramUser, ScramCredential] = field(default_factory=dict)
     delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
@@ -218,8 +223,9 @@ class AccessImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A metadata transaction (KIP-868) that has begun and not ended. Its records change nothing
-    until it ends.
+    """A metadata transaction (KIP-868) that has begun and not ended.
+
+    Its records change nothing until it ends.
     """
 
     name: str | None

@@ -1,4 +1,4 @@
-"""Replays what the metadata log committed and publishes the images that follow.
+"""Replays committed records of the metadata log and publishes the resulting images.
 
 Decides when an image is published: once for each group of batches that is handed in, whatever their
 number. Knows nothing of files: batches and snapshots come from the raft driver.
@@ -38,8 +38,9 @@ class MetadataLoader:
         self._publishers: list[Publisher] = []
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Publish to ``publisher`` from now on. One that comes late gets the present image first,
-        with all of it as changed.
+        """Publish to ``publisher`` from now on.
+
+        A late publisher first gets the present image, with everything in it as changed.
         """
         self._publishers.append(publisher)
         if self.image is not EMPTY_IMAGE:
@@ -53,9 +54,7 @@ class MetadataLoader:
         return None if self.image.open_transaction is not None else snapshot_records(self.image)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Replace everything before by the content of a snapshot.
-
-        Publishers get what that changes.
+        """Replace all metadata by the content of a snapshot. Publishers get the differences.
 
         Raises:
             MetadataError: its records contradict each other.
@@ -98,8 +97,9 @@ class MetadataLoader:
 def _replay(
     delta: MetadataDelta, records: Sequence[MetadataRecord], first_number: int, where: str
 ) -> None:
-    """Replay records that are numbered from ``first_number``; an error names the one that it is
-    about.
+    """Replay records that are numbered from ``first_number``.
+
+    An error names the number of its record.
     """
     for number, record in enumerate(records, first_number):
         try:

@@ -1,10 +1,9 @@
 """Observers: brokers whose replicas copy everything, and are not in sync. They acknowledge nothing
-and lead nothing.
-
-Decides, from the metadata alone, which brokers are observers, and when a partition needs those that
-it has. The controller, which takes in-sync replicas, and the leaders, which propose them, go by the
-same rule. Apache Kafka has none of this: the feature ``tidelog.observers`` keeps its nodes out of a
-cluster that has observers, and without it there are none.
+and lead nothing. Decides, from the metadata alone, which brokers are observers, and when a
+partition needs its observers in sync. The controller, which accepts in-sync replicas, and the
+leaders, which propose them, use the same rule. Apache Kafka has no observers. The feature
+``tidelog.observers`` keeps its nodes out of a cluster that has observers, and without it there are
+none.
 
 A broker is an observer by ``tidelog.observer=true`` among its dynamic configuration. With
 ``tidelog.observer.promotion=under-min-isr`` for all brokers, a partition takes the observers that

@@ -3,8 +3,8 @@
 Decides how a change record alters a registration; knows no log and no broker's state.
 
 Invariants: the partition epoch rises with every change; the leader epoch rises with every change
-that names a leader, also the same one (that is how a broker that stopped uncleanly gets a new
-epoch).
+that names a leader, even the same one. In this way a broker that stopped uncleanly gets a new
+epoch.
 """
 
 from typing import NamedTuple, cast
@@ -15,11 +15,11 @@ from log_service.protocol.stored.metadata_records import PartitionChangeRecord, 
 
 NO_LEADER = NodeId(-1)
 MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY = UUID(int=0), UUID(int=1), UUID(int=2)
-"""Reserved ids (KIP-858): of before directories had ids, of a replica whose broker has not chosen
-yet, of a directory that is gone.
+"""Reserved ids (KIP-858): for replicas from before directories had ids, for a replica whose broker
+has not chosen yet, and for a lost directory.
 """
 UNPLACED_DIRECTORIES = frozenset({MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
-"""The ids of replicas whose broker has not said yet where they are."""
+"""The ids of replicas whose broker has not reported their directory yet."""
 FIRST_FREE_DIRECTORY_ID = 100
 """Directory ids below this number have a meaning of their own, or may get one (KIP-858)."""
 RECOVERED, RECOVERING = 0, 1
@@ -32,7 +32,7 @@ NO_RECOVERY_STATE_CHANGE = -1
 
 class PartitionRegistration(NamedTuple):
     """A partition's replicas and its leader. ``directories`` holds one log directory id per
-    replica; -1 is no leader.
+    replica; -1 means no leader.
 
     A tuple, because a node with ten thousand partitions makes fifty thousand of them while it
     starts.
@@ -58,7 +58,7 @@ class PartitionRegistration(NamedTuple):
     def directory_of(self, node_id: NodeId) -> UUID | None:
         """Return the log directory of a broker's replica.
 
-        Return None where it has no replica, and a reserved id where the directory is not known.
+        Return None if it has no replica, and a reserved id if the directory is not known.
         """
         try:
             position = self.replicas.index(node_id)
@@ -82,8 +82,9 @@ def _ids(numbers: "list[int] | None") -> tuple[NodeId, ...]:
 
 
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
-    """Return the registration that a partition's record describes. Where all replicas are in sync,
-    one tuple says so and who they are.
+    """Return the registration that a partition's record describes.
+
+    If all replicas are in sync, both fields share one tuple.
     """
     replicas = _ids(record.replicas)
     return PartitionRegistration(

@@ -4,9 +4,9 @@ Decides the order, which is Apache Kafka's: features first, the metadata version
 because they say which records may follow; then brokers and controllers, topics with their
 partitions, configurations, quotas, producer ids, ACLs, SCRAM credentials, tokens.
 
-Invariants: replaying the records on an empty image gives an equal one, but for the KRaft version,
-which a snapshot has as a control record; equal images give equal snapshots. No snapshot is made
-inside a metadata transaction: the records that it holds would be lost.
+Invariants: replaying the records on an empty image gives an equal image, except for the KRaft
+version, which a snapshot has as a control record; equal images give equal snapshots. No snapshot is
+made inside a metadata transaction, because the transaction's records would be lost.
 """
 
 from collections.abc import Iterator, Mapping

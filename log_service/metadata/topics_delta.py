@@ -1,8 +1,8 @@
 """The changes of topics and partitions between two images, gathered record by record.
 
 Decides what the records of topics and partitions change. Replaying a record touches one topic;
-``build`` then changes the maps of topics by what was touched and shares the rest, so that one
-change costs the same however many topics there are.
+``build`` then changes only the touched topics in the maps and shares the rest, so that one change
+costs the same however many topics there are.
 
 Invariant: a record that refers to an unknown topic or partition means a broken log, and is refused
 with ``MetadataError``.
@@ -39,8 +39,9 @@ class ChangedTopic:
 
 
 class _TopicChanges:
-    """The changes of one topic while records are replayed. ``base`` is None for a topic that the
-    delta creates.
+    """The changes of one topic while records are replayed.
+
+    ``base`` is None for a topic that the delta creates.
     """
 
     __slots__ = ("base", "name", "partitions", "topic_id")
@@ -75,8 +76,9 @@ class _TopicChanges:
 
 
 class TopicsDelta:
-    """Changes on top of ``base``. ``deleted`` holds the topics of ``base`` that were removed;
-    ``build`` completes ``changed``.
+    """Changes on top of ``base``.
+
+    ``deleted`` holds the topics of ``base`` that were removed; ``build`` completes ``changed``.
     """
 
     def __init__(self, base: TopicsImage) -> None:
@@ -152,7 +154,7 @@ class TopicsDelta:
 
     def clear_eligible_leaders(self, record: ClearElrRecord) -> None:
         """Forget the replicas outside the in-sync set that may lead (KIP-966). Do so for one topic,
-        or for all where none is named.
+        or for all if none is named.
 
         Raises:
             MetadataError: there is no such topic.

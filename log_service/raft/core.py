@@ -252,7 +252,7 @@ class RaftCore:
             case UpgradeRequest():
                 leadership.handle_upgrade(replica, reply_to, request)
             case KRaftVersionRequest():
-                # ApiVersions says it to peers.
+                # Peers ask by ApiVersions, which the shell answers. So this request never arrives.
                 response = replica.response(KRaftVersionResponse, ErrorCode.UNSUPPORTED_VERSION)
         if response is not None:
             replica.reply(reply_to, response)

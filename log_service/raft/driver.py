@@ -611,7 +611,7 @@ class RaftDriver:
             self._deadline_ms = effects.deadline_ms
             self._has_event.set()
         if effects.leader is not None and effects.leader[0] != self._node_id:
-            # Now, so that no append comes during the writes below.
+            # The leader changes before the writes below, so that no append comes during them.
             self._change_leader(*effects.leader)
         if effects.persist is not None:
             state = effects.persist

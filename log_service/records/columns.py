@@ -108,10 +108,10 @@ def _headers(fields: Fields) -> Any:
             type=SCHEMA.field("headers").type,
         )
     list_offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    # Name start and end, value start and end, whether the value is null.
+    # The rows are: name start, name end, value start, value end, and whether the value is null.
     spans = np.empty((5, list_offsets[-1]), np.int64)
     records = np.nonzero(counts)[0]
-    # After the count.
+    # Reading starts behind the header count.
     _, positions = read_varints(octets, fields.header_positions[records], INT32_VARINT_BYTES)
     index = 0
     while len(records) > _FEW_RECORDS:

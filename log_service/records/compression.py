@@ -117,8 +117,8 @@ def open_compressed(
 ) -> Buffer:
     """Return the result of ``decompress`` as a buffer to read.
 
-    Other threads never wait longer than a few milliseconds for the interpreter. ``take_parts``
-    hears of members of gzip and blocks of snappy before they are opened, and may raise.
+    Other threads never wait longer than a few milliseconds for the interpreter. ``take_parts`` is
+    called with the number of gzip members or snappy blocks before they are opened, and may raise.
 
     Raises:
         KafkaError: as ``decompress``.
@@ -206,7 +206,7 @@ def _gzip_parts(compressed: Buffer, take_parts: TakeParts) -> Iterator[bytes]:
 # snappy: blocks in the framing of the xerial library, or one raw block
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-# Its version, and the oldest version that reads it.
+# The magic is followed by the version and the oldest version that can read it, both 1.
 _XERIAL_HEADER = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SNAPPY_MAX_RATIO = 32  # three bytes stand for at most 64
@@ -278,7 +278,7 @@ def _announced_bytes(block: memoryview) -> int:
 # lz4: frames. Java's reader refuses blocks that depend on each other and buffers one block, so
 # blocks are independent and small.
 
-# Magic; version 1 with independent blocks; 64 KiB blocks; header checksum.
+# The bytes are the magic, version 1 with independent blocks, 64 KiB blocks, and the checksum.
 _LZ4_FRAME_HEADER = bytes.fromhex("04224d18 60 40 82")
 _LZ4_END_MARK = bytes(4)
 _LZ4_BLOCK_BYTES = 64 * 1024

@@ -97,7 +97,7 @@ def _read_fields(body: Buffer, octets: Octets, starts: Integers, ends: Integers)
     """
     sizes, positions = read_varints(octets, starts, INT32_VARINT_BYTES)
     refuse(positions + sizes != ends, "a record's length is negative")
-    # After the attributes.
+    # The timestamp delta follows the attributes byte.
     timestamps, positions = read_varints(octets, positions + 1, INT64_VARINT_BYTES)
     offsets, positions = read_varints(octets, positions, INT32_VARINT_BYTES)
     keys, positions = read_spans(octets, positions)

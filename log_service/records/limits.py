@@ -21,7 +21,7 @@ MAX_BATCH_RECORDS = 1 << 20
 MIN_COUNT_AT_ONCE = 160
 """For fewer records steps of numpy cost more than a loop."""
 MIN_COUNT_AT_ONCE_WITH_SCHEMAS = 100
-"""The same for a log that asks for registered schemas, where a loop takes two rounds."""
+"""The same for a log that validates schemas, because there a loop takes two rounds."""
 
 UNITS_PER_TURN = 1 << 20
 UNITS_PER_ITEM = 20

@@ -252,8 +252,8 @@ def check_only_record(
     """Check the record between ``position`` and the end of ``buffer``, in place.
 
     Its value may have any size. The record must be well-formed, end at its length and at the end of
-    the buffer, and have offset delta 0. ``take_items_alone`` hears how many headers are to be
-    checked, and may raise.
+    the buffer, and have offset delta 0. ``take_items_alone`` gets the number of headers to check,
+    and may raise.
 
     Raises:
         KafkaError: INVALID_RECORD.

@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    # A client reads records without a broker's configuration.
+    # Imported for types only, because a client reads records without a broker's configuration.
     from log_service.config.views import (
         LogConfig,
     )
@@ -133,7 +133,7 @@ def validate_for_append(
         and target is Codec.NONE
         and not header.attributes & CODEC_MASK
     ):
-        # Most appends of a node with many producers.
+        # A fast path, because a node with many producers mostly gets batches of one record.
         check_only_record(buffer, HEADER_SIZE, allowance.take_items_alone)
         return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
     return finish(_go_on(buffer, header, target, rules, config, allowance))

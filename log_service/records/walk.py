@@ -65,7 +65,7 @@ def find_records(
 ) -> tuple[Integers, Integers]:
     """Return the start and end of each record of consecutive batches.
 
-    Each batch has so many records, between its start and its end.
+    Each batch has its count of records, between its start and its end.
 
     Raises:
         KafkaError: INVALID_RECORD, the lengths of a batch's records do not add up to the batch.

@@ -536,7 +536,7 @@ class Fetcher:
         Return whether they must be synced before the leader may count them.
         """
         partition = followed.partition
-        records: Buffer = result.records or b""  # type: ignore[assignment]  # what was received is no slice of a file
+        records: Buffer = result.records or b""  # type: ignore[assignment]  # received records are bytes
         throttle = self._throttle()
         if throttle is not None and records and throttle.covers(partition.topic_partition):
             throttle.note(len(records), self._clock.monotonic_ms())

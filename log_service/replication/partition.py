@@ -397,7 +397,7 @@ class Partition(Replica):
         self.read_count += 1
         state = self.state
         log = self.served_log(current_leader_epoch, is_leader_needed=is_leader_needed)
-        # ``read_limit``, without the call.
+        # The inlined ``read_limit``, because the call costs time on every fetch.
         limit = state.high_watermark if isolation is READ_UNCOMMITTED else state.last_stable_offset
         if start_offset == limit:
             return None
@@ -486,7 +486,7 @@ class Partition(Replica):
         if leader_epoch > self.leader_epoch or leader_epoch == NO_LEADER_EPOCH:
             return NO_LEADER_EPOCH, UNKNOWN_OFFSET
         if log.latest_leader_epoch == NO_LEADER_EPOCH:
-            # The current epoch is the first, and begins there.
+            # No epoch is known, so the current epoch is the first one. It begins at the log end.
             return (
                 leader_epoch,
                 log.log_end_offset,

@@ -76,8 +76,8 @@ class ReplicaManager:
 
     ``nursery`` runs the background work: syncs, moves, the rest of an image. It must be open while
     requests append or images are published, even after it is cancelled. The last appends are then
-    not synced, which is no error. ``links`` gives access to the other nodes. Without it, followers
-    are served, but nothing is fetched or proposed.
+    not synced. That is not an error. ``links`` gives access to the other nodes. Without it,
+    followers are served, but nothing is fetched or proposed.
     """
 
     def __init__(
@@ -522,7 +522,7 @@ class ReplicaManager:
         """
         for index in sorted(topic.partitions):
             if self._unopened.pop((topic.name, index), None) is not None:
-                # Its log may be there from before this start.
+                # The partition was not opened, but an earlier run may have left its log.
                 self.deletions.request(TopicPartition(topic.name, index))
             partition = self.partitions.get((topic.name, index))
             if partition is not None and partition.topic_id == topic.topic_id:
@@ -652,7 +652,7 @@ class ReplicaManager:
             partition = self.partitions.get((topic.name, index))
             if partition is not None:
                 partition.reconfigure(config, self._clock.monotonic_ms())
-                # An append may wait for this replica alone, and its records may count now.
+                # The new min.insync.replicas may let appends complete that wait for this replica.
                 self.announce((partition,))
                 self._settle(partition)
 

@@ -1,8 +1,8 @@
 """A state machine's decision. It holds records for its log, replies, timers, announcements, and the
 way to take back soft state.
 
-A machine's methods fill a ``Decision``; the runtime performs it. Nothing in a decision has happened
-yet, with one exception. Soft state, which no log holds (the members of a group between two
+A machine's methods fill a ``Decision``, and the runtime performs it. Nothing in a decision has
+happened yet, with one exception. Soft state, which no log holds (the members of a group between two
 generations, sessions), changes while the decision is made, and the decision remembers how it was.
 Invariant: after ``take_back`` the soft state is what it was before the decision, so that a refused
 decision has changed nothing.
@@ -78,7 +78,10 @@ class Decision(Generic[R]):
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
     announcements: list[object] = field(default_factory=list)
     transaction: InTransaction | None = None
-    """Whose transaction the records are part of; such records need a ``TransactionalLog``."""
+    """The producer's transaction that the records belong to.
+
+    Such records need a ``TransactionalLog``.
+    """
     _undo: list[Callable[[], None]] = field(default_factory=list)
 
     def append(self, record: R) -> None:
@@ -111,15 +114,16 @@ class Decision(Generic[R]):
         """Remember the attributes of slotted objects, to set them back if the decision is refused.
         Call it before the first change.
 
-        Of a dictionary or a set the content is remembered, of every other value the reference: an
-        object inside is staged by itself.
+        For a dictionary or a set the content is remembered. For any other value only the reference
+        is remembered, so an object inside has to be staged by itself.
         """
         for each in objects:
             self._undo.append(_restore(each))
 
     def stage_attribute(self, staged: object, name: str) -> None:
-        """Remember one attribute, where no other of the object changes in the decision without
-        being staged.
+        """Remember one attribute of an object instead of the whole object.
+
+        The decision must stage every other attribute of the object that it changes.
         """
         self._undo.append(partial(setattr, staged, name, getattr(staged, name)))
 

@@ -2,21 +2,22 @@
 when the log is safe.
 
 Decides in which order records, timers and replies take effect, and what happens when the log
-refuses. It does not know what the machine decides about, nor how a log is loaded: its owner begins
-with a machine that has replayed everything, and closes the runtime when the epoch is over.
+refuses. It knows neither the subject of the machine's decisions nor how a log is loaded. Its owner
+begins with a machine that has replayed everything, and closes the runtime when the epoch is over.
 
-- A refused append is ``_decide``'s: it takes soft state back, and the request hears the log's
-  error. The machine goes on as it was.
-- A lost epoch is ``close``'s: every request that waits hears why, and no timer fires any more.
-- A high watermark that does not move, because too few replicas are in sync, is ``_expire``'s: where
-  a bound is set, a reply waits no longer than that, and its request hears REQUEST_TIMED_OUT. What
-  was appended stays, and may become safe later.
-- A record that is appended and cannot be replayed is ``_take_over``'s: the machine is behind its
-  log, so it ends the node.
-- A timer about silence that fires late is ``_on_timer``'s: the process was stalled, and reads for a
-  while before silence counts.
-- A reply or an announcement that its receiver cannot take is ``on_high_watermark``'s: it ends the
-  node, too. The request that is being decided on at that moment is another one, and goes on.
+- ``_decide`` handles a refused append. It takes soft state back, and the request gets the log's
+  error. The machine goes on as before.
+- ``close`` handles a lost epoch. Every waiting request gets the reason, and no timer fires any
+  more.
+- ``_expire`` handles a high watermark that does not move, because too few replicas are in sync. If
+  a bound is set, a reply waits no longer than that, and its request gets REQUEST_TIMED_OUT. The
+  appended records stay, and may become safe later.
+- ``_take_over`` handles an appended record that cannot be replayed. The machine is then behind its
+  log, so the node ends.
+- ``_on_timer`` handles a timer about silence that fires late. The process was stalled, and reads
+  for a while before silence counts.
+- ``on_high_watermark`` handles a reply or an announcement whose receiver raises. The node ends,
+  too. The request that is being decided at that moment is another one, and goes on.
 
 Invariants: a record is replayed exactly once, right after its append; a reply, of a read too,
 leaves when the high watermark has passed what had been appended when it was made, in the order of
@@ -116,15 +117,13 @@ def _no_silence(_key: Hashable) -> bool:
 
 
 class Runtime(Generic[R]):
-    """One machine over one log in one epoch. ``appended_end`` is the end of what the machine has
-    replayed so far.
-
-    ``split`` divides the records of a decision into batches where they may stand for themselves; by
+    """One machine over one log in one epoch. ``appended_end`` is the end of the records that the
+    machine has replayed. ``split`` divides the records of a decision into independent batches. By
     default a decision is one batch. ``reply_timeout_ms`` bounds how long a reply waits for the high
-    watermark; None is for ever. ``on_announcement`` hears what the machine announces; an
+    watermark. None means for ever. ``on_announcement`` gets the machine's announcements; an
     announcement waits for the high watermark without a bound, and is lost with the epoch.
-    ``is_about_silence`` says which timers remove who is not heard of: those wait until ``stalls``
-    decides when silence counts. ``name`` is the machine's in log lines.
+    ``is_about_silence`` tells which timers remove silent peers. Those wait until ``stalls`` lets
+    silence count. ``name`` is the machine's name in log lines.
     """
 
     def __init__(
@@ -205,11 +204,10 @@ class Runtime(Generic[R]):
         on_reply: OnReply,
         refuse: Refuse,
     ) -> None:
-        """Have something appended that is no record of the machine's, and reply None once it is
-        safe.
+        """Append something other than the machine's records, and reply None once it is safe.
 
-        ``append`` returns the log end offset behind it, or raises KafkaError; ``replay`` then has
-        the machine take it over.
+        ``append`` returns the log end offset behind it, or raises KafkaError. ``replay`` then
+        applies it to the machine.
         """
 
         def decide(decision: Decision[R], token: Hashable) -> None:
@@ -220,7 +218,7 @@ class Runtime(Generic[R]):
         self.ask(decide, on_reply, refuse)
 
     def forget(self, token: Hashable) -> None:
-        """Never reply to a request whose sender has given up. What was decided stays."""
+        """Never reply to a request whose sender has given up. The decision stays."""
         self._requests.pop(token, None)
 
     def decide_alone(self, decide: Callable[[Decision[R]], None]) -> None:
@@ -316,8 +314,9 @@ class Runtime(Generic[R]):
         )
 
     def _expire(self, timeout_ms: int) -> None:
-        """Refuse the requests whose replies have waited too long; look again when the next one is
-        due.
+        """Refuse the requests whose replies have waited too long.
+
+        Look again when the next one is due.
         """
         self._expiry = None
         held, now_ms = self._held_replies, self._clock.monotonic_ms()
@@ -365,7 +364,7 @@ class Runtime(Generic[R]):
             raise
 
     def _end_node(self, error: Exception) -> None:
-        # A timer that fails ends the node.
+        # The error is raised in a timer, because an error in a timer ends the node.
         self._timers.schedule(self._clock.monotonic_ms(), partial(_raise, error))
 
     def _perform_timer(self, timer: SetTimer | CancelTimer) -> None:

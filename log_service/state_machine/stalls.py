@@ -1,4 +1,4 @@
-"""Stalls of this process: messages of silent peers may only be unread.
+"""Stalls of this process, after which messages of seemingly silent peers may be unread.
 
 Decides when silence may count. A timer that fires much later than it was due shows that the process
 was stalled: it was paused, or its machine was busy. Messages of that time are still unread, so
@@ -11,16 +11,18 @@ STALL_MS = 100
 """A timer that fires later than this after its deadline shows that the process itself was stalled.
 """
 STALL_GRACE_MS = 2_000
-"""For how long a process that was stalled reads before silence counts."""
+"""How long a stalled process reads before silence counts."""
 MAX_GRACES_IN_A_ROW = 5
-"""A process that is late all the time is overloaded: silence counts after so many stalls, if no
-timer in between was in time.
+"""Stalls in a row, without a punctual timer between them, after which silence counts.
+
+A process with so many is overloaded.
 """
 
 
 class Stalls:
-    """The stalls of one process, as timers show them. ``on_stall`` hears once of each, by how many
-    milliseconds a timer was late.
+    """The stalls of one process, as timers show them.
+
+    ``on_stall`` is called once for each, with the delay of a timer in milliseconds.
     """
 
     def __init__(self, on_stall: Callable[[int], None]) -> None:

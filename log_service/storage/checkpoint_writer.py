@@ -155,7 +155,7 @@ class CheckpointWriter:
         with self._guard:
             written = self._written.get(path)
             offsets = self._read(path) if written is None else written
-            # The content that was read may not be durable.
+            # Content that was just read may not be durable, so it is written even if unchanged.
             is_doubtful = written is None and bool(offsets)
             if offsets.get(topic_partition) != offset or is_doubtful:
                 offsets = offsets.copy()

@@ -16,7 +16,7 @@ from log_service.common.types import Buffer
 
 _MAX_BUFFER_COUNT = 1024
 _COPY_BYTES = 1 << 20
-# macOS: fsync leaves bytes in the disk's cache.
+# macOS only, because fsync leaves bytes in the disk's cache there.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 

@@ -165,7 +165,7 @@ class FutureLogs:
             self.logs[topic_partition] = (
                 copy  # set here, so that a move that is cancelled while it waits drops the copy
             )
-            # Now it ends after the log's start, which may lie inside a batch.
+            # With its first batch the copy ends above the log start, which may lie inside a batch.
             copy.append_as_follower(first)
             return copy
 

@@ -185,7 +185,7 @@ class Log(ReadableLog):
                 self.producer_state.update(header, batch_offset, now_ms)
             batch_offset = last_offset + 1
         self.log_end_offset = next_offset
-        # ``is_sync_due``, without the call.
+        # The inlined ``is_sync_due``, because the call costs time on every append.
         must_sync = next_offset - self.syncs.recovery_point >= self.config.flush_messages
         return _new(
             AppendResult,
@@ -431,7 +431,7 @@ class Log(ReadableLog):
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         if offset >= self.log_end_offset:
-            # An epoch of a leader that appended nothing.
+            # Remove the epoch of a leader that appended no record.
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
         self._check_readable()
@@ -641,7 +641,7 @@ class Log(ReadableLog):
             OSError: the disk failed.
         """
         original.aborted_transactions.write_indexes(self.files, self.directory, self.segments)
-        # Also has producers whose batches retention deleted.
+        # The original's state also has producers whose batches retention has deleted.
         self.producer_state = original.producer_state
         if (
             self.log_end_offset < original.log_end_offset

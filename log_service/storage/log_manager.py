@@ -174,7 +174,8 @@ class LogManager:
         failures = [self._take(path) for path in self.config.log_dirs]
         for directory, error in zip(self.directories, failures, strict=True):
             if error is not None:
-                # Only now, because on_failed asks whether other directories exist.
+                # Failures are noted after all directories are taken, because ``on_failed`` asks
+                # whether others are left.
                 directory.fail(error)
         loaded: list[LoadedDirectory] = []
         for directory, lock in self._locks.items():
@@ -553,7 +554,7 @@ class LogManager:
     # End
 
     async def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Close every log in order, and write the clean-shutdown marker where this succeeds.
+        """Close every log in order, and write the clean-shutdown marker if this succeeds.
 
         ``broker_epoch`` is stored in the marker (KIP-966). A directory with a damaged log, or with
         the old log of a move, gets no marker, because a start after a clean stop verifies little.

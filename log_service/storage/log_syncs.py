@@ -132,7 +132,8 @@ class LogSyncs:
                 if truncation_count == self._truncation_count:
                     active.note_synced(size_bytes)
             if active is not segments.active:
-                # Recovery reads no segment below the recovery point.
+                # A new segment was begun meanwhile, so this one is an older one. It must be durable
+                # as a whole, because recovery reads no segment below the recovery point.
                 await self._sync_older([active])
         except OSError as error:
             raise self.note_error(error) from error

@@ -169,7 +169,7 @@ class Cleaner:
             task_status.started()
             full_look_ms, is_full = self._now_ms() + self.config.backoff_ms, False
             while True:
-                # A full check continues when a pass ends.
+                # A full check goes on after each pass, so it does not wait for the full interval.
                 pause_ms = _OWN_TOPICS_INTERVAL_MS if is_full else full_look_ms - self._now_ms()
                 await self._sleep(min(pause_ms, _OWN_TOPICS_INTERVAL_MS))
                 is_full = is_full or self._now_ms() >= full_look_ms

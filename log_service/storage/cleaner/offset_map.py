@@ -86,7 +86,7 @@ class OffsetMap:
 
         ``offsets`` may be longer than ``keys``.
         """
-        # The record's own offset if the key is unknown.
+        # ``get`` falls back to the record's own offset if the map does not have the key.
         latest = map(self._offsets.get, _held(keys), offsets)
         return [
             index
