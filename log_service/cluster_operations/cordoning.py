@@ -18,11 +18,11 @@ from log_service.common.errors import KafkaError
 from log_service.config.broker import ALL_DIRECTORIES
 
 TAKE_BACK_SECONDS = 30.0
-"""How long a block that ends may take to have brokers take new partitions again."""
+"""How long the end of a block may take to undo the cordons."""
 
 
 class Cordon:
-    """The brokers that are cordoned for now, and the earlier key of each."""
+    """The brokers that are cordoned for now, and the earlier value of each broker's key."""
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
@@ -33,7 +33,7 @@ class Cordon:
         self._before.pop(broker_id, None)
 
     async def begin(self, admin: Admin, broker_id: int) -> None:
-        """Cordon a broker that serves; say so where the cluster refuses it, and go on."""
+        """Cordon a serving broker. If the cluster refuses, report that and go on."""
         resource = ConfigResource.broker(broker_id)
         try:
             entry = (await admin.describe_configs([resource]))[resource].get(CORDONED)
@@ -52,9 +52,7 @@ class Cordon:
             self._say(f"{_open(broker_id)}: {error}")
 
     async def take_back(self, admin: Admin) -> None:
-        """Have all brokers take new partitions again that did before; say which of them could not
-        be told.
-        """
+        """Undo the cordons of all brokers, and report the brokers that could not be reached."""
         for broker_id, value in self._before.items():
             problem = await self._problem_of_restoring(admin, broker_id, value)
             if problem:
@@ -76,7 +74,7 @@ class Cordon:
 
 @asynccontextmanager
 async def cordoned(admin: Admin, say: Callable[[str], object]) -> AsyncIterator[Cordon]:
-    """Yield a cordon that is taken back at the end of the block, also if the block is cancelled.
+    """Yield a cordon that is undone at the end of the block, even if the block is cancelled.
 
     ``say`` is called with a line for each refusal of the cluster.
     """

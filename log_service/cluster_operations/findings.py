@@ -16,7 +16,7 @@ def state_findings(
     disk_full_percent: int = DISK_FULL_PERCENT,
 ) -> list[Finding]:
     """Return the problems, the worst first. A broker that should serve and does not respond comes
-    before its equals. What the login may not see is no problem of the cluster.
+    before its equals. Facts that the login may not see do not count as problems.
 
     ``throttled`` are the brokers that have a throttle of replication; a disk is nearly full above
     ``disk_full_percent``.

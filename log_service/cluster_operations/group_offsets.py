@@ -48,7 +48,7 @@ async def planned_moves(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     wanted: Mapping[TopicPartition, int],
 ) -> list[Move]:
-    """Return every partition's move. ``wanted`` has the offsets where they are given.
+    """Return every partition's move. ``wanted`` has the offsets if the caller gives them.
 
     Raises:
         ResetRefused: a partition does not exist, or has no position that could be shifted.
@@ -92,7 +92,7 @@ async def _by_time(
     time_ms: int,
     bounds: Mapping[TopicPartition, PartitionOffsets],
 ) -> Offsets:
-    """Return each partition's first offset at or after a time, or its end where there is none."""
+    """Return each partition's first offset at or after a time, or its end if there is none."""
     found = await admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.at(time_ms)))
     return {
         where: each.offset if each.offset >= 0 else bounds[where].high_watermark

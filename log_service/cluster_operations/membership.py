@@ -21,8 +21,9 @@ from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION
 
 AUTO_JOIN_KEY = "controller.quorum.auto.join.enable"
 JOIN_SECONDS = 6.0
-"""Within which a controller that joins by itself is a voter again: it asks the leader every
-``controller.quorum.fetch.timeout.ms``.
+"""The time in which a controller that joins by itself becomes a voter again.
+
+It asks the leader every ``controller.quorum.fetch.timeout.ms``.
 """
 LOOK_SECONDS = 0.25
 
@@ -42,8 +43,8 @@ async def refuse_unknown_brokers(
 
 
 async def no_such_brokers(admin: Admin, unknown: Sequence[int], known: Sequence[int]) -> str:
-    """Say which ids are of no broker, which of them are those of controllers, and which brokers
-    there are.
+    """Return a sentence on ids without a broker: which of them are controllers, and which brokers
+    exist.
     """
     try:
         members = {
@@ -67,7 +68,7 @@ async def no_such_brokers(admin: Admin, unknown: Sequence[int], known: Sequence[
 
 
 async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) -> dict[int, bool]:
-    """Return the ids of the voters that follow, none where the broker is not a voter. Refuse to
+    """Return the ids of the voters that follow, none if the broker is not a voter. Refuse to
     remove a voter that the cluster needs.
 
     Raises:
@@ -95,8 +96,8 @@ async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) ->
 
 
 async def refuse_voter(admin: Admin, cluster_id: str, voter: RaftVoter) -> dict[int, bool]:
-    """Return which voters follow, by their ids; refuse a voter that could not be added.
-    ``cluster_id`` is its directory's.
+    """Return the voters that follow, by id. Refuse a voter that could not be added. ``cluster_id``
+    is that of its directory.
 
     Raises:
         PlanRefused: the voter belongs to another cluster, votes already, or does not run, or the
@@ -127,7 +128,7 @@ async def refuse_voter(admin: Admin, cluster_id: str, voter: RaftVoter) -> dict[
 
 
 async def refuse_voter_removal(admin: Admin, node_id: int) -> dict[int, bool]:
-    """Return which voters follow, by their ids; refuse to take one out that cannot go.
+    """Return the voters that follow, by id. Refuse to remove a voter that the quorum needs.
 
     Raises:
         PlanRefused: the node is not a voter or the last one, it would join again, too few voters
@@ -148,10 +149,8 @@ async def refuse_voter_removal(admin: Admin, node_id: int) -> dict[int, bool]:
 
 
 async def remove_voter(admin: Admin, node_id: int) -> bool:
-    """Take a node out of the metadata quorum; return whether it was a voter.
-
-    A voter may have died since the removal was planned, for a broker is emptied first; so the
-    voters are counted once more.
+    """Take a node out of the metadata quorum. Return whether it was a voter. The voters are counted
+    once more, because one may have died while the broker was emptied.
 
     Raises:
         KafkaError: the quorum refuses: another change of voters is under way, or it is the last
@@ -169,9 +168,10 @@ async def remove_voter(admin: Admin, node_id: int) -> bool:
 
 
 async def refuse_undone_removal(admin: Admin, node_id: int) -> None:
-    """Wait until a voter that was taken out would have joined again by itself, where it still runs.
+    """Wait for a removed voter that still runs to join again by itself, and refuse if it does.
 
-    A node that is only a controller does not report its configuration, so this is not known before.
+    A node that is only a controller does not report whether it is configured to join by itself.
+    So only the wait can tell.
 
     Raises:
         PlanRefused: the node is a voter again.

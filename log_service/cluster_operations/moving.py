@@ -33,8 +33,8 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 
 NOT_ELECTED = frozenset({ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE})
-"""What an election at the end of a plan may say: the leader is right already, or the preferred one
-has just died.
+"""Errors of an election that are accepted at the end of a plan: the leader is already right, or the
+preferred one has just died.
 """
 
 
@@ -76,7 +76,7 @@ class Mover:
             await admin.alter_configs(changes)
 
     async def step(self, admin: Admin) -> PlanProgress:
-        """Look which moves are complete, begin the next ones, and return how far the plan is.
+        """Note the complete moves, begin the next ones, and return the progress of the plan.
 
         Raises:
             ItemsFailed: a move could not begin; what is under way goes on.
@@ -118,7 +118,7 @@ class Mover:
             )
 
     async def _throttled(self, admin: Admin) -> dict[int, dict[str, str]]:
-        """Return the rates of the brokers that can be told them.
+        """Return the rates of the brokers that can receive them.
 
         A broker that is down cannot, because only a broker itself takes its configs.
         """
@@ -209,8 +209,8 @@ def move_of(
 
 
 async def take_back(admin: Admin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Cancel moves, and return those that were still under way. A move that is complete meanwhile
-    is no error.
+    """Cancel moves, and return those that were still under way. A move that has completed meanwhile
+    is not an error.
 
     Raises:
         ItemsFailed: a move cannot be taken back.
@@ -244,7 +244,7 @@ async def throttled_brokers(admin: Admin, brokers: Iterable[int]) -> list[int]:
 
 
 async def throttled_topics(admin: Admin, topics: Sequence[str]) -> list[str]:
-    """Return the topics that say which of their replicas are throttled."""
+    """Return the topics whose configs name throttled replicas."""
     found = (
         await admin.describe_configs([ConfigResource.topic(topic) for topic in topics])
         if topics
@@ -261,8 +261,8 @@ async def throttled_topics(admin: Admin, topics: Sequence[str]) -> list[str]:
 
 
 async def brokers_left_throttled(admin: Admin, state: ClusterState) -> list[int]:
-    """Return the brokers whose throttle acts. They have a rate, and a topic names the replicas that
-    it is for.
+    """Return the brokers whose throttle acts. They have a rate, and a topic names throttled
+    replicas.
 
     The brokers are asked after all else was read. If one of them does not respond, none is
     returned, because a broker that served before may be gone.

@@ -36,26 +36,27 @@ from log_service.config.runtime_keys import OBSERVER
 
 MIN_ISR = "min.insync.replicas"
 QUORUM_TIMEOUT_MS = 5_000
-"""How long the quorum may take to tell of itself; without a leader brokers wait for one much
-longer.
-"""
+"""How long the quorum's description may take. Without a leader brokers would wait much longer."""
 NO_QUORUM = QuorumState(leader_id=NO_LEADER, leader_epoch=-1, members=())
 CORDONED = "cordoned.log.dirs"
 CORDON_PLACES = {
     "DYNAMIC_DEFAULT_BROKER_CONFIG": "the cluster's default",
     "STATIC_BROKER_CONFIG": "its properties file",
 }
-"""Where a broker is cordoned apart from its own setting, by the source that the cluster tells."""
+"""Places that cordon a broker beside its own setting, by the config source in the response."""
 BROKER_TIMEOUT_MS = 5_000
-"""How long a broker may take to tell of itself. One that hangs, or has just died, must not hold up
-what the others tell.
+"""How long a broker's description may take.
+
+A broker that hangs, or has just died, must not delay the others.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """A cluster at about one moment. ``silent`` are brokers that serve, as the cluster says, and
-    did not respond. ``is_hidden`` says that the login may not describe the cluster.
+    """A cluster at about one moment.
+
+    ``silent`` are brokers that serve, as the cluster says, and did not respond. ``is_hidden`` says
+    that the login may not describe the cluster.
     """
 
     cluster_id: str
@@ -65,7 +66,10 @@ class ClusterState:
     is_hidden: bool = False
 
     def state_of(self, broker: BrokerLayout) -> str:
-        """Return a word for a broker. To a login that may ask none, those that serve count."""
+        """Return a word for a broker.
+
+        If the login may not describe brokers, serving ones count as healthy.
+        """
         if broker.is_fenced:
             return "fenced"
         return "silent" if broker.broker_id in self.silent and not self.is_hidden else "serves"
@@ -200,8 +204,8 @@ def _replicas_of(
 async def _min_isr(
     admin: Admin, partitions: Mapping[TopicPartition, PartitionView]
 ) -> dict[str, int]:
-    """Return min.insync.replicas of the topics where it matters now: those with a replica out of
-    sync.
+    """Return min.insync.replicas of the topics with a replica out of sync, because only there it
+    matters.
     """
     topics = sorted(
         {
@@ -359,9 +363,8 @@ def quorum_of(found: QuorumDescription) -> QuorumState:
 
 async def active_controller(admin: Admin, described: ClusterDescription) -> int:
     """Return the node that leads the metadata quorum, or -1 if there is none or no broker knows it.
-
-    What a broker of such a cluster names as the controller is any broker that serves: its clients
-    need no more. Only a cluster without a metadata quorum names the true one.
+    Brokers of such a cluster name any serving broker as the controller, because clients need no
+    more. Only a cluster without a metadata quorum names the true controller.
     """
     try:
         return (await admin.describe_metadata_quorum(timeout_ms=QUORUM_TIMEOUT_MS)).leader_id

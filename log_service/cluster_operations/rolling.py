@@ -17,10 +17,10 @@ from log_service.cluster_plans.rolling import roll_order
 from log_service.common.errors import KafkaError
 
 LOOK_MS = 3_000
-"""How long the cluster may take to say how a broker is, where someone has just pressed Ctrl-C."""
+"""How long the state of a broker may take to arrive after Ctrl-C."""
 
 Restart = Callable[[int], Awaitable[object]]
-"""Restarts a broker, and returns when its process is there again."""
+"""Restarts a broker, and returns when its process runs again."""
 Say = Callable[[str], None]
 
 
@@ -51,15 +51,17 @@ class Stage(Enum):
     """How far the restart of a broker is."""
 
     WAITS = auto()
-    """It waits until the cluster can be without it; it was not touched."""
+    """The restart waits until the cluster can be without the broker. The broker was not touched."""
     RESTARTS = auto()
     JOINS = auto()
-    """Its process is there again, and the cluster does not call it serving yet."""
+    """Its process runs again, but the broker does not serve yet."""
 
 
 class RollingRestart:
-    """One rolling restart. ``run`` it once; ``done``, ``current`` with its ``stage``, and
-    ``waiting`` show how far the restart has come.
+    """One rolling restart.
+
+    ``run`` it once; ``done``, ``current`` with its ``stage``, and ``waiting`` show how far the
+    restart has come.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class RollingRestart:
         self.waiting = list(order)
 
     async def run(self, admin: Admin) -> None:
-        """Restart the brokers; leaders that were preferred ones lead again at the end.
+        """Restart the brokers. Preferred leaders that led before lead again at the end.
 
         Raises:
             ClusterNotReady: the cluster is not in sync in time; brokers behind that one are not

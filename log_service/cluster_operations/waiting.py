@@ -18,10 +18,11 @@ from log_service.common.errors import KafkaError, TidelogError
 JOIN_SECONDS = 60.0
 SYNC_SECONDS = 600.0
 EMPTY_SECONDS = 5.0
-"""A broker may tell for a moment what was before the last move."""
+"""For a moment a broker may still report the state before the last move."""
 POLL_SECONDS = 0.5
 TOLD_AFTER_SECONDS = 3.0
-"""A wait that is longer says what it is for: a person cannot tell it from a command that hangs."""
+"""A longer wait reports its reason, because a person could not tell it from a command that hangs.
+"""
 
 
 class ClusterNotReady(TidelogError):  # noqa: N818 - it says what happened
@@ -29,7 +30,7 @@ class ClusterNotReady(TidelogError):  # noqa: N818 - it says what happened
 
 
 Say = Callable[[str], object]
-"""Is told once what a long wait is for."""
+"""Called once with the reason of a long wait."""
 
 
 async def wait_until_serving(admin: Admin, broker_id: int, say: Say = str) -> None:
@@ -70,7 +71,7 @@ async def wait_until_empty(admin: Admin, broker_id: int) -> ClusterLayout:
     """Wait until a broker that was emptied has no replica, and return the cluster as it is then.
 
     Topics are created while a broker is emptied, and others take moves back: only the cluster
-    itself says that nothing is left.
+    itself knows that no replica is left.
 
     Raises:
         PlanRefused: the broker still has replicas after ``EMPTY_SECONDS``.

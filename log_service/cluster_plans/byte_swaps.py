@@ -1,4 +1,4 @@
-"""Evens out bytes between hosts that carry equal counts. Two items change places where that brings
+"""Evens out bytes between hosts that carry equal counts. Two items change places if that brings
 their hosts closer together.
 
 A swap keeps the counts. It costs the bytes of both items, so swaps are made only while hosts are
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from log_service.cluster_plans.placement import Item
 
 MAX_SWAPS = 1000
-"""How many swaps one plan makes at most; what is left is for the next one."""
+"""The most swaps of one plan. The next plan makes further ones."""
 
 Allowed = Callable[[int, Collection[int]], bool]
 """Whether an item (by its index) may have exactly these hosts."""

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from log_service.cluster_plans.plan import Move
 
 DEFAULT_LIMIT = 5
-"""Copies that a broker takes part in at once: enough to keep a disk busy, few enough to be done
-soon after a stop.
-"""
+"""Copies that a broker takes part in at once. They keep a disk busy, and end soon after a stop."""
 MAX_BATCH = 500
 """Moves that one request begins."""
 
@@ -33,9 +31,9 @@ THROTTLED_RATES = (LEADER_RATE, FOLLOWER_RATE)
 def next_moves(
     waiting: Sequence[Move], moving: Iterable[Move], *, limit: int = DEFAULT_LIMIT
 ) -> list[Move]:
-    """Return which of the waiting moves may start beside those under way, in their order.
+    """Return the waiting moves that may start beside those under way, in their order.
 
-    While nothing is under way at least one may, however small the limit is.
+    If no move is under way, at least one may start, however small the limit is.
     """
     busy: dict[int, int] = {}
     for move in moving:
@@ -92,8 +90,9 @@ def throttled_rates(moves: Iterable[Move], throttle_bytes: int) -> dict[int, dic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanProgress:
-    """How far a plan is. ``copied_bytes`` counts complete moves in full, and of those under way
-    what has arrived.
+    """How far a plan is.
+
+    ``copied_bytes`` counts complete moves in full, and of those under way what has arrived.
     """
 
     complete: int

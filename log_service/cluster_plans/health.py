@@ -29,7 +29,7 @@ A reassignment or a burst may fill the rest.
 """
 QUORUM_LAG_OFFSETS = 20
 QUORUM_LAG_MS = 10_000
-"""A voter that is so many records and so long behind has a problem.
+"""A voter that is further behind than both of these has a problem.
 
 A healthy quorum writes a metadata record every 500 ms, so a short delay is normal.
 """
@@ -58,7 +58,7 @@ class Finding:
 class QuorumMember:
     """A voter or observer.
 
-    ``lag`` is records behind the leader. ``caught_up_ms_ago`` is -1 where that is not known.
+    ``lag`` is records behind the leader. ``caught_up_ms_ago`` is -1 if that is not known.
     """
 
     node_id: int
@@ -108,10 +108,7 @@ CHECKS = (
     "cordoned",
     "rights",
 )
-"""The names of all checks, causes before their consequences.
-
-A check without a finding has passed.
-"""
+"""The names of all checks, causes before their effects. A check without a finding has passed."""
 
 
 def findings_of(
@@ -240,7 +237,7 @@ def _quorum_findings(quorum: QuorumState, active: Collection[int]) -> Iterator[F
 
 
 def _single_voter_findings(layout: ClusterLayout, quorum: QuorumState) -> Iterator[Finding]:
-    """Yield a finding where several brokers depend on one controller.
+    """Yield a finding if several brokers depend on one controller.
 
     They do not survive the loss of that one.
     """
@@ -325,8 +322,9 @@ def _leader_findings(layout: ClusterLayout) -> Iterator[Finding]:
 
 
 def _throttle_findings(layout: ClusterLayout, throttled: Sequence[int]) -> Iterator[Finding]:
-    """Yield the throttles that moves left behind: they slow down every replica that catches up
-    later.
+    """Yield the throttles that moves left behind.
+
+    They slow down every replica that catches up later.
     """
     if throttled and not any(each.is_moving for each in layout.partitions):
         brokers = (
@@ -344,7 +342,7 @@ def _throttle_findings(layout: ClusterLayout, throttled: Sequence[int]) -> Itera
 def _cordon_findings(layout: ClusterLayout) -> Iterator[Finding]:
     """Yield a finding for brokers that take no new partitions.
 
-    New topics and plans pass them over without a word.
+    New topics and plans skip them silently.
     """
     for broker in layout.brokers:
         own = broker.broker_id

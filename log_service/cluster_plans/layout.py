@@ -1,9 +1,8 @@
 """A cluster as it is at one moment. It has brokers with their log directories, and partitions with
 their replicas and sizes.
 
-Knows nothing of where the facts come from. A broker that is fenced is registered and does not
-serve; one that is not in ``brokers`` is unknown: a replica there is lost until the broker registers
-again.
+Knows nothing of where the facts come from. A fenced broker is registered and does not serve. A
+broker that is not in ``brokers`` is unknown, and its replicas are lost until it registers again.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,8 +26,8 @@ class LogDirectory:
     """A log directory. Sizes are -1 if the broker does not report them; ``used_bytes`` are those of
     the replicas in it.
 
-    ``served`` are the partitions of these, without copies on their way. A cordoned one takes no new
-    replicas (KIP-1066).
+    ``served`` are the partitions of these replicas, without unfinished copies. A cordoned one takes
+    no new replicas (KIP-1066).
     """
 
     path: str
@@ -42,11 +41,11 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLayout:
-    """A registered broker; without ``rack`` it belongs to the rack of all that have none. A fenced
-    broker does not report its directories.
+    """A registered broker. Without ``rack`` it belongs to the rack of all brokers without one. A
+    fenced broker does not report its directories.
 
     ``cordon_below`` says where directories are cordoned apart from the broker's own setting, in
-    words; empty where nowhere.
+    words. It is empty if there is no such place.
     """
 
     broker_id: int
@@ -67,7 +66,7 @@ class BrokerLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLayout:
-    """A partition. The first replica is the preferred leader; ``leader`` is -1 while there is none.
+    """A partition. The first replica is the preferred leader. ``leader`` is -1 while there is none.
 
     ``size_bytes`` is the size of the largest replica that a broker reports. ``lags`` are offsets
     behind the leader by broker, as far as brokers report them. ``adding`` and ``removing`` are
@@ -164,10 +163,10 @@ class ClusterLayout:
 
 
 def why_cordoned(broker: BrokerLayout) -> str:
-    """Say why a broker takes no new replicas, and how that is ended.
+    """Say why a broker takes no new replicas, and how to change that.
 
-    To unset the broker's own setting helps only where nothing below it cordons. An empty setting of
-    its own always does.
+    Unsetting the broker's own setting helps only if no other setting cordons. An empty setting of
+    its own always helps.
     """
     own = broker.broker_id
     if broker.cordon_below:

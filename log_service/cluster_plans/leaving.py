@@ -2,8 +2,8 @@
 what the cluster needs.
 
 A broker that is forgotten while its process runs does not register again by itself, so its
-partitions stay without it until it restarts. A quorum that has taken a voter out needs a majority
-of those that remain, and the dead ones among them count.
+partitions stay without it until it restarts. After a voter was removed, the quorum needs a majority
+of the remaining voters, and dead ones count among them.
 """
 
 from collections.abc import Collection
@@ -22,7 +22,7 @@ def what_is_on(layout: ClusterLayout, broker_id: int) -> str:
     if not held:
         return "no replica"
     led = sum(each.leader == broker_id for each in held)
-    # None is in sync where the last one is an eligible leader replica.
+    # None is in sync if the last one is an eligible leader replica.
     alone = [each for each in held if not set(each.isr) - {broker_id}]
     parts = [f"{_counted(len(held), 'replica')}"]
     if led:
@@ -51,8 +51,8 @@ def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
 
 
 def refuse_to_lose_replicas(layout: ClusterLayout, broker_id: int) -> None:
-    """Refuse to forget a broker that has replicas. No plan could move them, they came since, or
-    their moves were taken back.
+    """Refuse to forget a broker that has replicas. They are there because no plan could move them,
+    because they were added since, or because their moves were cancelled.
 
     Raises:
         PlanRefused: the broker has replicas.
@@ -87,11 +87,9 @@ def down_voters(quorum: QuorumState, fenced: Collection[int] = ()) -> list[int]:
 def refuse_to_lose_majority(
     quorum: QuorumState, node_id: int, fenced: Collection[int] = ()
 ) -> None:
-    """Refuse to take a voter out where the others could not reach a majority. Nothing could be
-    changed any more.
-
-    A voter that counts as down may vote well all the same, so one that seems to be down goes by the
-    same count as any other.
+    """Refuse to take a voter out if the others could not reach a majority. Without a majority
+    nothing can be changed any more. A voter that counts as down may still vote, so its own removal
+    is judged by the same count.
 
     Raises:
         PlanRefused: too few voters would be left; the text names those that are down.

@@ -4,7 +4,7 @@ carry about the same number of items.
 The problem is a flow of least cost: each item sends one unit to each of its hosts, and a host's
 cost grows with the square of its units. A placement costs least exactly if no cycle of shifts (an
 item leaves one host for another) lowers the cost. ``solve`` looks for such cycles in a graph with
-one node for each host, until there is none. What costs is one of the following, the other decides
+one node for each host, until there is none. One of the following is the cost, and the other decides
 ties:
 
 - counts first: even counts of items on hosts; among placements that are equally even, the one with
@@ -25,12 +25,13 @@ from itertools import chain
 
 SINK = -1
 MAX_COMPARED = 200
-"""Items of one topic among which the best size is looked for: more would cost time and even out
-little more.
+"""The most items of one topic that are compared for the best size.
+
+More would cost time and even out little more.
 """
 
 IsLegal = Callable[[int, Collection[int], int], bool]
-"""Whether an item (by its index) may have these hosts while it still lacks so many."""
+"""Whether an item (by its index) may have these hosts while it still lacks this number of hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +58,9 @@ class Shift:
 
 
 class Placement:
-    """Items on hosts. ``receivers`` may get items that they did not have; every host may get back
-    what it had.
-
-    ``kept`` are the hosts of each item to begin with: at most as many as it wants, and legal
-    together. ``loads`` is what hosts carry beside the items.
+    """Items on hosts. ``receivers`` may get items that they did not have. Every host may get back
+    its own items. ``kept`` are the first hosts of each item: at most as many as it wants, and legal
+    together. ``loads`` are the hosts' loads beside the items.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class Placement:
             self._note_displacement(index)
 
     def solve(self) -> list[frozenset[int]]:
-        """Give every item the hosts that it lacks, improve until nothing is better, and return all
+        """Give every item the hosts that it lacks, improve as long as possible, and return all
         placements.
         """
         for index, item in enumerate(self._items):
@@ -178,7 +177,7 @@ class Placement:
         return self._is_legal(index, [host for host in current if host != leaving] + [entering], 0)
 
     def _cheapest_shift(self, leaving: int, entering: int) -> tuple[int, int] | None:
-        """Return (cost, item) of a shift that costs least; None where no item may go."""
+        """Return (cost, item) of a shift with the least cost, or None if no item may move."""
         key = (leaving, entering)
         if key not in self._cheapest:
             self._cheapest[key] = self._look_for_shift(leaving, entering)
@@ -227,7 +226,7 @@ class Placement:
     def _by_preference(self, leaving: int, entering: int, cost: int) -> Iterator[Collection[int]]:
         """Yield the items that a shift may move.
 
-        Those come first whose present host has more than the other.
+        Items whose topic is more frequent on the present host than on the other come first.
         """
         if cost < 1:
             yield self._displaced[leaving]
@@ -243,7 +242,7 @@ class Placement:
     def _edges(self) -> Iterator[tuple[int, int, int]]:
         """Yield (from, to, cost) of shifts between hosts.
 
-        By way of the sink a shift is one unit more here and one less there.
+        An edge by way of the sink means one unit more on one host and one less on the other.
         """
         for leaving in self._hosts:
             units = self._units(leaving)
@@ -259,7 +258,7 @@ class Placement:
                     yield leaving, entering, self._move_weight * found[0]
 
     def _improve(self) -> bool:
-        """Apply one cycle that lowers the cost; return whether there was one."""
+        """Apply one cycle that lowers the cost. Return whether there was one."""
         cycle = self._negative_cycle(list(self._edges()))
         if cycle is None:
             return False
@@ -281,7 +280,7 @@ class Placement:
     def _negative_cycle(self, edges: Sequence[tuple[int, int, int]]) -> list[int] | None:
         """Return the nodes of a cycle whose cost is below 0, in order (Bellman and Ford).
 
-        Return None where there is none.
+        Return None if there is none.
         """
         distance = dict.fromkeys([*self._hosts, SINK], 0)
         parent: dict[int, int] = {}
@@ -304,8 +303,9 @@ class Placement:
         return cycle[::-1]
 
     def _apply(self, shifts: Sequence[Shift]) -> bool:
-        """Apply a cycle of shifts. Where one item is in it twice and gets in its own way, a part of
-        the cycle is as good.
+        """Apply a cycle of shifts.
+
+        If an item occurs twice and blocks itself, a part of the cycle is applied, which is as good.
         """
         before = self._total_cost()
         done: list[Shift] = []
@@ -348,7 +348,7 @@ class Placement:
 def _split(shifts: Sequence[Shift]) -> Iterator[list[Shift]]:
     """Yield the two shorter cycles of a cycle with one item in it twice.
 
-    Together they cost the same, so one of them is worth it.
+    Together they cost the same as the whole, so one of them lowers the cost, too.
     """
     for second, later in enumerate(shifts):
         for first, earlier in enumerate(shifts[:second]):

@@ -11,8 +11,9 @@ from log_service.common.types import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A partition's replicas before and after, preferred leader first. ``size_bytes`` is one
-    replica's, ``source`` is the leader.
+    """A partition's replicas before and after, preferred leader first.
+
+    ``size_bytes`` is one replica's, ``source`` is the leader.
     """
 
     where: TopicPartition
@@ -41,8 +42,8 @@ class Move:
 class Plan:
     """Moves, and the partitions whose preferred leader is elected when those are complete.
 
-    ``notes`` say what the plan leaves out and why. ``throttle_bytes`` is how many bytes a second
-    each broker may send, and how many it may receive, for the moves; None is as many as it can.
+    ``notes`` say what the plan leaves out and why. ``throttle_bytes`` bounds the bytes per second
+    that each broker sends for the moves, and those that it receives. None means no bound.
     """
 
     moves: tuple[Move, ...]
@@ -85,8 +86,9 @@ class Plan:
 
     @property
     def expected_seconds(self) -> float | None:
-        """How long the copying takes at least: the busiest broker's bytes at the throttle; None
-        without one.
+        """The least time of the copying: the busiest broker's bytes at the throttle.
+
+        None without a throttle.
         """
         if self.throttle_bytes is None:
             return None

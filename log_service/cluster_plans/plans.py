@@ -10,16 +10,16 @@ partition over as many racks as possible, and copy no more than needed:
 - ``drain``: only what is on the leaving brokers moves.
 - ``change_topics``: another replication factor, or a set of brokers, for topics.
 
-What an observer has stays there in every plan that does not empty it or name other brokers, for
-someone put it there. It gets nothing more unless it is named, and is not a preferred leader: it is
-never in sync.
+Replicas on an observer stay there in every plan that does not empty it or name other brokers,
+because an operator put them there. An observer gets no further replicas unless it is named, and is
+not a preferred leader, because it is never in sync.
 
-A cordoned broker keeps what it has and what it leads, and gets nothing new, not even where it is
-named (KIP-1066). Where that leaves too few brokers, the refusal or a note says so.
+A cordoned broker keeps its replicas and leaderships, and gets no new ones, even if the operator
+names it (KIP-1066). If that leaves too few brokers, the refusal or a note says so.
 
-A partition without a leader cannot be copied from anywhere: it is left out, and a note says so.
-While replicas move already, or brokers are down that are not to leave, nothing is planned: such a
-plan would be wrong as soon as they are done or back.
+A partition without a leader cannot be copied from anywhere, so it is left out, and a note says so.
+Nothing is planned while replicas move already, or while brokers are down that are not to leave,
+because the plan would be wrong once the moves are complete or the brokers are back.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -71,8 +71,8 @@ def rebalance(
 
 
 def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | None = None) -> Plan:
-    """Plan the share of new brokers. They get replicas from those that have the most, until no
-    other has two more than they.
+    """Plan the share of new brokers. They get replicas from the brokers with the most, until no
+    other broker has two more than a new one.
 
     Raises:
         PlanRefused: replicas move already, or a new broker is unknown, fenced, cordoned, or an
@@ -101,7 +101,7 @@ def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | No
 def drain(
     layout: ClusterLayout, leaving: Collection[int], *, throttle_bytes: int | None = None
 ) -> Plan:
-    """Plan the way of all replicas off brokers, which may be down; nothing else moves.
+    """Plan moves of all replicas off brokers, which may be down. No other replica moves.
 
     Raises:
         PlanRefused: replicas move already, a broker is unknown, or too few would be left for a
@@ -239,8 +239,8 @@ def join(
     """Plan for brokers that have joined. Raise the factors of internal topics, then give the
     brokers their share.
 
-    Where ``new`` is empty, all brokers that serve and have no replicas are, but for observers and
-    those that are cordoned.
+    If ``new`` is empty, the new brokers are all that serve and have no replicas, except observers
+    and cordoned brokers.
 
     Raises:
         PlanRefused: a broker is unknown, fenced, cordoned or an observer, or replicas move already.
@@ -369,7 +369,7 @@ def _require_enough(
     observers: Collection[int],
     cordoned: Collection[int],
 ) -> None:
-    """Refuse partitions for which too few brokers are there.
+    """Refuse partitions for which there are too few brokers.
 
     There are ``receivers``, and those of ``observers`` and of ``cordoned`` that have a replica
     already.
@@ -401,7 +401,9 @@ def _require_enough(
 
 
 def _notes_on(layout: ClusterLayout, cordoned: Iterable[int]) -> list[str]:
-    """Say of cordoned brokers that a plan puts nothing new on them, and why, a sentence each."""
+    """Return a sentence for each cordoned broker that the plan gives no new replicas, with the
+    reason.
+    """
     return [
         f"nothing new is put on broker {broker}: {why_cordoned(layout.broker(broker))}"
         for broker in cordoned
@@ -429,10 +431,9 @@ def _movable(layout: ClusterLayout) -> list[PartitionLayout]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Arranging:
-    """``partitions`` are arranged, the others stay. ``keepers`` may keep what they have,
-    ``receivers`` may get something new.
-
-    ``leading`` may get leaders of what they have, beside the receivers.
+    """One arrangement of ``partitions``; the others stay. ``keepers`` may keep their replicas,
+    ``receivers`` may get new ones. ``leading`` brokers may become leaders of their own replicas, as
+    receivers may.
     """
 
     layout: ClusterLayout
@@ -449,8 +450,9 @@ class _Arranging:
         is_repairing: bool,
         byte_tolerance: float | None = None,
     ) -> list[frozenset[int]]:
-        """Return the brokers of each partition. ``is_repairing``: a partition on fewer racks than
-        possible is spread over more.
+        """Return the brokers of each partition.
+
+        ``is_repairing``: a partition on fewer racks than possible is spread over more.
         """
         racks = self.layout.racks(self.keepers)
         observers = self.layout.observers
@@ -508,7 +510,7 @@ class _Arranging:
     ) -> list[tuple[PartitionLayout, tuple[int, ...]]]:
         """Return each partition with its replicas in order.
 
-        Preferred leaders are spread evenly, and change only where that needs it.
+        Preferred leaders are spread evenly, and change only if that needs it.
         """
         items = [
             Item(topic=each.where.topic, original=frozenset(each.replicas[:1]) & hosts, wanted=1)
@@ -535,7 +537,7 @@ class _Arranging:
     def _choice(self, partition: PartitionLayout, hosts: frozenset[int]) -> frozenset[int]:
         """Return the possible preferred leaders.
 
-        Where no replica moves, these are the present one or a receiver, and no observer beside
+        If no replica moves, these are the present one or a receiver, and no observer beside
         others.
         """
         serving = hosts.intersection(self.layout.active) or hosts
@@ -571,7 +573,7 @@ def _kept(
 
 
 def _ordered(before: Sequence[int], hosts: Collection[int], leader: int) -> tuple[int, ...]:
-    """Return hosts with the leader first, then those that were there, then new ones."""
+    """Return hosts with the leader first, then the present ones, then new ones."""
     staying = [broker for broker in before if broker in hosts]
     return tuple(dict.fromkeys([leader, *staying, *sorted(hosts)]))
 

@@ -53,7 +53,7 @@ def written(plan: Plan) -> str:
 
 
 def written_back(plan: Plan) -> str:
-    """Return the file that takes a plan back: where the replicas are now."""
+    """Return the file that undoes a plan. It has the present places of the replicas."""
     return _written({move.where: move.before for move in plan.moves})
 
 
@@ -88,7 +88,7 @@ class Entry:
 
     @property
     def where(self) -> TopicPartition | None:
-        """The partition, where the entry names one."""
+        """The partition, if the entry names one."""
         return (
             None
             if self.topic is None or self.partition is None
@@ -265,7 +265,7 @@ def _shown(value: object) -> str:
 
 
 def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None = None) -> Plan:
-    """Return the plan that brings the partitions of a file to where it wants them.
+    """Return the plan that moves the partitions of a file to the brokers that it names.
 
     Raises:
         PlanFileMistakes: a field is missing, unknown, twice there or of the wrong type; a topic,

@@ -22,7 +22,7 @@ def roll_order(layout: ClusterLayout, quorum: QuorumState) -> list[int]:
 def single_replicas(layout: ClusterLayout, broker: int) -> list[PartitionLayout]:
     """Return the partitions that no other broker can lead.
 
-    While the broker restarts they are offline, whatever one waits for.
+    They are offline while the broker restarts, and no wait can prevent that.
     """
     return [
         partition
@@ -37,7 +37,7 @@ def _others(layout: ClusterLayout, partition: PartitionLayout, broker: int) -> s
 
 
 def obstacles(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[str]:
-    """Return why a broker must not stop now, a sentence each; nothing where it may."""
+    """Return why a broker must not stop now, as sentences. There are none if it may."""
     found = []
     out_of_sync = [
         each

@@ -137,7 +137,7 @@ class Controller:
 
     @property
     def presumed_brokers(self) -> frozenset[NodeId]:
-        """The brokers that this controller has not heard of yet and takes for alive."""
+        """The brokers that sent this controller no heartbeat yet. They count as alive."""
         return self._sessions.presumed()
 
     @property
@@ -383,7 +383,7 @@ class Controller:
         if decision.now_ms < self._grace_end_ms:
             decision.set_timer(timer, self._grace_end_ms)
             return
-        # The next attempt is no sign of a stall.
+        # A refused decision is retried later. The delay must not count as a stall of this node.
         decision.on_refused(partial(self._set_grace_end, decision.now_ms + RETRY_MS))
         brokers = [broker for _, broker in sorted(self.image.cluster.brokers.items())]
         self._fence([each for each in brokers if self._is_silent(each, decision.now_ms)], decision)

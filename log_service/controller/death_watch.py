@@ -4,8 +4,8 @@ A broker counts as dead if its connection has ended and its host refuses new one
 controller asks whether to probe a broker, and whether to fence it, and passes in all events and
 times. A connection is refused if the host responds and no process listens at the broker's
 addresses. Any other failure proves nothing, neither a silent host nor an unreachable one. The
-process may be there and serve others, so its session decides. The same holds for a process that
-hangs, because the system still accepts connections for it.
+process may run and serve others, so its session decides. The same holds for a process that hangs,
+because the system still accepts connections for it.
 
 Invariants:
 

@@ -60,8 +60,8 @@ def open_response(response: EnvelopeResponse, response_type: type[R], caller: Ca
     Raises:
         KafkaError: NOT_CONTROLLER, the sender has to look for another controller;
             UNSUPPORTED_VERSION, the controller does not support the client's version;
-            UNKNOWN_SERVER_ERROR, the brokers are not set up for each other, which is no fault of
-            the client.
+            UNKNOWN_SERVER_ERROR, the brokers are not configured for each other. The client is not
+            at fault.
     """
     code = ErrorCode.of(response.error_code)
     if code in (ErrorCode.NOT_CONTROLLER, ErrorCode.UNSUPPORTED_VERSION):

@@ -1,8 +1,8 @@
 """Serve the group APIs of a node: find the shard of each group, and join the responses of shards.
 
 This file decides which partition of ``__consumer_offsets`` a group belongs to. It also decides on
-the error of a request whose shard is not here, or whose shard's log refuses the append. It does not
-know groups. No method waits. Each method calls ``on_reply`` once, now or later.
+the error of a request whose shard another node leads, or whose shard's log refuses the append. It
+does not know groups. No method waits. Each method calls ``on_reply`` once, now or later.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence

@@ -1,9 +1,9 @@
 """Serve the share state APIs of a node: find the shard of each share partition, join responses.
 
 This file decides which partition of ``__share_group_state`` a share partition belongs to. It also
-decides on the error of a request whose shard is not here, or whose shard's log refuses the append.
-It does not know the meaning of states. No method waits. Each method calls ``on_reply`` once, now or
-later.
+decides on the error of a request whose shard another node leads, or whose shard's log refuses the
+append. It does not know the meaning of states. No method waits. Each method calls ``on_reply``
+once, now or later.
 
 Each partition of a request gets its own result, because the shards of some partitions may be on
 other nodes. A request that names no group, no topic, or a topic without partitions gets an empty

@@ -1,8 +1,8 @@
 """Decides on CreateAcls and DeleteAcls. ACLs are records of the metadata (KIP-11, KIP-290).
 
 The controller decides on each ACL and each filter of a request separately. All resulting records
-form one batch. An ACL that exists, or is repeated in the request, is no error and is not written
-again. A request that would write more than ``MAX_RECORDS`` is refused as a whole.
+form one batch. An ACL that exists, or is repeated in the request, is not an error and is not
+written again. A request that would write more than ``MAX_RECORDS`` is refused as a whole.
 
 Invariants: a written ACL has a known resource type and a name. The only name of the cluster
 resource is Kafka's. A principal is ``Type:name``. As in Apache Kafka, hosts are not checked, nor is

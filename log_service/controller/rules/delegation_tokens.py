@@ -56,7 +56,7 @@ class DelegationTokenRules:
     wall_ms: int
     new_id: str
     index: TokenIndex | None
-    """None where there are no tokens."""
+    """None if there are no tokens."""
 
     def validate(self, image: MetadataImage) -> SecretText:
         """Return the secret of the cluster.

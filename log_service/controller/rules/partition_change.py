@@ -119,7 +119,7 @@ def change_of(
         record.leader = partition.leader
     if elected.leader in eligible:
         isr = (elected.leader,)
-        # Where one replica in sync is enough, the leader may commit alone from here on, and the
+        # If one replica in sync is enough, the leader may commit alone from here on, and the
         # others fall behind.
         eligible = (
             tuple(node_id for node_id in eligible if node_id != elected.leader)

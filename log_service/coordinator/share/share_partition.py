@@ -226,7 +226,7 @@ class SharePartition:
         last_held = [run for run in self._expired(now_ms) if self.needs_dead_letter(run)]
         self._count_timeouts(last_held)
         for run in last_held:
-            # A retry must not count it twice.
+            # Unlock the run, so that a retry of the write does not count its timeout twice.
             self._window.batches.change(run.first, run.last, _unlocked)
         archived = self.give_back(last_held, partial(Run.tentatively, write_id=write_id))
         start = self._window.start_offset

@@ -101,7 +101,7 @@ class Joining:
             request.group_instance_id is not None
             and request.member_id in group.pending_join_members
         ):
-            # As Kafka: pending ids never belong to static members.
+            # Apache Kafka's code. Pending member ids never belong to static members.
             return ErrorCode.UNKNOWN_SERVER_ERROR
         announced_bytes = sum(len(protocol.metadata) for protocol in request.protocols)
         if (

@@ -26,7 +26,7 @@ GroupOffsets = dict[TopicPartition, CommittedOffset]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllOffsets:
-    """All offsets of a group at one moment, where a response with them takes several steps.
+    """All offsets of a group at one moment, if a response with them takes several steps.
 
     ``unstable`` are the partitions whose offset an open transaction may still change.
     """
