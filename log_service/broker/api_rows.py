@@ -121,11 +121,10 @@ MAX_ELEMENTS_IN_PIECES = 50_000
 Tools that name all partitions of a large cluster send some ten thousand.
 """
 MAX_ELEMENTS = 5_000
-"""For a request, or an item, that is handled in one turn of the loop."""
+"""The most elements of a request, or of an item, that is handled in one turn of the loop."""
 MAX_PLAIN_ELEMENTS = 20_000
-"""The same for elements that are numbers and only looked up.
-
-An example are the partitions that a group member owns.
+"""The most elements if they are numbers that are only looked up, such as the partitions that a
+group member owns.
 """
 
 NEVER_PUT_OFF = 0

@@ -333,7 +333,7 @@ class Broker:
     ) -> None:
         """Start and hold everything that uses the logs. It has to end before they are closed.
 
-        The connections are here too. They end with the first room that fails, and keep the nursery
+        The connections run here, too. They end with the first room that fails, and keep the nursery
         open for the tasks that they begin. The start keeps it open as well. Otherwise a disk
         failure during the start would find it closed.
         """
@@ -492,7 +492,8 @@ class Broker:
         self._loader.add_publisher(rooms.share_states)
         self._loader.add_publisher(rooms.shares)
         self._loader.add_publisher(rooms.telemetry)
-        # The last one, so that its clients find this node in the image's state.
+        # Last, because it completes requests whose clients then expect this node's state to be that
+        # of the new image.
         self._loader.add_publisher(rooms.lost_brokers)
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:

@@ -26,7 +26,7 @@ FEW, MANY = 2, 4
 After a few a full collection is worth its pause. After many it would take too long.
 """
 LONG_SECONDS = 0.005
-"""A full collection that takes more CPU time freezes what is left, so that the next is shorter."""
+"""A full collection that takes more CPU time freezes all live objects, so the next is shorter."""
 
 
 class CollectorPauses:

@@ -105,8 +105,7 @@ class DirectoryStates:
 class BrokerLifecycle:
     """This broker's membership. ``directories`` returns the current states of its log directories.
 
-    ``is_quorum_gone`` returns whether so many controller processes are gone that the others cannot
-    decide.
+    ``is_quorum_gone`` returns whether the remaining controllers are too few for a majority.
     """
 
     def __init__(

@@ -175,7 +175,7 @@ def _decoded(content: bytes) -> str:
 
 
 async def run_node(config: NodeConfig, settings: ServerSettings) -> int:
-    """Run a node until it is told to stop, and return its exit code."""
+    """Run a node until a signal stops it, and return its exit code."""
     env = real_env(config)
     descriptor_count, most_connections = connection_descriptors()
     text = (

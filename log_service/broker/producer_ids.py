@@ -25,7 +25,7 @@ from log_service.protocol.messages.allocate_producer_ids import (
 logger = logging.getLogger(__name__)
 
 LEFT_SHARE = 10
-"""The next block is requested when this fraction (one in so many) of a block is left."""
+"""The next block is requested when one in this many ids of a block is left."""
 WAIT_MS = 5_000
 """How long a producer waits for a block. Clients wait much longer for a response."""
 

@@ -61,7 +61,7 @@ the limit has seconds, they get more than the quota. The reason is that the wait
 time.
 """
 MAX_MEMBER_PUT_OFF_MS = 3_000
-"""The same limit for requests of group members.
+"""The longest time that requests of group members are put off.
 
 The coordinator must receive these within ``group.min.session.timeout.ms``.
 """

@@ -24,7 +24,7 @@ THIS_THREAD = 0
 SYSTEM_CALLS = {"x86_64": (314, 315), "aarch64": (274, 275)}
 """Numbers of sched_setattr and sched_getattr, for which C libraries have no functions."""
 
-# Size, policy, flags, nice, priority, runtime, deadline, period.
+# Fields of struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period.
 _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 
 

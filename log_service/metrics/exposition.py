@@ -14,10 +14,10 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LINES_PER_CHUNK = 200
 
 Labels = str
-"""Labels as they stand between the braces, made by ``labels``; empty where there are none."""
+"""The text of labels between the braces, made by ``labels``. It is empty without labels."""
 
 Sample = tuple[str, Labels, float]
-"""What is appended to the family's name (mostly nothing), labels, value."""
+"""The suffix of the family's name (usually empty), the labels, and the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Speaks the part of HTTP/1.1 (RFC 9112) that a page of text needs. It reads one request's head and
 writes one response's head, and then the connection ends.
 
-Decides what is a request, how large one may be, and which are refused with which status. Knows no
-sockets: bytes are handed in and out. Only GET and HEAD, no bodies, one request per connection.
+Decides the form and the largest size of a request, and the status of refusals. Knows no sockets:
+bytes are handed in and out. It supports only GET and HEAD, no bodies, and one request per
+connection.
 """
 
 import re

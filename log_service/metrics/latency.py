@@ -15,8 +15,9 @@ BUCKETS_PER_DECADE = 12
 FIRST_BOUND_NS = 1_000
 LAST_BOUND_NS = 100_000_000_000
 WINDOW_MS = 60_000
-"""A window ends at the first reading after this time. Quantiles are those of the window before and
-of the current one.
+"""A window ends at the first reading after this time.
+
+Quantiles are those of the window before and of the current one.
 """
 
 NS_PER_MS = 1_000_000
@@ -63,7 +64,7 @@ class LatencyMeter:
     def recent(self, now_ms: int) -> list[int]:
         """Return the counts of the previous and the current window, by bucket.
 
-        Begin a new window where the current one is old.
+        Begin a new window if the current one is old.
         """
         counts = [count - before for count, before in zip(self.counts, self._before, strict=True)]
         if now_ms - self._window_began_ms >= WINDOW_MS:
@@ -78,7 +79,7 @@ class LatencyMeter:
 def quantiles_ms(counts: Sequence[int], wanted: Sequence[float]) -> list[float]:
     """Return the ``wanted`` quantiles (0 to 1, rising) of bucket counts, in milliseconds.
 
-    They are 0 where nothing was counted.
+    They are 0 if nothing was counted.
     """
     total = sum(counts)
     found = []
@@ -93,7 +94,9 @@ def quantiles_ms(counts: Sequence[int], wanted: Sequence[float]) -> list[float]:
 
 
 def _within(bucket: int, counts: Sequence[int], seen: int, rank: float) -> float:
-    """Return where in a bucket a rank lies, as if the bucket's durations were spread evenly."""
+    """Return the position of a rank within a bucket, as if the bucket's durations were spread
+    evenly.
+    """
     if bucket < 0:
         return 0.0
     low = BOUNDS_NS[bucket - 1] if bucket else 0

@@ -1,5 +1,5 @@
-"""How fast a count grew lately. The reader hands in the count at each reading; between two readings
-nothing happens.
+"""Measures how fast a count grew recently. The reader hands in the count at each reading. Between
+two readings nothing happens.
 
 Decides the window, which is that of quantiles: the window before and the current one. Knows no
 clock.

@@ -14,7 +14,7 @@ class RequestMeter:
     """One API's requests. ``versions`` counts requests by version; ``at_once`` and ``delayed_*``
     hold durations in nanoseconds.
 
-    ``followers`` meters those of other brokers, where they are told apart from those of clients.
+    ``followers`` meters those of other brokers, if they are told apart from those of clients.
     """
 
     __slots__ = ("_counts", "at_once", "delayed_local", "delayed_total", "followers", "versions")

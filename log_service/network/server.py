@@ -95,7 +95,7 @@ class Server:
         self.failed_handshake_count = 0
         """Connections that could not be secured, without those whose peer left."""
         self.handshake_failures = FailureCounts()
-        """The same failures by address."""
+        """Failed handshakes by address."""
         self._env = env
         self._config = listener
         self._limits = limits

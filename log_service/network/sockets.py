@@ -105,7 +105,7 @@ class SocketConnection:
         await self._send_all(buffers, 0)
 
     async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
-        """Send ``header`` and then a leased range, within the kernel where the slice allows it.
+        """Send ``header`` and then a leased range, within the kernel if the slice allows it.
 
         Raises:
             OSError: the peer is gone, or the file was shorter than the lease. The connection must
@@ -285,7 +285,7 @@ class SocketNetwork:
             raise _plain_error(error, f"{host}:{port}") from error
         connected = socket.socket(fileno=stream.socket.detach())
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            # Trio's own streams set it low: 0 is the system's.
+            # Trio's streams lower this limit. 0 restores the system's value.
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         try:
             self._size_buffers(connected)
@@ -306,7 +306,7 @@ async def _bind(host: str, port: int, backlog: int) -> socket.socket:
         addresses = await trio.socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-    except socket.gaierror as error:  # its number is none of errno
+    except socket.gaierror as error:  # its number is not an errno
         raise OSError(
             errno.EADDRNOTAVAIL,
             f"{error.strerror} (while attempting to bind on address {(host, port)})",

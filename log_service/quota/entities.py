@@ -1,12 +1,10 @@
 """Finds the quota that holds for a client, and the clients that share it.
 
 A quota is for a user, for a client id or for both together, by name or as the default of all that
-have none by name. Of all that match a client the first holds, in the order of ``levels`` (KIP-55).
-Clients for which the same quota holds by the same names use it up together; those for which a
-default holds have it each for itself.
-
-Each kind of quota is looked up apart: a client may have its byte rate by one entity and its request
-time by another.
+have none by name. Of all matching quotas the first in the order of ``levels`` applies (KIP-55).
+Clients to which the same quota applies by the same names share it. Clients to which a default
+applies have it each for itself. Each kind of quota is looked up separately, so a client may get its
+byte rate from one entity and its request time from another.
 """
 
 from collections.abc import Collection, Mapping
@@ -37,22 +35,23 @@ CLIENT_KEYS: Final = (
     QuotaKey.CONSUMER_BYTE_RATE,
     QuotaKey.REQUEST_PERCENTAGE,
 )
-"""What a broker counts for its clients. The controller counts mutations, the listeners count
-connections.
+"""The kinds of quota that a broker counts.
+
+The controller counts mutations, and the listeners count connections.
 """
 
 
 class Client(NamedTuple):
-    """A user's name and a client id; empty where it has none."""
+    """A user's name and a client id; empty if it has none."""
 
     user: str
     client_id: str
 
 
 class Share(NamedTuple):
-    """The clients that use up one quota together: a user's, those of a client id, or a single one.
+    """The clients that share one quota: those of a user, those of a client id, or a single one.
 
-    An empty name counts for any.
+    An empty name stands for any name.
     """
 
     user: str
@@ -64,7 +63,7 @@ class Share(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """A quota that holds for a client: its bound per second, and with whom the client shares it."""
+    """A quota that applies to a client: its bound per second, and the clients that share it."""
 
     share: Share
     bound: float
@@ -95,11 +94,9 @@ def remembered(name: str) -> str:
 
 
 def levels(client: Client) -> list[tuple[QuotaEntity, Share]]:
-    """Return the entities that match a client, the one that counts first, and with whom it shares
-    each.
-
-    No quota of a client id, nor the default of client ids, is for a client without one; the same
-    goes for users.
+    """Return the entities that match a client in order of precedence, each with the clients that
+    share it. A client without a client id matches no quota of client ids, not even the default. The
+    same holds for users.
     """
     user, client_id = client
     shown_user, shown_id = remembered(user), remembered(client_id)
@@ -123,11 +120,11 @@ def levels(client: Client) -> list[tuple[QuotaEntity, Share]]:
 
 
 Quotas = Mapping[QuotaEntity, Mapping[str, float]]
-"""All quotas of a cluster: numbers by their keys, by whom they are for."""
+"""All quotas of a cluster: numbers by key, by entity."""
 
 
 def limit_of(quotas: Quotas, key: QuotaKey, client: Client) -> Limit | None:
-    """Return the quota of a kind that holds for a client, None where none does."""
+    """Return the quota of a kind that applies to a client, or None."""
     for entity, share in levels(client):
         bound = quotas.get(entity, {}).get(key)
         if bound is not None:
@@ -142,17 +139,17 @@ def has_any(quotas: Quotas, *keys: QuotaKey) -> bool:
 
 MAX_KNOWN_CLIENTS: Final = 10_000
 MAX_REMEMBERED_NAME: Final = 256
-"""Names that are longer (a client id may have 32,767 bytes) are not kept themselves, so that many
-of them take no memory.
+"""Longer names (a client id may have 32,767 bytes) are shortened, so that many of them take little
+memory.
 """
 SHOWN_OF_LONG_NAME: Final = 64
 
 
 @dataclass(slots=True)
 class KnownLimits:
-    """The limits of the clients that were seen, by a set of quotas.
+    """The limits of known clients under one set of quotas.
 
-    Bounded: clients that are too many are looked up anew.
+    The number is bounded. Further clients are looked up each time.
     """
 
     quotas: Quotas

@@ -2,8 +2,8 @@
 partition (KIP-599).
 
 The bucket fills at the quota's rate, up to what the rate gives in all windows together. A change is
-admitted while the bucket is not below zero, however many partitions it takes, and takes it below
-zero then: no quota is too small for a large topic. Below zero changes wait.
+admitted while the bucket is not below zero, however many partitions it has, and may take the bucket
+below zero. So no quota is too small for a large topic. Below zero changes wait.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,11 @@ from log_service.quota.entities import Client, KnownLimits, QuotaKey, Quotas, Sh
 from log_service.quota.windows import LONGEST_PAUSE_MS, MIN_SWEEP_COUNT
 
 ROUNDING: Final = 1e-9
-"""Who waits for as long as it was told finds no token missing because of how numbers are rounded.
-"""
+"""Tolerance for rounding. A client that waited for the given time then finds enough tokens."""
 
 
 class TokenBucket:
-    """The tokens of those who share one quota. A new bucket is full."""
+    """The tokens of the clients that share one quota. A new bucket is full."""
 
     __slots__ = ("_rate", "_updated_ms", "tokens")
 
@@ -55,10 +54,9 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class MutationCharge:
-    """The tokens that one request has taken from its client's bucket. ``is_strict``: its version
-    knows that it can be refused.
-
-    ``throttle_time_ms`` is for how long the client has to pause now that the request was decided.
+    """The tokens that one request has taken from its client's bucket. With ``is_strict`` the
+    version of the request allows a refusal. ``throttle_time_ms`` is the client's pause after the
+    request.
     """
 
     rate: float
@@ -93,8 +91,9 @@ class MutationCharge:
 
 @dataclass(slots=True)
 class MutationQuotas:
-    """The buckets of all clients of the controller that have a quota. Buckets that were left alone
-    are forgotten when others come.
+    """The buckets of all clients of the controller that have a quota.
+
+    Unused buckets are forgotten when others come.
     """
 
     windows: QuotaWindows
@@ -118,7 +117,7 @@ class MutationQuotas:
         is_strict: bool,
         remember: Callable[[TokenBucket], None],
     ) -> MutationCharge | None:
-        """Return the bucket that a request is charged to, None where no quota holds.
+        """Return the bucket that a request is charged to, None if no quota applies.
 
         ``remember`` gets the bucket before it changes.
         """

@@ -1,14 +1,12 @@
-"""Measures a rate over the last seconds, and how long it has to pause to come back to its bound.
-
-A rate is what was counted in the samples that are kept, over the time that they span. That time is
-never shorter than all windows but one: a burst is measured over ten seconds, with eleven windows of
-one, however short it was. Samples and times are Apache Kafka's to the millisecond, so that both
-throttle alike.
+"""Measures a rate over the last seconds, and the pause that brings it back to its bound. A rate is
+the sum of the kept samples, divided by the time that they span. That time is never shorter than all
+windows but one. So with eleven windows of one second, a burst is measured over ten seconds, however
+short it was. Samples and times are Apache Kafka's to the millisecond, so that both throttle alike.
 
 Every request of a client with a quota is counted and compared with its bound, so that this has to
-be cheap. What all samples but the current one hold is added up once; the sum counts until the first
-of them is too old. And where a rate over the shortest time is within the bound, no rate is
-measured: over the real time it is lower still.
+be cheap. All samples but the current one are added up once. Their sum is reused until the first of
+them is too old. If the rate over the shortest possible time is within the bound, the real rate is
+not measured, because it is lower still.
 
 Invariants: there is at most one sample more than there are windows; a sample that nothing was
 counted in for all windows counts no more.
@@ -60,15 +58,18 @@ class SampledRate:
         self.last_ms = now_ms
         """When something was counted last."""
         self.paused_until_ms = now_ms
-        """Until when nothing more may be asked for by those who share this."""
+        """The time until which the sharing clients must pause."""
         self.claimed_until_ms = now_ms
-        """Until when requests come again that had to wait for the end of a pause."""
+        """The time until which requests return that had to wait for the end of a pause."""
         self._others_total = 0.0
         """What all samples but the current one hold."""
         self._oldest_ms = now_ms
         """When the first of all samples began."""
         self._added_up_until_ms = _NEVER_MS
-        """Until when these two count; then samples have to be added up anew."""
+        """The time until which these two sums are valid.
+
+        Then the samples have to be added up again.
+        """
         self._least_span_ms = max(1, (windows.count - 1) * windows.size_ms)
         """No rate is measured over a shorter time."""
 
@@ -145,7 +146,7 @@ def pause_ms(rate: float, span_ms: float, bound: float) -> int:
 
 
 class Measured(NamedTuple):
-    """A rate as it is shown: who is measured, how fast, against which bound."""
+    """A rate for display: the measured clients, the rate and its bound."""
 
     share: str
     rate: float
@@ -157,7 +158,7 @@ MIN_SWEEP_COUNT: Final = 1_024
 
 @dataclass(slots=True)
 class Meters:
-    """The rates of all who use up quotas of one kind. Those that were idle for all windows are
+    """The rates of all clients with quotas of one kind. Rates that were idle for all windows are
     forgotten when others come.
 
     No pause is longer than ``longest_ms``. ``pause_count`` and ``pause_total_ms`` say how often and
@@ -194,21 +195,19 @@ class Meters:
     def pause_left_ms(self, share: object, now_ms: int) -> int:
         """Return how many milliseconds are left of a share's pause.
 
-        They are 0 where it is over, or there was none.
+        They are 0 if it is over, or there was none.
         """
         known = self._rates.get(share)
         return 0 if known is None else max(0, known[0].paused_until_ms - now_ms)
 
     def claim(self, share: object, until_ms: int) -> None:
-        """Note that a request that had to wait comes again by then. New requests wait behind it."""
+        """Note the time by which a waiting request returns. New requests wait behind it."""
         known = self._rates.get(share)
         if known is not None:
             known[0].claimed_until_ms = max(known[0].claimed_until_ms, until_ms)
 
     def claim_left_ms(self, share: object, now_ms: int) -> int:
-        """Return how many milliseconds are left until the requests that had to wait have come
-        again.
-        """
+        """Return the milliseconds until the requests that had to wait have returned."""
         known = self._rates.get(share)
         return 0 if known is None else max(0, known[0].claimed_until_ms - now_ms)
 

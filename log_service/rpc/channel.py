@@ -26,12 +26,13 @@ from log_service.common.types import Buffer
 SIZE_BYTES = 4
 CORRELATION_ID_POSITION = 8  # in a request frame: size, API key, API version, correlation id
 BUFFER_BYTES = 64 << 10
-# A task that sends more waits until the transport has taken what is there.
+# A task waits before it sends if the transport has more unsent bytes than this.
 MAX_UNSENT_BYTES = 1 << 20
 MAX_CORRELATION_ID = 2**31 - 1
 TLS_BEGINNINGS = (b"\x15\x03", b"\x16\x03")
-"""How an alert and a handshake of TLS begin; no response does, because its size would be above 350
-MB.
+"""The first bytes of a TLS alert and of a TLS handshake.
+
+No response begins so, because its size would be above 350 MB.
 """
 
 _INT32 = struct.Struct(">i")
@@ -42,8 +43,9 @@ class SpeaksTlsError(ProtocolError):
 
 
 class _InFlight:
-    """A request whose response has not come. ``error`` is raised in the task that waits for it, if
-    there still is one.
+    """A request without a response so far.
+
+    ``error`` is raised in the task that waits for it, if there still is one.
     """
 
     __slots__ = ("correlation_id", "deadline", "error", "frame", "settled")
@@ -79,7 +81,7 @@ class Channel:
         self._unsent: list[Buffer] = []
         self._unsent_bytes = 0
         self._is_sending = False
-        # For room: fewer requests in flight, or fewer unsent bytes.
+        # Tasks park here until there are fewer requests in flight, or fewer unsent bytes.
         self._lot = trio.lowlevel.ParkingLot()
         self._is_waking = False  # a task was offered room and has yet to take it
         self._used_at = trio.current_time()
@@ -171,8 +173,9 @@ class Channel:
         await self._closed.wait()
 
     async def run(self) -> None:
-        """Receive responses until the channel is closed. What went wrong is raised in the tasks
-        that wait for a response, not here.
+        """Receive responses until the channel is closed.
+
+        Errors are raised in the tasks that wait for a response, not here.
         """
         try:
             while not self.is_closed:
@@ -218,8 +221,9 @@ class Channel:
             self._lot.unpark()
 
     async def _transmit(self, chunks: Sequence[Buffer]) -> None:
-        """Send, or leave it to the task that is sending. A cancellation never cuts a frame short:
-        deadlines close the connection.
+        """Send, or leave it to the task that is sending.
+
+        A cancellation never cuts a frame short: deadlines close the connection.
         """
         self._used_at = trio.current_time()
         self._unsent += chunks

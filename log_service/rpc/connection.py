@@ -1,10 +1,10 @@
 """A connection to one node for typed requests. It is opened, secured, authenticated, and its
 versions negotiated, in that order.
 
-Decides the version a request goes out in (``versions``), how long a response may take, and how
-failures are called: ``KafkaError`` with NETWORK_EXCEPTION, REQUEST_TIMED_OUT or
-UNSUPPORTED_VERSION, whatever the socket said. Waits out the pause that a node asks for when it
-throttles (KIP-219). Knows nothing of clusters: it is never opened again once it is closed.
+Decides the version of a request (``versions``), the time that a response may take, and the error of
+each failure: ``KafkaError`` with NETWORK_EXCEPTION, REQUEST_TIMED_OUT or UNSUPPORTED_VERSION,
+whatever the socket said. Waits out the pause that a node asks for when it throttles (KIP-219).
+Knows nothing of clusters. A closed connection is never opened again.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -34,15 +34,15 @@ RECONNECT_BACKOFF = Backoff(first_ms=50, max_ms=1_000)
 MAX_THROTTLE_MS = 60_000
 """The longest pause that a node may ask for; Kafka's quota windows are a few seconds."""
 TIMEOUT_GRACE_MS = 5_000
-"""What a request that makes the node wait is given beyond the time that the node was asked to wait.
-"""
+"""The time that a waiting request gets in addition to the wait that it asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """The address of a node, and the purpose of the connection.
 
-    Requests that wait long have one of their own: none waits behind them.
+    Requests that wait long have a connection of their own, so that no other request waits behind
+    them.
     """
 
     host: str
@@ -57,8 +57,8 @@ class Destination:
 class RpcSettings:
     """The bounds of connections and requests; ``client_id`` names the sender to the node.
 
-    ``is_asking``: a listener that ends connections without a word is asked what it speaks; for
-    clients, whose security a person has set.
+    With ``is_asking`` a listener that ends connections silently is asked what it speaks. That is
+    for clients, whose security settings a person may have mistaken.
 
     ``long_frame_bytes``: a longer response is decoded in another thread, because a megabyte of
     small elements takes 0.1 s. Records stay bytes, so a response that has some never is.
@@ -91,13 +91,16 @@ class Security(Protocol):
     """The steps on a fresh connection before the first request of its user."""
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
-        """Return the stream to speak on (TLS). Raises OSError: the peer is not the node that it
-        should be.
+        """Return the stream to speak on (TLS).
+
+        Raises OSError: the peer is not the node that it should be.
         """
 
     async def authenticate(self, connection: "RpcConnection") -> None:
-        """Prove our identity (SASL); may negotiate versions, which is done afterwards otherwise.
-        Raises KafkaError: the peer refused.
+        """Prove our identity (SASL).
+
+        This may negotiate versions, which otherwise happens afterwards. Raises KafkaError: the peer
+        refused.
         """
 
 
@@ -147,7 +150,7 @@ class RpcConnection:
 
     @property
     def failure(self) -> Exception | None:
-        """Why the connection is closed, where neither idleness nor our own side closed it."""
+        """Why the connection is closed, if neither idleness nor our own side closed it."""
         return self._channel.failure
 
     @property
@@ -174,8 +177,9 @@ class RpcConnection:
         return self._channel.bytes_sent
 
     def version_of(self, key: ApiKey) -> int:
-        """Return the version that a request of that API will go out in; for requests whose fields
-        differ. Raises as ``request``.
+        """Return the version of the next request of an API, for requests whose fields differ.
+
+        Raises as ``request``.
         """
         return self.versions.choose(key)
 
@@ -190,7 +194,7 @@ class RpcConnection:
     async def wait_unmuted(self) -> None:
         """Wait out the pause that the node asked for with its last responses.
 
-        It does not wait itself (KIP-219).
+        The node does not enforce it by waiting itself (KIP-219).
         """
         if self._muted_until > trio.current_time() and not self.is_closed:
             with trio.move_on_at(self._muted_until):
@@ -226,8 +230,8 @@ class RpcConnection:
     ) -> R:
         """Send a request and return its response.
 
-        The response may take ``request_timeout_ms``; longer where ``waits_ms``, the time that the
-        node was asked to wait before it responds, comes near to it. A request that times out closes
+        The response may take ``request_timeout_ms``. It may take longer if ``waits_ms``, the time
+        that the request asks the node to wait, is nearly as long. A request that times out closes
         the connection. A node that throttles is left alone for as long as it said, before the next
         request.
 
@@ -239,8 +243,9 @@ class RpcConnection:
         return await self._request(request, response_type, max_version, waits_ms)
 
     async def request_of_login(self, request: Message, response_type: type[R]) -> R:
-        """Send a request of a login, which no renewal of that login goes before. Raises as
-        ``request``.
+        """Send a request that belongs to a login.
+
+        It does not wait for a renewal of that login. Raises as ``request``.
         """
         return await self._request(request, response_type, None, 0)
 
@@ -323,7 +328,7 @@ class RpcConnection:
 
     @contextmanager
     def _only_responses_of(self, response_type: type[Message]) -> Iterator[None]:
-        """Close the connection if the bytes that are decoded in the block are no such response.
+        """Close the connection if the bytes that the block decodes are not a response of this type.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION.
@@ -351,7 +356,10 @@ class RpcConnection:
 
 
 def _decode(response_type: type[R], version: int, frame: bytearray) -> R:
-    """Decode a response, in any thread. Raises ProtocolError: the bytes are no such response."""
+    """Decode a response, in any thread.
+
+    Raises ProtocolError: the bytes are not a response of this type.
+    """
     _, position = parse_response_header(_key_of(response_type), version, frame)
     return decode(response_type, version, frame, position)[0]
 

@@ -29,34 +29,39 @@ from log_service.rpc.hello import client_hello
 
 QUESTION_TIMEOUT_MS: Final = 3_000
 ENDS_BEFORE_QUESTION: Final = 2
-"""A node that dies ends a connection in the same way, and then refuses the next."""
+"""The ends in a row after which the listener is asked.
+
+A dying node ends one connection in the same way, and then refuses the next.
+"""
 QUESTION_INTERVAL_MS: Final = 10_000
-"""How long one question to a destination is enough: nodes that are in trouble get few of them."""
+"""The least time between two questions to a destination, so that nodes in trouble get few of them.
+"""
 NO_MECHANISM: Final = ""
-"""Stands for no mechanism: a listener with logins refuses it and says which it offers, without
-having begun one.
+"""An invalid mechanism.
+
+A listener with logins refuses it and names its mechanisms, without beginning a login.
 """
 
 Question = Callable[[Env, Destination, RpcSettings, Security | None], Awaitable[None]]
-"""Raises KafkaError, which is no retriable one: the listener speaks something else."""
+"""Raises a KafkaError that is not retriable if the listener speaks another protocol."""
 
 
 def question_after(ended: Exception) -> Question | None:
-    """Return the question after a failed attempt to connect, None where its error says all."""
+    """Return the question after a failed attempt to connect, None if its error says all."""
     if isinstance(ended, EndedWhileSecuredError):
         return require_tls
     return require_no_tls if isinstance(ended, EndedUnheardError) else None
 
 
 def question_to(connection: RpcConnection) -> Question | None:
-    """Return the question after a connection ended, None where it had been of use."""
+    """Return the question after a connection ended, None if it had been of use."""
     return require_no_login if connection.is_ended_unused else None
 
 
 async def require_tls(
     env: Env, destination: Destination, settings: RpcSettings, _: Security | None
 ) -> None:
-    """Raise where a listener that ends handshakes responds to requests in the clear.
+    """Raise if a listener that ends handshakes responds to requests in the clear.
 
     Raises:
         KafkaError: SASL_AUTHENTICATION_FAILED, it does.
@@ -76,7 +81,7 @@ async def require_tls(
 async def require_no_tls(
     env: Env, destination: Destination, _: RpcSettings, __: Security | None
 ) -> None:
-    """Raise where a listener ends plain connections and responds to the beginning of a TLS
+    """Raise if a listener ends plain connections and responds to the beginning of a TLS
     handshake.
 
     Raises:
@@ -104,7 +109,7 @@ async def require_no_tls(
 async def require_no_login(
     env: Env, destination: Destination, settings: RpcSettings, security: Security | None
 ) -> None:
-    """Raise where a listener that ends connections at their first request offers logins.
+    """Raise if a listener that ends connections at their first request offers logins.
 
     Raises:
         KafkaError: SASL_AUTHENTICATION_FAILED, it does.

@@ -3,7 +3,7 @@ need, and again after it broke.
 
 Decides when a node that failed is tried again (a pause that doubles, ``retry.Backoff``), and that a
 node which takes connections and closes them is not asked in a tight loop. Decides nothing about
-requests: a request that failed is not sent again, because only its sender knows whether it may be.
+requests: a failed request is not sent again, because only its sender knows whether that is allowed.
 
 Invariants: at most one connection per destination; all tasks that ask while it is being opened wait
 for the same attempt, and have an error when that attempt fails; a connection is never handed out
@@ -47,8 +47,9 @@ logger = logging.getLogger(__name__)
 
 
 class _Opening:
-    """An attempt to connect, which several tasks may wait for. Once ``done`` is set there is a
-    connection or an error.
+    """An attempt to connect, which several tasks may wait for.
+
+    Once ``done`` is set there is a connection or an error.
     """
 
     def __init__(self) -> None:
@@ -59,10 +60,9 @@ class _Opening:
 
 
 class NodeChannel:
-    """The way to one destination; ``opened_total`` and ``failed_total`` count attempts to connect.
-
-    ``is_proven`` says that a node of the pool has spoken as it does. ``is_refused`` says that no
-    process listened there at the last attempt.
+    """The channel to one destination. ``opened_total`` and ``failed_total`` count attempts to
+    connect. ``is_proven`` says that a node of the pool has already responded with the same
+    security. ``is_refused`` says that no process listened there at the last attempt.
     """
 
     def __init__(
@@ -115,7 +115,10 @@ class NodeChannel:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last attempt to connect failed: the next one may have to wait, and fail."""
+        """Whether the last attempt to connect failed.
+
+        The next one may have to wait, and may fail.
+        """
         return self._failed_count > 0
 
     @property
@@ -133,7 +136,8 @@ class NodeChannel:
         )
 
     async def connect(self) -> RpcConnection:
-        """Return the connection, opening it if need be; waits out the pause after a failed attempt.
+        """Return the connection, and open it if need be. Waits out the pause after a failed
+        attempt.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, the node cannot be reached, or does not speak the
@@ -160,8 +164,9 @@ class NodeChannel:
         max_version: int | None = None,
         waits_ms: int = 0,
     ) -> R:
-        """Send a request and return its response. Arguments and errors are those of
-        ``RpcConnection.request`` and of ``connect``.
+        """Send a request and return its response.
+
+        Arguments and errors are those of ``RpcConnection.request`` and of ``connect``.
         """
         connection = await self.connect()
         return await connection.request(
@@ -193,8 +198,10 @@ class NodeChannel:
             self._closed(opening)
 
     async def _ask_what_it_speaks(self) -> None:
-        """Ask, where the last connections ended as those end that do not fit. Raises KafkaError: it
-        speaks something else.
+        """Ask the node what it speaks, if the last connections ended as with a wrong listener.
+
+        Raises:
+            KafkaError: the listener speaks another protocol.
         """
         question, now_ms = self._question, self._env.clock.monotonic_ms()
         if (
@@ -212,9 +219,9 @@ class NodeChannel:
             await question(self._env, self.destination, self._settings, self._security)
 
     def _note_end(self, question: Question | None) -> None:
-        """Count ends without a word that come one after the other.
+        """Count silent ends in a row.
 
-        ``question`` is the doubt that they raise, None is any other end.
+        ``question`` is the check that they call for. It is None for any other end.
         """
         self._ended_count = self._ended_count + 1 if question is not None else 0
         self._question = question
@@ -280,8 +287,9 @@ class NodeChannel:
 
 
 class ConnectionPool:
-    """The ways to all destinations that were asked for. A channel stays known when its connection
-    closes: it remembers its failures.
+    """The channels to all requested destinations.
+
+    A channel is kept when its connection closes, because it remembers failures.
     """
 
     def __init__(
@@ -299,7 +307,7 @@ class ConnectionPool:
         self._nursery = nursery
         self._security = security
         self._channels: dict[Destination, NodeChannel] = {}
-        # What channels had counted that are forgotten: opened, failed, received, sent.
+        # The summed counters of forgotten channels: opened, failed, received, sent.
         self._forgotten = [
             0,
             0,
@@ -371,8 +379,9 @@ class ConnectionPool:
         max_version: int | None = None,
         waits_ms: int = 0,
     ) -> R:
-        """Send a request to a destination and return its response. Raises as
-        ``NodeChannel.request``.
+        """Send a request to a destination and return its response.
+
+        Raises as ``NodeChannel.request``.
         """
         return await self.channel(destination).request(
             request, response_type, max_version=max_version, waits_ms=waits_ms
@@ -384,7 +393,7 @@ class ConnectionPool:
         return channel is not None and channel.is_failing
 
     def forget(self, destination: Destination) -> None:
-        """Close the connection to a destination where no node is expected any more. Its counters
+        """Close the connection to a destination if no node is expected any more. Its counters
         stay.
 
         Requests that wait for a response from there get NETWORK_EXCEPTION at once.
@@ -414,9 +423,7 @@ _OF_THE_NETWORK = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETU
 
 
 def _reason(error: Exception) -> str:
-    """Return why a connection failed. The address is said beside it: the system's own texts repeat
-    it.
-    """
+    """Return why a connection failed, without the address, which the caller adds."""
     if isinstance(error, OSError) and error.errno in _OF_THE_NETWORK:
         return os.strerror(error.errno)
     return str(error) or type(error).__name__

@@ -21,15 +21,16 @@ OWN_FEATURES: Mapping[int, str] = MappingProxyType(
         ApiKey.TIDELOG_SHARE_RECORDS: SHARE_RECORDS_FEATURE,
     }
 )
-"""The feature by which brokers tell that they have a request of ours. Its level is the version
-plus one.
+"""The feature by which brokers report that they support a request of tidelog's own.
+
+Its level is the version plus one.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokenVersions:
-    """The versions that a peer speaks. They are (lowest, highest) by API key, beside the highest
-    level of each feature.
+    """The versions that a peer speaks. They are (lowest, highest) by API key, together with the
+    highest level of each feature.
 
     ``levels`` are the features' levels in the peer's cluster, as of the moment when the connection
     was opened.
@@ -96,4 +97,4 @@ class SpokenVersions:
 BEFORE_NEGOTIATION = SpokenVersions(
     ranges=MappingProxyType({ApiKey.API_VERSIONS: (0, 3)}), features=MappingProxyType({})
 )
-"""What may be sent before the peer has said what it speaks."""
+"""The requests that may be sent before the peer has reported its versions."""

@@ -118,7 +118,7 @@ def _distrust(destination: Destination, error: OSError) -> KafkaError:
 
 
 def _is_distrust(error: OSError) -> bool:
-    import ssl  # noqa: PLC0415 - loaded already where a handshake failed
+    import ssl  # noqa: PLC0415 - loaded already if a handshake failed
 
     found: BaseException | None = error
     while found is not None:

@@ -2,12 +2,11 @@
 
 Decides with which error a request is refused, and which instances of clients are remembered. An
 instance is forgotten with its connection, when it was silent for long, when the subscriptions
-change, and when too many others came after it; it loses nothing by that but the time of its last
-request.
+change, and when too many others came after it. It loses only the time of its last request.
 
-Invariants: a push that came too early is refused whatever else is wrong with it; a push that is
-refused later has used up its turn; after a client has said that it pushes for the last time, the
-next push is refused.
+Invariants: a push that came too early is refused for that reason, even if it has other faults; a
+push that is refused later has used up its turn; after a client has said that it pushes for the last
+time, the next push is refused.
 """
 
 from collections import OrderedDict
@@ -22,14 +21,15 @@ MAX_INSTANCES = 16_384
 MIN_MEMORY_MS = 60_000
 MEMORY_INTERVALS = 3
 ACCEPTED_CODECS = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: as Kafka numbers them, the best one first. No compression (0) is always
-accepted.
+"""zstd, lz4, gzip, snappy: as Kafka numbers them, the best one first.
+
+No compression (0) is always accepted.
 """
 NO_INSTANCE = UUID(int=0)
 RESERVED = frozenset({NO_INSTANCE, UUID(int=1)})
 """Ids that Kafka keeps for itself."""
 ASKED_AGAIN = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
-"""After these errors a client asks at once what it is to push."""
+"""After these errors a client asks at once for its subscription."""
 _NEVER_MS = -(1 << 62)
 
 
@@ -140,8 +140,9 @@ class Instance:
 
 
 class Instances:
-    """The clients that asked or pushed lately; the longest silent one goes first when there are too
-    many.
+    """The clients that asked or pushed recently.
+
+    If there are too many, the one that was silent longest is removed.
     """
 
     def __init__(self, max_count: int = MAX_INSTANCES) -> None:
@@ -162,8 +163,9 @@ class Instances:
         subscribe: Callable[[], Subscription],
         now_ms: int,
     ) -> Instance:
-        """Return the instance of a client; a new one where it is not known, or known by earlier
-        subscriptions.
+        """Return the instance of a client.
+
+        It is new if the client is unknown, or known by earlier subscriptions.
         """
         known = self._by_id.get(instance_id)
         if known is None or known.version != version or known.is_silent_at(now_ms):

@@ -1,11 +1,9 @@
 """Decodes pushed metrics: OTLP's ``MetricsData`` (version 1) becomes points (KIP-714).
 
 Decides which kinds of metrics are kept: gauges, and sums that grow. Histograms and summaries, which
-no Kafka client pushes, are counted and passed over. What is read is bounded by the bytes that it is
-read from, and by ``MAX_POINTS``; a point with more labels than are kept costs no more to read than
-one without.
-
-The library is imported with the first push: most brokers never see one.
+no Kafka client pushes, are counted and passed over. The work is bounded by the bytes of the push,
+and by ``MAX_POINTS``. Labels above the bound are not read. The library is imported with the first
+push, because most brokers never get one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +17,9 @@ from log_service.common.types import Buffer
 from log_service.records.compression import decompress
 
 MAX_POINTS = 10_000
-"""Of one push, which are looked at; a client that pushes all of its metrics has a few hundred, and
-some ten more for each partition.
+"""The most points of one push that are read.
+
+A client that pushes all of its metrics has a few hundred, and some ten more for each partition.
 """
 MAX_LABELS = 16
 MAX_TEXT = 256
@@ -28,15 +27,16 @@ MAX_TEXT = 256
 MAX_LABELS_TEXT = 1_024
 """Characters of all labels of a point together."""
 DELTA = 1
-"""Of OTLP's ``AggregationTemporality``: what a sum has grown by since the push before."""
+"""The value DELTA of OTLP's ``AggregationTemporality``: the growth since the previous push."""
 
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class Point(NamedTuple):
-    """One number. ``is_growth`` says that it is to be added to what was pushed before, ``is_count``
-    that it never falls.
+    """One number.
+
+    ``is_growth`` says that it is to be added to earlier pushes, ``is_count`` that it never falls.
     """
 
     name: str
@@ -93,7 +93,7 @@ def _count(data: Any) -> int:
 
 
 def _kept_kind(metric: Any) -> str | None:
-    """Return the kind of a metric, None where it is passed over."""
+    """Return the kind of a metric, None if it is passed over."""
     kind: str | None = metric.WhichOneof("data")
     return kind if kind in {"gauge", "sum"} and 0 < len(metric.name) <= MAX_TEXT else None
 
@@ -125,7 +125,7 @@ def _points_of(metric: Any, common: Labels | None) -> Iterator[Point | None]:
 
 
 def _labels(attributes: Sequence[Any]) -> Labels | None:
-    """Return labels, None where they are more than are kept."""
+    """Return labels, None if they are more than are kept."""
     if len(attributes) > MAX_LABELS:
         return None
     return tuple(

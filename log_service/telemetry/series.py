@@ -4,8 +4,8 @@ Decides how many series are kept, and for how long after a client's last push. G
 so that a sum is a counter, whatever the client sends. A series that finds no room is counted and
 left out; existing ones stay.
 
-Invariant: the number of series is bounded, over all clients and for each of them, and so is what is
-kept of each text.
+Invariant: the number of series is bounded, over all clients and for each of them, and so is the
+length of each kept text.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ class Value(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A series as it is shown: of which client, under which labels of its own."""
+    """A series for display: its client, and its own labels."""
 
     instance_id: UUID
     client_id: str

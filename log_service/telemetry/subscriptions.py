@@ -1,9 +1,9 @@
 """Decides which client pushes which metrics, and how often. The ``client-metrics`` resources of a
-cluster say so (KIP-714).
+cluster configure that (KIP-714).
 
 Each resource names prefixes of metrics, an interval, and the clients that it is for, by regular
-expressions of their attributes. A client pushes what all resources together ask for that match it,
-as often as the one that is in the greatest hurry.
+expressions of their attributes. A client pushes the metrics of all resources that match it, at the
+shortest of their intervals.
 """
 
 import logging
@@ -35,8 +35,9 @@ class ClientAttributes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One ``client-metrics`` resource. ``patterns`` are regular expressions by attribute; all have
-    to match the whole value.
+    """One ``client-metrics`` resource.
+
+    ``patterns`` are regular expressions by attribute; all have to match the whole value.
     """
 
     metrics: tuple[str, ...]
@@ -53,8 +54,8 @@ class Resource:
 def resource(name: str, configs: Mapping[str, str]) -> Resource | None:
     """Return the subscription in a resource's configuration.
 
-    None where it is unusable, which is logged. Apache Kafka takes expressions of Java's syntax, so
-    that a metadata log of its may hold some that RE2's does not have.
+    None if it is unusable, which is logged. Apache Kafka accepts Java's syntax, so a metadata log
+    of Apache Kafka may have expressions that RE2 does not accept.
     """
     patterns = []
     for item in _items(configs.get("match", "")):
@@ -84,7 +85,7 @@ def _items(text: str) -> list[str]:
 class Subscription:
     """The metrics that one client pushes, by prefix.
 
-    There are none where it pushes nothing. The id changes with them, so a client notices.
+    There are none if it pushes nothing. The id changes with them, so a client notices.
     """
 
     subscription_id: int

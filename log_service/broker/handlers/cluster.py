@@ -9,7 +9,7 @@ Versions: 1 endpoint type (KIP-919); 2 fenced brokers on request (KIP-1073). KIP
 
 UpdateFeatures: the controller changes all levels of a request or none. If one of them is
 impossible, the request gets INVALID_UPDATE_VERSION at the top, with a text that names the feature.
-The present level is no error. ``validate_only`` decides and writes nothing.
+Requesting the present level is not an error. ``validate_only`` decides and writes nothing.
 
 Versions: 0 a flag for downgrades; 1 upgrade types, ``validate_only`` (KIP-778); 2 results at the
 top only (KIP-1022).

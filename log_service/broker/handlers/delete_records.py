@@ -70,7 +70,7 @@ class DelayedDelete:
             return True
 
     def try_complete(self, key: TopicPartition) -> bool:
-        """Take up what has happened to a partition. Return whether the request is complete."""
+        """Apply the new state of a partition. Return whether the request is complete."""
         awaited = self._awaited.get(key)
         if awaited is not None and awaited.maybe_finish():
             del self._awaited[key]

@@ -69,7 +69,7 @@ def handle_list_offsets(
 
 
 def _partitions_of(node: Node, request: ListOffsetsRequest) -> Iterator[Partition]:
-    """Yield the partitions that are here and whose end offset the response may need."""
+    """Yield the partitions of this node whose end offset the response may need."""
     for topic in request.topics:
         for wanted in topic.partitions:
             if wanted.timestamp != OffsetSpec.LATEST and not _is_lookup(wanted.timestamp):

@@ -5,7 +5,7 @@ are not internal), and responds with figures for each partition of this node. Re
 0): the removed segments and bytes, and the log start offset after it. Compaction (operation 1): the
 records and bytes before and after, tombstones, dirty ratios and time, for the passes that were due
 by the topic's configuration. A pass that is still under way after ``timeout_ms`` continues and is
-marked. A partition that cannot be compacted is no error, but has a reason.
+marked. A partition that cannot be compacted has a reason in the response instead of an error.
 
 Kafka has no such request. A cleaner of pipelines that wants figures asks for them here. The key is
 far outside Kafka's range and ApiVersions does not list it.

@@ -140,7 +140,7 @@ def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(cluster_id=None, controller_id=NO_NODE, topics=topics)
 
 
-async def _create_and_describe(  # noqa: PLR0917 - what was found out so far
+async def _create_and_describe(  # noqa: PLR0917 - the parts of the response so far
     node: Node,
     call: Call,
     request: MetadataRequest,

@@ -11,8 +11,8 @@ Versions: 0 preferred only; 1 election type (KIP-460); 2 flexible.
 AlterPartitionReassignments (45, 0-1) and ListPartitionReassignments (46, 0): the controller moves
 each partition to other brokers by itself. Null replicas cancel a move (NO_REASSIGNMENT_IN_PROGRESS
 if there is none). Replicas that are empty, repeated or not registered are
-INVALID_REPLICA_ASSIGNMENT. The present replicas are no error. ListPartitionReassignments responds
-with the moves under way, without unknown partitions.
+INVALID_REPLICA_ASSIGNMENT. A request for the present replicas is not an error.
+ListPartitionReassignments responds with the moves under way, without unknown partitions.
 
 Versions: 45: 1 may forbid a new replication factor (INVALID_REPLICATION_FACTOR, KIP-860). KIP-455.
 """

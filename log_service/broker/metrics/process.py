@@ -1,7 +1,7 @@
 """Metrics of the process and of Python: ``process_*`` and ``python_*``.
 
 Their names are those of Prometheus's own Python client. Disk traffic of the process has Kafka's
-name, ``kafka_server_kafkaserver_linux_disk_*``. Values come from /proc where it exists. Values that
+name, ``kafka_server_kafkaserver_linux_disk_*``. Values come from /proc if it exists. Values that
 the operating system does not report are left out.
 """
 

@@ -1,7 +1,7 @@
 """Metrics of share groups (KIP-1103) and of the share coordinator's writes (KIP-932).
 
 They cover sessions of members, records in flight, acknowledgements, fetches, loads and expired
-locks. Names are those of Apache Kafka's meters. Where Apache Kafka shows a distribution, a sum and
+locks. Names are those of Apache Kafka's meters. If Apache Kafka shows a distribution, a sum and
 a count show the mean. Apache Kafka's fetch lock keeps two fetches from one share partition. Here
 reading and acquiring is one step, and the time of that step is shown.
 """

@@ -414,7 +414,7 @@ class Call:
     amend: Callable[[Any], Any] | None = field(default=None, init=False)
     """Adds the refused parts to the response."""
     amend_in_steps: Callable[[Any], Steps[Any]] | None = field(default=None, init=False)
-    """Does the same in steps, where a response may be of any size."""
+    """Adds the refused parts in steps. Used instead of ``amend`` if a response has no bound."""
 
     @property
     def response_type(self) -> type[Message]:

@@ -1,7 +1,7 @@
 """A schema registry that is asked over HTTP, by Confluent's REST API.
 
-Decides which requests are sent, and which responses count. A response that is none of a registry's
-does not count, so a wrong URL refuses no record.
+Decides which requests are sent, and which responses count. A response that does not come from a
+registry does not count, so a wrong URL refuses no record.
 
 Invariants: an exchange runs in a thread and has a bound on its time and size. No error shows a
 login.

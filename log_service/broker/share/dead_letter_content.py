@@ -15,7 +15,7 @@ from log_service.records.builder import BatchBuilder
 from log_service.records.record import Record, RecordHeader
 
 MAX_BATCH_BYTES = 512 << 10
-"""Of letters that are written together. A larger letter goes alone."""
+"""The most bytes of letters that are written together. A larger letter is written alone."""
 
 TOPIC = "__dlq.errors.topic"
 PARTITION = "__dlq.errors.partition"

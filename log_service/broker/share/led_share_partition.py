@@ -60,7 +60,7 @@ _FATAL = frozenset(
 class DeadLetters(Protocol):
     """The writer of dead letters."""
 
-    def write(  # noqa: PLR0917 - whose records, where to, and who hears of it
+    def write(  # noqa: PLR0917 - whose records, the target, and the receiver of the outcome
         self,
         key: ShareKey,
         partition: Partition,

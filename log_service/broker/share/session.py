@@ -23,7 +23,8 @@ from log_service.common.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, next_e
 MAX_MEMBER_ID_LENGTH = 36
 """The largest length of a member's id, in characters. It is the length of a UUID."""
 MAX_PARTITION_COUNT = 10_000
-"""Of one session. A member may name any number of partitions, even ones that do not exist."""
+"""The most partitions of one session, because a member may name any number, even of missing ones.
+"""
 
 SharedPartition = tuple[UUID, int]
 

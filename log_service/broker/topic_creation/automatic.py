@@ -88,7 +88,8 @@ class TopicCreation:
         return f"<TopicCreation asked={sorted(self._asked)}>"
 
     async def create(self, names: list[str], client: Caller | None = None) -> dict[str, ErrorCode]:
-        """Create topics and return errors by name. A topic that exists by now is no error.
+        """Create topics and return errors by name. A topic that was created meanwhile is not an
+        error.
 
         The partitions count against the quota of ``client``, if it has one. The client gets the
         topics and is throttled afterwards. ``client`` None means the broker's own request.

@@ -180,7 +180,8 @@ class _Writing:
     def _settle(self, producer_id: int, where: TopicPartition, code: ErrorCode) -> None:
         """Store a result.
 
-        A group coordinator that is not here means another leader to the transaction coordinator.
+        If this node has no group coordinator, the result says NOT_LEADER_OR_FOLLOWER, so that the
+        transaction coordinator looks for another leader.
         """
         self._results[producer_id][where] = (
             ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _COORDINATOR_IS_ELSEWHERE else code

@@ -2,7 +2,7 @@
 
 IPv4 is dotted. IPv6 is eight hexadecimal groups, without leading zeros and without ``::``. An
 IPv4-mapped IPv6 address is written as IPv4. A scope follows after ``%``. Python writes ``::1``
-where Java writes ``0:0:0:0:0:0:0:1``, so a DENY for such a host would otherwise never match.
+while Java writes ``0:0:0:0:0:0:0:1``, so a DENY for such a host would otherwise never match.
 """
 
 from functools import lru_cache

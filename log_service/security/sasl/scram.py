@@ -30,7 +30,7 @@ RANDOM_BITS = 130
 """The random bits of a nonce, and of a generated salt."""
 
 GetBits = Callable[[int], int]
-"""Returns an unpredictable number of so many bits (``secrets.randbits``)."""
+"""Returns an unpredictable number of the given number of bits (``secrets.randbits``)."""
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 TOKEN_AUTHENTICATION = "tokenauth"  # noqa: S105 - the name of an extension

@@ -131,7 +131,7 @@ class ScramServer:
         """Send the salt of the credential, or of a decoy."""
         is_usable = credential is not None and credential.iterations >= MIN_ITERATIONS
         self._credential = credential if is_usable else None
-        # Made even if unused, so that known names take as long.
+        # The decoy is made even if it is not used, so that known and unknown names take equal time.
         decoy = self._decoy(first.name, self._is_by_token)
         shown = self._shown = self._credential or decoy
         nonce = first.nonce + self._nonce

@@ -95,7 +95,7 @@ class TlsConnection:
             server_side=self._is_server,
             server_hostname=server_hostname,
         )
-        # With a buffer it returns how many bytes there were.
+        # ``read`` with a buffer returns the number of bytes. Its type stub does not say so.
         self._read_into: Callable[[int, memoryview], int] = cast("Any", self._tls.read)
         self._run_in_pool = run_in_pool
         self._read_bytes = IDLE_BYTES

@@ -5,8 +5,8 @@ certificates. The format is Sun's and was never published as a standard. It has 
 entries, and a SHA-1 over a password and all bytes. A key is hidden by XOR with a chain of SHA-1.
 That protects little, so ``keytool`` itself advises to convert the file.
 
-Invariants: every length is checked against the bytes that are there. A wrong password and a damaged
-file are ``ConfigError``, distinguished where the format allows it.
+Invariants: every length is checked against the remaining bytes. A wrong password and a damaged
+file are ``ConfigError``, distinguished if the format allows it.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ MAX_ENTRIES = 10_000
 KEY_ENTRY, TRUSTED_ENTRY = 1, 2
 DIGEST_BYTES = 20
 WHITENER = b"Mighty Aphrodite"
-# 1.3.6.1.4.1.42.2.17.1.1, Sun's own cipher for keys.
+# The OID 1.3.6.1.4.1.42.2.17.1.1, Sun's own cipher for keys.
 KEY_PROTECTOR = bytes.fromhex("2b060104012a02110101")
 
 

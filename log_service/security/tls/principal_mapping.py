@@ -3,7 +3,7 @@
 Rules are separated by commas or line ends. The first match decides. ``DEFAULT`` takes the name
 unchanged. ``RULE:pattern/replacement/`` matches the whole name and replaces it. ``$1`` is a group.
 ``/L`` and ``/U`` change the case of the result. A name that matches no rule is refused, so rules
-end with ``DEFAULT`` where every certificate is welcome.
+end with ``DEFAULT`` if every certificate is welcome.
 
 Patterns are compiled by RE2, while Apache Kafka uses Java's expressions. RE2 takes time in
 proportion to the name. An expression that RE2 lacks (look-ahead, back reference) is refused at the

@@ -63,7 +63,7 @@ class Reading:
         self.results: list[Result] = []
         self.present: list[tuple[Partition, FetchTarget]] = []
         self.max_bytes = 0
-        """Of records in all partitions together."""
+        """The most bytes of records in all partitions together."""
         self.record_bytes = 0
         self.must_respond = False
         """Whether to respond at once, with an error of a partition or with another replica."""

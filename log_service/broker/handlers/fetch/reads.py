@@ -151,7 +151,7 @@ class DelayedFetch:
             return True
 
     def try_complete(self, key: TopicPartition) -> bool:
-        """Take up what has happened to a partition. Return whether the request is complete."""
+        """Apply the new state of a partition. Return whether the request is complete."""
         awaited = self._awaited[key]
         partition = awaited.partition
         state = partition.state
@@ -295,7 +295,7 @@ class PartitionReads:
         # ``_guard`` decides on each topic. Without it ``_is_readable`` is for all topics.
         self._is_readable, self._guard = True, call.access
         if self._guard is not None and replica is not None:
-            # Followers are brokers.
+            # A follower needs CLUSTER_ACTION and no right on a topic, because it is a broker.
             self._is_readable, self._guard = (
                 self._guard.may_cluster(AclOperation.CLUSTER_ACTION),
                 None,
@@ -363,7 +363,7 @@ class PartitionReads:
     def _find(self, target: FetchTarget) -> Partition | None:
         """Return a partition that is not open.
 
-        If it is not here, note the error and return None.
+        If this node does not have it, note the error and return None.
         """
         try:
             return self.node.replicas.find(target.topic, target.topic_id, target.partition)

@@ -1,9 +1,10 @@
 """The part of Fetch that serves followers of the partitions that this node leads.
 
-Decides which fetches of a follower are refused, that it reads up to the log end offset, where its
-log diverged from the leader's, and what the leader learns from its fetch. The order of the checks
-is Apache Kafka's: the leader epoch, leadership, membership in the replicas, the offset, the epoch
-of the broker's registration. ``handlers.fetch`` knows sessions, limits and waiting.
+Decides which fetches of a follower are refused, where the follower's log diverged from the
+leader's, and what the leader learns from a fetch. A follower reads up to the log end offset. The
+checks have Apache Kafka's order: the leader epoch, leadership, membership in the replicas, the
+offset, the epoch of the broker's registration. ``handlers.fetch`` knows sessions, limits and
+waiting.
 
 Invariant: a fetch is noted once, when it comes, with the log end offset before it was read. Reading
 again after a wait notes nothing, because the follower has sent nothing new.

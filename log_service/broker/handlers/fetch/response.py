@@ -22,7 +22,7 @@ from log_service.protocol.messages.fetch import (
 
 FIRST_VERSION_WITH_LEADER = 16
 HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES = 16, 18, 44
-"""Of a response, of each topic in it and of each partition, beside the records."""
+"""Bytes of a response, of each topic in it and of each partition, without the records."""
 
 
 def build_response(

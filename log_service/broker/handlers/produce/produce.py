@@ -153,7 +153,7 @@ class DelayedProduce:
             return True
 
     def try_complete(self, key: TopicPartition) -> bool:
-        """Take up what has happened to a partition. Return whether the request is complete."""
+        """Apply the new state of a partition. Return whether the request is complete."""
         item = self._waiting.get(key)
         if item is not None and item.maybe_finish():
             del self._waiting[key]

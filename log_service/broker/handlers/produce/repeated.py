@@ -56,7 +56,7 @@ MAX_KNOWN_COUNT = 4096
 MAX_CLEARED_HOSTS = 64
 """The number of hosts that need no new decision, per listener, principal and request."""
 MAX_KEY_BYTES = 512
-"""Of the bytes before the records. Usual requests have 60."""
+"""The most bytes before the records that a key may have. Usual requests have 60."""
 
 FIRST_VERSION = KNOWN[ApiKey.PRODUCE].first_flexible_version
 """The first version that can be recognized."""
@@ -324,7 +324,7 @@ def _find_records(
 
     The values are meaningless if the frame is not of the expected form.
     """
-    # Of the topic: head, client id, tags, transactional id, acks, timeout, count.
+    # The first topic follows the head, client id, tags, transactional id, acks, timeout and count.
     position = 19 + client_id_bytes
     position += 21 if is_by_id else frame[position] + 5  # id or name, count, index
     size, start = frame[position], position + 1

@@ -63,7 +63,7 @@ NO_RECORDS = b""
 PARTS = Parts(topic=ShareFetchableTopicResponse, leader=LeaderIdAndEpoch, endpoint=NodeEndpoint)
 SESSIONS = "share sessions"
 HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES, ACQUIRED_BYTES = 24, 18, 24, 18
-"""Of a response, its topics, its partitions and its acquired ranges, beside the records."""
+"""Bytes of a response, of its topics, partitions and acquired ranges, without the records."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class _Fetch:
     """Whether it waits for any partition to acquire from, and not for more bytes."""
     led: dict[ShareKey, LedSharePartition] = field(default_factory=dict)
     errors: dict[SharedPartition, KafkaError] = field(default_factory=dict)
-    """Of partitions that the member cannot have from this node, before anything is fetched."""
+    """Errors of partitions that this node cannot serve to the member, found before any fetch."""
     fetched: list[Fetched] | None = None
     is_paused: bool = False
     outcomes: Outcomes | None = None
