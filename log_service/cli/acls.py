@@ -261,9 +261,8 @@ def _require_names(given: dict[str, Any]) -> None:
 def _require_meaning(
     resources: Iterable[tuple[str, str, Sequence[str]]], *, is_literal: bool
 ) -> None:
-    """Refuse ACLs that could never allow or deny anything.
-
-    A user who adds such an ACL means another.
+    """Refuse ACLs that could never allow or deny anything, because the user must have meant another
+    ACL.
     """
     for kind, name, operations in resources:
         for operation in operations:
@@ -287,7 +286,7 @@ def _require_meaning(
 def filters_of(given: dict[str, Any]) -> list[AclFilter]:
     """Return the filters of the ACLs that the options select.
 
-    They match the ACLs of every named resource and principal. Where none is named, they match all.
+    They match the ACLs of every named resource and principal. If none is named, they match all.
     """
     if given["producer"] or given["consumer"]:
         return [

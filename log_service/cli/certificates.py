@@ -2,8 +2,8 @@
 
 ``tidelog up --secure`` makes such an installation. Its local authority signs the certificates.
 Decides which names a service may have. The names of the nodes, the operator and the platform are
-taken, because they come with rights of their own. A certificate alone gives no right to anything,
-because ACLs do that.
+taken, because they come with rights of their own. A certificate alone gives no rights, because ACLs
+do that.
 """
 
 import re

@@ -426,7 +426,7 @@ async def elected_of(
 ) -> set[TopicPartition]:
     """Elect leaders and return the partitions that got one.
 
-    A partition that needs no election is no error to a person.
+    A partition that needs no election is not reported as an error.
     """
     try:
         return set(await admin.elect_leaders(wanted, kind))
@@ -497,7 +497,7 @@ async def refuse_fenced_targets(
     """Refuse to move replicas to fenced brokers: those that are down or not ready.
 
     A move there would end only once the brokers are back. A fenced broker that has a replica
-    already is waited for only where a partition gets fewer replicas than it has.
+    already is waited for only if a partition gets fewer replicas than it has.
 
     Raises:
         PlanRefused: some targets are fenced. The error names all of them.

@@ -429,7 +429,9 @@ async def follow(admin: Admin, moving: Sequence[tuple[Move, int]]) -> int:
 
 
 async def lift_throttles(admin: Admin) -> dict[str, list[Any]]:
-    """Remove the throttles that moves left on brokers and topics, and return where they were."""
+    """Remove the throttles that moves left on brokers and topics, and return the places of the
+    throttles.
+    """
     brokers = await throttled_brokers(
         admin, [node.node_id for node in (await admin.describe_cluster()).nodes]
     )

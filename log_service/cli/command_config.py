@@ -1,8 +1,8 @@
 """Chooses the settings of a command's clients: a file, the environment or the local installation.
 
-The file of ``--command-config`` stands alone. Without it the file named by TIDELOG_CLIENT_CONFIG
-holds, and variables such as TIDELOG_SASL_PASSWORD hold over it. Where neither sets anything, and no
-other servers are named, the commands use the file that ``tidelog up --secure`` wrote for the
+The file of ``--command-config`` stands alone. Without it the file named by TIDELOG_CLIENT_CONFIG is
+used, and variables such as TIDELOG_SASL_PASSWORD take precedence over it. If neither sets anything,
+and no other servers are named, the commands use the file that ``tidelog up --secure`` wrote for the
 operator. The user is warned of keys that no client has, and of a file with a password that others
 may read.
 """

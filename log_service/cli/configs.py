@@ -163,7 +163,7 @@ def row_of(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
 
 
 def default_of(entry: ConfigEntry) -> str | None:
-    """Return the value that holds where none is set, or None where the cluster does not report it.
+    """Return the value that holds if none is set, or None if the cluster does not report it.
 
     It is the last synonym that is a default.
     """

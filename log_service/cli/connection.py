@@ -102,7 +102,7 @@ async def unless_leaderless(
 async def _has_leader(admin: Admin) -> bool:
     """Return whether the metadata quorum has a leader.
 
-    It counts as led where the cluster, or this user's rights, do not let the command see it. The
+    It counts as led if the cluster, or this user's rights, do not let the command see it. The
     brokers then respond to the change themselves.
     """
     try:

@@ -333,7 +333,7 @@ async def bounds_of(
 def partitions_of(
     topics: Sequence[str], wanted: Sequence[int], bounds: Bounds
 ) -> list[TopicPartition]:
-    """Return the partitions to read, or all where none is named.
+    """Return the partitions to read, or all if none is named.
 
     Raises:
         ClickException: a partition does not exist.

@@ -1,6 +1,6 @@
 """Explains errors at a terminal: a sentence that says what to do, with Kafka's name of the error.
 
-Kafka's name is there for users who search for it.
+Kafka's name helps users who search for it.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""Reads which offsets ``tidelog groups reset`` shall move, and where to. It changes nothing.
+"""Reads the offsets that ``tidelog groups reset`` is to move, and their targets. It changes
+nothing.
 
 Decides which partitions are meant and what each option means. Reads and writes the CSV of
 kafka-consumer-groups.
@@ -97,7 +98,7 @@ async def planned(
 ) -> list[Move]:
     """Return every partition's move.
 
-    ``wanted`` holds the partitions, and the offsets where a file names them.
+    ``wanted`` holds the partitions, and the offsets if a file names them.
 
     Raises:
         ClickException: a partition does not exist, or has no position that could be shifted.

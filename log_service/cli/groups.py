@@ -172,7 +172,7 @@ async def describe(
 async def found_groups(
     admin: Admin, group_ids: Sequence[str]
 ) -> list[GroupDescription | ShareGroupDescription]:
-    """Return the groups that the names match. Raises ClickException where one does not exist."""
+    """Return the groups that the names match. Raises ClickException if one does not exist."""
     wanted = await matching_groups(admin, group_ids)
     shared = await share_groups_among(admin, wanted) if wanted else set()
     others = [group_id for group_id in wanted if group_id not in shared]
@@ -244,7 +244,7 @@ def show(document: dict[str, Any], *, with_members: bool) -> None:
 
 
 def state_row(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a group as one row. Its lag is None where no partition's lag is known."""
+    """Return a group as one row. Its lag is None if no partition's lag is known."""
     offsets = document["offsets"]
     lags = [row["lag"] for row in offsets if row["lag"] is not None]
     return {
@@ -394,7 +394,7 @@ async def reset(
 
 
 async def absence(admin: Admin, group_id: str, *, is_made: bool) -> str:
-    """Return the message about a group that does not exist, because its name may be a slip."""
+    """Return the message about a group that does not exist. It suggests a similar name."""
     if is_made:
         return f"note: there was no group {group_id}: it is made with these offsets"
     near = get_close_matches(group_id, [each.group_id for each in await admin.list_groups()], n=1)

@@ -44,7 +44,7 @@ def require_same_cluster(data: Path, cluster_id: str) -> None:
     """Refuse to operate an installation by the state of another cluster.
 
     Raises:
-        ClickException: the brokers that were asked are of another cluster.
+        ClickException: the asked brokers belong to another cluster.
     """
     own = required_cluster(data).cluster_id
     if own != cluster_id:

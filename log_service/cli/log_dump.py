@@ -78,7 +78,7 @@ def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: b
     Reads segments (.log), snapshots of the metadata log (.checkpoint), indexes (.index, .timeindex,
     .txnindex), producer snapshots (.snapshot) and checkpoints.
 
-    Exit code 1 where a file is damaged. The part before the damage is shown.
+    Exit code 1 if a file is damaged. The part before the damage is shown.
 
     \b
     tidelog log dump logs/flights-0
@@ -125,7 +125,7 @@ def verify(*, paths: tuple[Path, ...], as_json: bool) -> None:
     that no client can read is named with partition, offsets and reason; consumers go on behind it
     with --skip-corrupt.
 
-    Exit code 1 where something is wrong; the table says what. The broker that owns the files should
+    Exit code 1 if something is wrong; the table says what. The broker that owns the files should
     be stopped.
 
     \b
@@ -336,7 +336,7 @@ READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
 
 
 def shown(value: bytes | None) -> str | None:
-    """Return bytes as text of a readable length, or in hexadecimal where they are not text."""
+    """Return bytes as text of a readable length, or in hexadecimal if they are not text."""
     if value is None:
         return None
     cut = value[:MAX_SHOWN_BYTES]
@@ -365,7 +365,7 @@ def open_fields(value: Any) -> dict[str, Any]:
     parts = asdict(value)
     if isinstance(
         value, ConfigRecord
-    ):  # its repr hides every value; a dump shows what is no secret
+    ):  # its repr hides every value; a dump shows values that are not secret
         hidden = (
             ["value"]
             if value.resource_type == ResourceType.BROKER and _is_secret(value.name)

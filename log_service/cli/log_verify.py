@@ -74,7 +74,7 @@ def read_batches(
 
 
 def unreadable(header: BatchHeader, batch: Buffer) -> str | None:
-    """Return why no client can read a batch with a right checksum, or None where it is readable."""
+    """Return why no client can read a batch with a right checksum, or None if it is readable."""
     try:
         check_stored(header, batch)
     except KafkaError as error:

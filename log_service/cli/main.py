@@ -165,7 +165,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Where Python flushes at its end what is still buffered.
+            # Python flushes its buffer at exit. Without this, that flush would raise again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise click.exceptions.Exit(0) from None
 

@@ -73,13 +73,13 @@ async def group_ids(admin: Admin) -> list[str]:
 async def matching_topics(
     admin: Admin, wanted: Sequence[str], *, is_internal_included: bool = False
 ) -> list[str]:
-    """Return topics by name or pattern, or all where none is named."""
+    """Return topics by name or pattern, or all if none is named."""
     listed = partial(topic_names, admin, is_internal_included=is_internal_included)
     return await matching(wanted, listed, "topic") if wanted else await listed()
 
 
 async def matching_groups(admin: Admin, wanted: Sequence[str]) -> list[str]:
-    """Return groups by id or pattern, or all where none is named."""
+    """Return groups by id or pattern, or all if none is named."""
     return (
         await matching(wanted, partial(group_ids, admin), "group")
         if wanted
@@ -90,7 +90,7 @@ async def matching_groups(admin: Admin, wanted: Sequence[str]) -> list[str]:
 def split_partitions(text: str, option: str) -> tuple[str, list[int] | None]:
     """Return the topic and the partitions of a text like ``orders`` or ``orders:0,2-4``.
 
-    The partitions are None where the text has no colon.
+    The partitions are None if the text has no colon.
 
     Raises:
         BadParameter: the part behind the colon is not a list of numbers or ranges.

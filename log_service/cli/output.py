@@ -172,7 +172,7 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
 
 
 def terminal_width() -> int | None:
-    """Return the columns that a table may take, or None where nothing is cut.
+    """Return the columns that a table may take, or None if nothing is cut.
 
     Piped output is not cut, unless COLUMNS is set.
     """
@@ -197,7 +197,7 @@ def print_rows(
 ) -> None:
     """Print rows as an aligned table, or all their fields as JSON. Numbers are aligned right.
 
-    Texts in ``flexible`` columns are cut where the table would not fit into the terminal, the first
+    Texts in ``flexible`` columns are cut if the table would not fit into the terminal, the first
     of them first. Columns in ``times`` hold milliseconds since 1970. The table shows them as ISO
     8601 in UTC, under their names without ``_ms``.
     """
@@ -283,7 +283,7 @@ def write_records(output: BinaryIO, content: bytes) -> None:
 
 
 def note(text: str, *, nl: bool = True) -> None:
-    """Print progress on standard error. The command goes on where no one reads that any more."""
+    """Print progress on standard error. A closed standard error does not end the command."""
     with suppress(BrokenPipeError):
         click.echo(text, nl=nl, err=True)
 
@@ -293,7 +293,7 @@ def even_unread(
 ) -> AbstractContextManager[None]:
     """Ignore a closed output in a block that prints, if ``is_so``.
 
-    The work after the block is then done although no one reads the output any more.
+    The work after the block is then done even if the output is closed.
     """
     return suppress(BrokenPipeError) if is_so else nullcontext()
 

@@ -44,7 +44,7 @@ def new_file(
 ) -> Path | None:
     """Refuse a file that exists.
 
-    It may be yesterday's plan that takes everything back, and must not be lost.
+    It may be the plan that undoes yesterday's moves, which must not be lost.
     """
     if value is not None and value.is_file():
         raise click.BadParameter(f"{value} is there already: name another file, or remove that one")
@@ -103,7 +103,7 @@ def plan_options(command: click.decorators.FC) -> click.decorators.FC:
 async def plan_refusals() -> AsyncIterator[None]:
     """Turn a refused plan into an error of the command.
 
-    It is async only so that one statement opens an admin and this.
+    It is async only so that one ``async with`` can open it together with an admin.
     """
     try:
         yield

@@ -31,7 +31,7 @@ A record read back with it gets its time from the producer.
 
 
 class LineError(ValueError):
-    """The error for a line that is no record. Its text continues "line N"."""
+    """The error for a line that is not a record. Its text continues "line N"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def as_json_line(record: ConsumerRecord | ShareRecord) -> bytes:
 
 
 def as_json_value(value: bytes | None) -> Any:
-    """Return text where the bytes are text, else an object with them as base64.
+    """Return text if the bytes are text, else an object with them as base64.
 
     Decoded bytes are the value of JSON that they were decoded to.
     """
@@ -301,7 +301,7 @@ def from_json_value(value: Any, where: str) -> bytes | None:
     """Return the bytes of a text or of an object with base64, or None for null.
 
     Raises:
-        LineError: the value is none of these. ``where`` names it in the text.
+        LineError: the value has another type. ``where`` names it in the text.
     """
     if value is None:
         return None

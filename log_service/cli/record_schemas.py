@@ -82,7 +82,8 @@ async def part_encoder(
 ) -> PartEncoder | None:
     """Return the encoder for the latest schema of a subject, or for the schema in a file.
 
-    The schema in a file is registered under ``TOPIC-value`` or ``TOPIC-key``. None names no schema.
+    The schema in a file is registered under ``TOPIC-value`` or ``TOPIC-key``. None means that no
+    schema is named.
 
     Raises:
         SchemaRegistryError: there is no such subject, or the registry refuses the schema.
@@ -161,7 +162,7 @@ class RecordDecoder:
         self._noted: set[Place | None] = set()
 
     async def __call__(self, records: Iterable[R]) -> list[R]:
-        """Return the records with keys and values as ``JsonBytes`` where they could be decoded."""
+        """Return the records with keys and values as ``JsonBytes`` if they could be decoded."""
         return [
             record
             if getattr(record, "is_control", False)  # of LogRecord

@@ -14,7 +14,7 @@ from log_service.client.schemas.exchange import Steps
 T = TypeVar("T")
 
 NOTE_AFTER_S: Final = 3.0
-"""A person wants to know after so many seconds why nothing happens."""
+"""Seconds without a response after which the user is told what the command waits for."""
 
 
 class CommandRegistryClient(SchemaRegistryClient):

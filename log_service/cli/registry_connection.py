@@ -31,7 +31,7 @@ PORT_SETTING: Final = "TIDELOG_REGISTRY_PORT"
 PREFIX_OF_SETTINGS: Final = "TIDELOG_SCHEMA_REGISTRY_"
 LOGINS: Final = ("basic_auth_user_info", "bearer_auth_token")
 RECORDS_PREFIX: Final = "registry-"
-"""Before the options of commands that have a user and keys of their own."""
+"""The prefix of registry options in commands that have a user and keys of their own."""
 DEFAULT_REGISTRY: Final = f"http://127.0.0.1:{DEFAULT_REGISTRY_PORT}"
 RenderAll = Callable[[Sequence[Any]], Awaitable[bytes]]
 """Returns the bytes that a command prints for records."""
@@ -60,7 +60,7 @@ class RegistryAccess:
 
     @classmethod
     def default(cls) -> Self:
-        """Return the access to the registry that is asked where none is named."""
+        """Return the access to the registry that is asked if none is named."""
         url = default_registry()
         return cls(url=url, settings=settings_of_environment(url), prefix=RECORDS_PREFIX)
 
@@ -74,8 +74,8 @@ def default_registry() -> str:
 def settings_of_environment(url: str) -> dict[str, str]:
     """Return the settings of logins and TLS in the environment.
 
-    They are for the registry that the environment names, and for no other, which would see secrets
-    that are not meant for it.
+    They apply only to the registry that the environment names, because another one would see
+    secrets that are not meant for it.
     """
     if url != (os.environ.get(REGISTRY_SETTING) or default_registry()):
         return {}
@@ -105,7 +105,8 @@ def checked_url(
 def registry_options(prefix: str = "", *, has_default: bool = True) -> Callable[..., Any]:
     """Return a decorator that adds the options of a registry.
 
-    ``prefix`` comes before all names but ``--registry``, where the names mean something else.
+    ``prefix`` comes before all names but ``--registry``, for commands that have other options of
+    the same names.
     """
     options = (
         click.option(
@@ -159,7 +160,7 @@ def registry_options(prefix: str = "", *, has_default: bool = True) -> Callable[
 def take_access(given: dict[str, Any], prefix: str = "") -> RegistryAccess | None:
     """Take the options of a registry out of ``given``, and ask for a password if a user logs in.
 
-    Returns None where no registry is named. It reads a terminal, so it belongs in front of the run.
+    Returns None if no registry is named. It reads a terminal, so it belongs in front of the run.
 
     Raises:
         UsageError: options contradict each other.
@@ -226,7 +227,7 @@ def _refuse_two_from_stdin(given: Mapping[str, Any]) -> None:
 def with_registry(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a registry to a command of a cluster.
 
-    The command gets them as ``registry``, which is None where no registry is named.
+    The command gets them as ``registry``, which is None if no registry is named.
     """
 
     def call(**given: Any) -> None:

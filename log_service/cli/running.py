@@ -2,7 +2,7 @@
 
 Ctrl-C raises KeyboardInterrupt in the command where it waits next, and never inside a task of a
 client. So the blocks that the command leaves can still ask the cluster. A command must therefore
-not block: terminals, pipes and other programs are waited for with trio, and the rest in a thread.
+not block: it waits for terminals, pipes and other programs with trio, and for the rest in a thread.
 """
 
 import signal

@@ -15,7 +15,7 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def require_schema_text(text: str, name: str) -> str:
-    """Return the text of a schema. A registry would take an empty one as the version before.
+    """Return the text of a schema. A registry would read an empty text as the previous version.
 
     Raises:
         ClickException: there is no text.

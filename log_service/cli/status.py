@@ -16,7 +16,7 @@ from log_service.supervisor.spec import CODE
 def status(*, data: Path, as_json: bool) -> None:
     """Show the components that run on a data directory, with their addresses.
 
-    Exit code 1 where nothing runs, or where something is not ready.
+    Exit code 1 if nothing runs, or if something is not ready.
     """
     components = state.read(data)
     rows = [asdict(component) for component in components]

@@ -9,7 +9,7 @@ from log_service.cli.numbers import checked_size
 
 
 class TimeParameter(click.ParamType[int]):
-    """Milliseconds since 1970, or ISO 8601 (local time where it names no zone)."""
+    """Milliseconds since 1970, or ISO 8601 (local time if it names no zone)."""
 
     name = "time"
 

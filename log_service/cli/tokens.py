@@ -25,7 +25,7 @@ TRUST = {
     "ssl_truststore_location": "ssl.truststore.location",
     "ssl_endpoint_identification_algorithm": "ssl.endpoint.identification.algorithm",
 }
-"""Settings that say whom to trust, and their keys in a file.
+"""Settings of trusted authorities, and their keys in a file.
 
 The user has to add a trust store with a password.
 """

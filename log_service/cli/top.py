@@ -2,7 +2,7 @@
 
 It asks with the client's API alone, so that it works on any Kafka cluster. The growth of offsets
 gives the rates of topics, and the growth of commits the rates of groups. A broker's metrics page
-adds bytes. Decides what is looked at and when. ``top_rates`` turns two looks into rates,
+adds bytes. Decides which facts are read and when. ``top_rates`` turns two looks into rates,
 ``top_view`` into a screen.
 """
 
@@ -200,7 +200,7 @@ async def groups_of(
 async def sizes_of(admin: Admin) -> dict[str, int]:
     """Return the bytes that each topic has on all brokers together.
 
-    It is empty where the request fails: a topic has just gone, or an old broker does not know it.
+    It is empty if the request fails: a topic has just gone, or an old broker does not know it.
     """
     sizes: dict[str, int] = {}
     try:

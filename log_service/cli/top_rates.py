@@ -140,7 +140,7 @@ def group_row(before: Look, now: Look, name: str, interval_s: float) -> Row:
 
 
 def registry_row(before: RegistryLook | None, now: RegistryLook, interval_s: float) -> Row:
-    """Return a schema registry as a row. Its figures are None where they could not be read."""
+    """Return a schema registry as a row. Its figures are None if they could not be read."""
     if now.failure:
         return {"address": now.address, "failure": now.failure}
     is_known = before is not None and not before.failure

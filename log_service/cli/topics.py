@@ -355,7 +355,7 @@ async def delete(
     async with open_admin(bootstrap_servers) as admin:
         wanted = await matching_topics(admin, names)
         if not yes:
-            # One that does not exist is refused before the person is asked about it.
+            # A missing topic raises here, before the user is asked to confirm.
             await admin.describe_topics(wanted)
             await confirm(f"Delete {', '.join(wanted)} with all records?", "nothing was deleted")
         await admin.delete_topics(wanted)

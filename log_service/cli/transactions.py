@@ -147,7 +147,7 @@ async def describe(
 
 
 async def ids_named(admin: Admin, wanted: Sequence[str]) -> list[str]:
-    """Return transactional ids by name or pattern, or all where none is named."""
+    """Return transactional ids by name or pattern, or all if none is named."""
 
     async def listed() -> list[str]:
         return [each.transactional_id for each in await admin.list_transactions()]
@@ -257,7 +257,7 @@ async def abort(
 ) -> None:
     """Abort the transaction of one partition that begins at an offset, past its coordinator.
 
-    Only for what find-hanging shows. Where its producer is alive, its records are lost.
+    Only for what find-hanging shows. If its producer is alive, its records are lost.
 
     \b
     tidelog transactions abort orders:0 --start-offset 1042

@@ -73,7 +73,7 @@ START_TIMEOUT_SETTING = "TIDELOG_START_TIMEOUT_S"
 SECONDS = WholeNumber(1, 86_400)
 Upkeep = Callable[[], Awaitable[None]]
 PORT = WholeNumber(1, 65_535)
-"""The type of a component's port. 0 is refused, because others could not be told the port."""
+"""The type of a component's port. 0 is refused, because other components need to know the port."""
 PORT_SETTINGS = (
     "TIDELOG_BROKER_PORT",
     "TIDELOG_UI_PORT",
@@ -412,7 +412,7 @@ def protected_context(
 
 
 def upkeep_of(data: Path, host: str, protection: InstallationProtection | None) -> Sequence[Upkeep]:
-    """Return the tasks that run beside the installation: certificates, where it has its own."""
+    """Return the tasks that run beside the installation: certificates, if it has its own."""
     return () if protection is None else (partial(keep_certificates, data, host, click.echo),)
 
 

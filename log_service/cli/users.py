@@ -86,7 +86,7 @@ def add(
     tidelog users add alice
     tidelog users add etl --password-file /run/secrets/etl
     """
-    # A terminal without echo is read in the main thread.
+    # The password is read here, because only the main thread can turn the terminal's echo off.
     password = asked_password(password_file, name)
     run(
         set_password,
@@ -119,7 +119,7 @@ async def set_password(bootstrap_servers: str, user: ScramUser) -> None:
 async def takes_logins(admin: Admin) -> bool:
     """Return whether a broker has a listener with SASL.
 
-    True where this user may not see the broker's configs.
+    True if this user may not see the broker's configs.
     """
     try:
         asked = ConfigResource.broker((await admin.describe_cluster()).nodes[0].node_id)
@@ -135,7 +135,7 @@ async def takes_logins(admin: Admin) -> bool:
 def listens_with_sasl(configs: Mapping[str, str]) -> bool:
     """Return whether one of a broker's ``listeners`` speaks SASL, by the map of protocols.
 
-    True where the broker does not report its listeners.
+    True if the broker does not report its listeners.
     """
     listeners = [
         address.partition("://")[0].strip().upper()

@@ -362,7 +362,7 @@ class _Call(Generic[T]):
         except BaseException:
             if not self._future.done() and self._post(self._scope.cancel):
                 with suppress(Exception):
-                    # The caller's next call may not go beside this one.
+                    # Wait for the end, so that the caller's next call does not run beside this one.
                     self._future.exception(END_S)
             raise
 

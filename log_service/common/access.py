@@ -16,7 +16,8 @@ from log_service.common.steps import Steps
 class Principal(NamedTuple):
     """The user behind a connection.
 
-    Two principals are the same when their types and names are. A tuple, because it is a key.
+    Two principals are equal if their types and names are equal. It is a tuple, because it is used
+    as a key.
     """
 
     type: str
@@ -34,7 +35,7 @@ NODE_ADVICE: Final = (
     "what nodes ask of each other needs CLUSTER_ACTION on the cluster: name the principal in"
     " super.users of every node"
 )
-"""What helps where a node comes to another one as a user that is none of the cluster's nodes."""
+"""Advice for a node that authenticates to another node as a user that is not one of the nodes."""
 
 
 class AclOperation(IntEnum):
@@ -113,8 +114,9 @@ OPERATIONS_ON: Final[Mapping[AclResource, tuple[AclOperation, ...]]] = MappingPr
 class Admission:
     """A decision to let a request through in part, or to show only part of its response.
 
-    ``request`` is what is let through. ``amend`` returns the response with what was refused and
-    without what must not be seen. Where ``response`` is given, nothing is left to do.
+    ``request`` is the allowed part of the request. ``amend`` adds the refused parts to the
+    response, and removes the parts that the client must not see. If ``response`` is given, it is
+    complete and nothing is left to do.
     """
 
     request: Any
@@ -139,10 +141,15 @@ class Access(Protocol):
         """Return whether the access to the cluster that a request needs is allowed."""
 
     def could(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
-        """Whether something is allowed that the request gets on without."""
+        """Return whether an optional operation is allowed, without which the request still
+        succeeds.
+        """
 
     def could_cluster(self, operation: AclOperation) -> bool:
-        """Whether something is allowed on the cluster that the request gets on without."""
+        """Return whether an optional operation on the cluster is allowed.
+
+        The request succeeds without it.
+        """
 
     def allowed(
         self, operation: AclOperation, resource: AclResource, names: Iterable[str]
@@ -152,7 +159,7 @@ class Access(Protocol):
     def visible(
         self, operation: AclOperation, resource: AclResource, names: Iterable[str]
     ) -> set[str]:
-        """Return those of the names that are allowed; the others are left out silently."""
+        """Return those of the names that are allowed. The others are left out silently."""
 
     def require(self, operation: AclOperation, resource: AclResource, name: str) -> None:
         """Raise KafkaError unless the operation is allowed."""

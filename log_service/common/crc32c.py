@@ -16,7 +16,7 @@ from log_service.common.types import Buffer
 def _load() -> Callable[[Buffer], int]:
     """Return the package's function.
 
-    Import it through the package where its extension module has another name than today.
+    Import it through the package if its extension module has another name than today.
     """
     package = find_spec("crc32c")
     spec = (

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Wall time for timestamps, monotonic time for deadlines and durations. None waits."""
+    """Wall time for timestamps, monotonic time for deadlines and durations. No method waits."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
@@ -33,15 +33,17 @@ class Clock(Protocol):
 
 
 class FileSlice(Protocol):
-    """A leased range of bytes of a file. The file stays open and in place until every lease is
-    released.
+    """A leased range of bytes of a file.
+
+    The file stays open and in place until every lease is released.
     """
 
     def __len__(self) -> int:
         """Size in bytes."""
 
     def read(self) -> bytes:
-        """Return the whole range as bytes; for TLS, memory networks and systems without sendfile.
+        """Return the whole range as bytes. It serves TLS, memory networks and systems without
+        sendfile.
 
         Raises:
             OSError: the file is shorter than the range, or cannot be read.
@@ -52,8 +54,9 @@ class FileSlice(Protocol):
 
 
 class File(Protocol):
-    """One open file: appended at its end, read anywhere. Calls without ``await`` reach only the
-    page cache.
+    """One open file: appended at its end, read anywhere.
+
+    Calls without ``await`` reach only the page cache.
     """
 
     @property
@@ -83,8 +86,8 @@ class File(Protocol):
         """Cut the file to ``size_bytes``."""
 
     async def sync(self) -> None:
-        """Make the bytes durable (fdatasync) in the pool; a cancelled caller waits for it. Never
-        two of one file at once.
+        """Make the bytes durable (fdatasync) in the pool. A cancelled caller waits for it. A file
+        has at most one sync at a time.
 
         Raises:
             OSError: final; the directory must be taken offline, never retried. The system reports
@@ -92,10 +95,13 @@ class File(Protocol):
         """
 
     def sync_nowait(self) -> None:
-        """The same, blocking; for opening and closing."""
+        """Make the bytes durable as ``sync`` does, but block. It serves opening and closing."""
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
-        """Lease a range. ``close`` waits for it with the descriptor, not with the caller."""
+        """Lease a range.
+
+        ``close`` returns at once, but the descriptor stays open until the lease is released.
+        """
 
     def close(self) -> None:
         """Close once the last lease is released; idempotent."""
@@ -139,7 +145,7 @@ class Files(Protocol):
         """Whether the name is a directory."""
 
     def list_directory(self, path: Path) -> list[str]:
-        """Return the sorted names in a directory; a missing directory is empty."""
+        """Return the sorted names in a directory. A missing directory is empty."""
 
     def size_bytes(self, path: Path) -> int:
         """Size of a file."""
@@ -148,7 +154,7 @@ class Files(Protocol):
         """Last modification, milliseconds since the Unix epoch."""
 
     def make_directory(self, path: Path) -> None:
-        """Create a directory and its parents; an existing one is fine."""
+        """Create a directory and its parents. An existing one is not an error."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Atomically replace ``target``; works on files (open ones too) and directories."""
@@ -186,8 +192,8 @@ class Files(Protocol):
         """Identity of the memory that keeps unsynced writes to a directory. It stays the same as
         long as none of them is lost.
 
-        A process may end meanwhile; a start of the kernel, or another directory at this path, has
-        another one. None where the system does not say, or may keep writes elsewhere.
+        The end of a process does not change it. A restart of the kernel, or another directory at
+        this path, does. None if the system does not say, or may keep writes elsewhere.
 
         Raises:
             OSError: there is no such directory.
@@ -227,7 +233,7 @@ class Connection(Protocol):
 
     @property
     def peer_port(self) -> int:
-        """The peer's port, 0 where it has none."""
+        """The peer's port, 0 if it has none."""
 
     @property
     def local_host(self) -> str:
@@ -241,13 +247,16 @@ class Connection(Protocol):
         """
 
     async def receive_into(self, buffer: bytearray | memoryview) -> int:
-        """Wait for bytes and put them at the front of ``buffer``; 0 is the end of the stream."""
+        """Wait for bytes and put them at the front of ``buffer``.
+
+        A result of 0 is the end of the stream.
+        """
 
     async def send_gathered(self, buffers: Sequence[Buffer]) -> None:
         """Send all buffers, in order, with as few system calls as possible."""
 
     async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
-        """Send ``header`` and then a leased range (sendfile where it can). The caller releases the
+        """Send ``header`` and then a leased range (sendfile if it can). The caller releases the
         lease.
 
         Raises:
@@ -256,7 +265,10 @@ class Connection(Protocol):
         """
 
     def close(self) -> None:
-        """Close at once, even while another task waits on it (it gets OSError); idempotent."""
+        """Close at once, even while another task waits on it.
+
+        That task gets OSError. Idempotent.
+        """
 
 
 class Listener(Protocol):

@@ -154,7 +154,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> "ErrorCode":
-        """Return the code's name; codes newer than this table become UNKNOWN_SERVER_ERROR."""
+        """Return the code's name. Codes newer than this table become UNKNOWN_SERVER_ERROR."""
         try:
             return cls(code)
         except ValueError:
@@ -217,8 +217,9 @@ class TidelogError(Exception):
 
 
 class KafkaError(TidelogError):
-    """A protocol error. ``code`` goes over the wire, the text beside it where the API has room for
-    one.
+    """A protocol error.
+
+    ``code`` goes over the wire, the text beside it if the API has room for one.
     """
 
     def __init__(self, code: ErrorCode, text: str = "") -> None:

@@ -1,9 +1,9 @@
 """Names the features whose levels a cluster finalizes. It also says what the levels of
 kraft.version mean.
 
-Names and levels are Kafka's, but for the names that begin with ``tidelog.``: nodes of Apache Kafka
-do not know those, and are refused where their level is above 0. Which levels this software serves,
-``metadata.features`` says.
+Names and levels are Kafka's, except names that begin with ``tidelog.``. Nodes of Apache Kafka do
+not know those, and are refused if their level is above 0. ``metadata.features`` has the levels that
+this software supports.
 """
 
 METADATA_VERSION = "metadata.version"

@@ -1,9 +1,9 @@
 """Slows down guesses of passwords, for each address and user.
 
-``Guesses`` decides how long an attempt waits before its password is compared. The first wrong ones
-of a pair wait for nothing, and each further one doubles the time until the next. An attempt in
-flight counts like a wrong one, so that many at once guess no faster than one after the other.
-Another address of the same user waits for nothing, so that a stranger locks no user out.
+``Guesses`` decides how long an attempt waits before its password is compared. The first wrong
+passwords of a pair cause no wait, and each further one doubles the time until the next. An attempt
+in flight counts like a wrong one, so that many at once guess no faster than one after the other.
+Another address of the same user does not wait, so that a stranger cannot lock a user out.
 Invariants: the caller passes the clock; every attempt that has begun ends once; memory is bounded,
 and the pair that was quiet for longest is forgotten first.
 """
@@ -18,7 +18,10 @@ FREE_GUESSES: Final = 5
 FIRST_STEP_MS: Final = 200
 MAX_STEP_MS: Final = 5_000
 MAX_WAIT_MS: Final = 10_000
-"""The longest wait. A later attempt is turned away, because others of its pair wait already."""
+"""The longest wait.
+
+An attempt that would have to wait longer is refused, because others of its pair wait already.
+"""
 FORGET_MS: Final = 600_000
 MAX_PAIRS: Final = 10_000
 MAX_NAME_CHARACTERS: Final = 256
@@ -46,9 +49,9 @@ class Guesses:
         return len(self._pairs)
 
     def begin(self, address: str, user: str, now_ms: int) -> int | None:
-        """Begin an attempt, and return its wait in milliseconds. None turns it away.
+        """Begin an attempt, and return its wait in milliseconds, or None to refuse it.
 
-        An attempt that was not turned away ends by one of the other methods.
+        An attempt that was not refused ends by one of the other methods.
         """
         pair = self._pair(_key(address, user), now_ms)
         before = pair.failures + pair.in_flight

@@ -27,8 +27,8 @@ DEFAULT_CONSOLE_PORT = 8080
 
 
 def strangers_at(host: str, port: int) -> frozenset[int]:
-    """Return the user ids of other accounts that listen where a connection may end. Root is none of
-    them.
+    """Return the user ids of other accounts that listen at an address of a host and port. Root does
+    not count.
 
     Raises:
         OSError: the host has no address.

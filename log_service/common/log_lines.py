@@ -2,16 +2,17 @@
 
 Texts in log lines come from clients, too: names of topics and groups, the name in a certificate,
 the subject of a token. A line feed in one would begin a line that looks like the node's own, and
-other control characters would change what a terminal shows. Decides how such characters are
-written, and nothing of when a line is.
+other control characters would change what a terminal shows. Decides only how such characters are
+written, not when a line is written.
 """
 
 import logging
 
 
 class LineFormatter(logging.Formatter):
-    """Formats events with the control characters of their text escaped. A traceback stands below
-    its line, on lines of its own.
+    """Formats events with the control characters of their text escaped.
+
+    A traceback stands below its line, on lines of its own.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's

@@ -1,8 +1,8 @@
 """Directories and files of an installation that are for its owner alone, whatever the umask was.
 
-An account that can read a file can lock it: then nothing is written to a SQLite database any more,
-and what waits for the lock does not go on. One that can write beside a token can put another in its
-place. So what an installation keeps for itself is closed, where it is not secured, too.
+An account that can read a file can lock it. A locked SQLite database takes no more writes, and
+tasks that wait for the lock hang. An account that can write beside a token can replace it. So an
+installation closes its own files to other accounts even if it is not secured.
 """
 
 import os
@@ -23,8 +23,9 @@ def private_directory(path: Path) -> Path:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file that its owner alone can read, made where there is none, and return its
-    descriptor.
+    """Open a file that its owner alone can read, and return its descriptor.
+
+    A missing file is created.
 
     Raises:
         OSError: the file cannot be opened or closed to others.

@@ -1,11 +1,11 @@
-"""Regular expressions that come from outside: is one valid, and which texts does it match.
+"""Regular expressions from clients: whether one is valid, and which texts it matches.
 
 Consumers subscribe to topics by them (KIP-848), transactions are listed by them, and they choose
 which clients push metrics (KIP-714). The syntax is RE2's, which has no backreferences and takes
-time in proportion to the text, and to ``program_size``. What it takes to read an expression is
-bounded here: ``\\pL`` stands for 650 ranges of letters, and the longest string of the protocol,
+time in proportion to the text, and to ``program_size``. This module bounds the cost of compiling an
+expression, because ``\\pL`` stands for 650 ranges of letters, and the protocol's longest string,
 full of it, takes three seconds and 350 MB. A text matches as a whole. The library is imported with
-the first expression: most brokers never see one.
+the first expression, because most brokers never get one.
 """
 
 import re
@@ -18,27 +18,35 @@ from log_service.common.errors import ErrorCode, KafkaError
 Compiled = Any
 """An expression of RE2's Python module, which has no types."""
 KEPT_BYTES = 1 << 20
-"""What a compiled expression that is kept may take. RE2 fills it while it matches, since it
-remembers there which states it has seen; some 5,800 names of topics in one expression fit.
+"""The memory of a cached expression.
+
+RE2 fills it with states while it matches. It is enough for an expression with some 5,800 names of
+topics.
 """
 KEPT_COUNT = 32
-"""So many are kept, for all clients together: they name as many different expressions as they like,
-and what is kept stays in memory.
+"""The number of cached expressions of all clients together.
+
+It is bounded, because clients may send any number of different ones.
 """
 SEARCHER_BYTES = 1 << 18
 """What an expression may take that its user keeps."""
 LARGEST_BYTES = 8 << 20
 """What an expression may take at all."""
 LARGE_COUNT = 2
-"""So many are kept of those that take more than ``KEPT_BYTES``: what they take is a quarter of the
-whole.
+"""The number of cached expressions above ``KEPT_BYTES``.
+
+They take a quarter of the cache's memory.
 """
 MAX_COST = 4_000
-"""What all operators of an expression cost together: a tenth of a second, most of the time. Names
-and alternatives cost nothing.
+"""The bound of the summed costs of an expression's operators.
+
+It is usually a tenth of a second. Names and alternatives cost nothing.
 """
 COSTS = {r"\p": 40, r"\P": 40, "{": 4, "?": 1, "*": 1, "+": 1}
-"""Classes of Unicode are the dearest, then repetitions, of which each may stand for a thousand."""
+"""The cost of operators.
+
+Unicode classes are the most expensive, then repetitions, which may stand for a thousand copies.
+"""
 _OPERATOR = re.compile(r"\\.|[?*+{]", re.DOTALL)
 
 
@@ -53,9 +61,8 @@ def validate_regex(regex: str) -> None:
 
 
 def searcher(regex: str) -> Callable[[str], bool]:
-    """Return the function that says whether a text contains a match.
-
-    The caller keeps it, and what it takes: up to ``SEARCHER_BYTES``.
+    """Return a function that tells whether a text contains a match. The caller keeps it. It may
+    take up to ``SEARCHER_BYTES``.
 
     Raises:
         KafkaError: as ``validate_regex``.
@@ -101,7 +108,7 @@ def _compiled(regex: str) -> Compiled:
 
 @lru_cache(KEPT_COUNT)
 def _small(regex: str) -> Compiled | None:
-    """Return a compiled expression, None where it is invalid or would take more than
+    """Return a compiled expression, None if it is invalid or would take more than
     ``KEPT_BYTES``.
 
     The result is kept.

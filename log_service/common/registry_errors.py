@@ -8,4 +8,4 @@ SCHEMA_NOT_FOUND: Final = 40403
 NO_OWN_CONFIG: Final = 40408
 """A subject without a config of its own."""
 NOT_FOUND: Final = frozenset({SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND})
-"""The codes of a thing that is not there."""
+"""The error codes for a missing subject, version or schema."""

@@ -8,8 +8,9 @@ T = TypeVar("T", bound=Hashable)
 
 
 def repeated(values: Sequence[T]) -> Collection[T]:
-    """Return each value that stands more than once, in the order of the values. Costs next to
-    nothing where there is none.
+    """Return each value that occurs more than once, in the order of the values.
+
+    It is cheap if there is none.
     """
     if len(set(values)) == len(values):
         return ()

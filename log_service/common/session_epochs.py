@@ -13,7 +13,8 @@ _LAST_EPOCH: Final = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch of the request after one. 2147483647 is followed by 1: 0 would begin another
-    session.
+    """Return the epoch of the request after one.
+
+    2147483647 is followed by 1, because 0 would begin another session.
     """
     return 1 if epoch == _LAST_EPOCH else epoch + 1

@@ -26,11 +26,10 @@ CHUNK_SIZE = 128
 """The most entries of a chunk. A change copies one chunk, and one pointer to each of the others."""
 
 REBUILT_SHARE = 8
-"""One change to so many entries: from there on a new map costs less than a change chunk by chunk.
-"""
+"""Entries per change below which a new map costs less than changes chunk by chunk."""
 
 SPARSE_SHARE = 4
-"""Chunks that are filled to less than one in so many, on average, are packed again."""
+"""Chunks whose average fill is less than one part in this number are packed again."""
 
 _key_of = itemgetter(0)
 
@@ -84,8 +83,9 @@ def _changed_chunk(chunk: Mapping[K, V], changes: Mapping[K, V | None]) -> dict[
 
 
 class ChunkedMap(Mapping[K, V]):
-    """A map of more entries than one chunk holds. ``sorted_map`` makes it; ``first_keys`` are those
-    of its chunks.
+    """A map of more entries than one chunk holds.
+
+    ``sorted_map`` makes it; ``first_keys`` are those of its chunks.
     """
 
     __slots__ = ("_chunks", "_count", "_first_keys")
@@ -116,7 +116,7 @@ class ChunkedMap(Mapping[K, V]):
         return self._chunks[self._place_of(key)][key]
 
     def get(self, key: K, default: Any = None) -> Any:
-        """Return the value of ``key``, or ``default`` where there is none."""
+        """Return the value of ``key``, or ``default`` if there is none."""
         return self._chunks[self._place_of(key)].get(key, default)
 
     def items(self) -> ItemsView[K, V]:

@@ -1,5 +1,6 @@
-"""Work in steps: a generator that yields where other work may come between, and returns a result.
-Decides nothing.
+"""Work in steps: a generator that yields between steps, so that other work can run.
+
+Its return value is the result. Decides nothing.
 """
 
 from collections.abc import Generator, Iterable

@@ -1,7 +1,7 @@
 """One heap of deadlines for everything that waits: delayed fetches, sessions, rebalances,
 retention.
 
-It never looks at a clock: its owner asks what is due. Cancelling is O(1) and leaves a dead entry
+It reads no clock. Its owner asks for the due timers. Cancelling is O(1) and leaves a dead entry
 that is dropped when it surfaces or when dead entries outnumber live ones, so that a heap of long
 timers that are always cancelled stays small.
 """
@@ -14,8 +14,9 @@ Callback = Callable[[], None]
 
 
 def _do_nothing() -> None:
-    """Placeholder callback of a timer that is over. It breaks the cycle that the real one would
-    keep.
+    """Placeholder callback of a timer that is over.
+
+    It breaks the cycle that the real one would keep.
     """
 
 
@@ -68,8 +69,9 @@ class TimerQueue:
         return len(self._heap)
 
     def schedule(self, deadline_ms: int, callback: Callback) -> Timer:
-        """Call ``callback`` once ``deadline_ms`` has come. Tells ``on_earlier`` when this became
-        the next deadline.
+        """Call ``callback`` once ``deadline_ms`` has come.
+
+        If this is now the next deadline, ``on_earlier`` is called.
         """
         timer = Timer(self, deadline_ms, callback)
         is_earlier = not self._heap or deadline_ms < self._heap[0][0]
@@ -89,7 +91,7 @@ class TimerQueue:
         """Call everything due at ``now_ms`` and return how many were called. Callbacks may schedule
         and cancel.
 
-        What a callback raises is raised here; that timer has fired, and those behind it have not.
+        An error of a callback is raised here. Its timer has fired, and later ones have not.
         """
         fired_count = 0
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:

@@ -1,7 +1,7 @@
 """Decides which names topics may have, and which topics brokers keep for themselves.
 
 Decides by Kafka's rules: letters, digits, dot, underscore and dash, at most 249 of them, because a
-partition's directory is named after its topic. Whether a name is taken only the metadata knows.
+partition's directory is named after its topic. Only the metadata knows whether a name is taken.
 """
 
 import re
@@ -15,8 +15,9 @@ from log_service.common.types import (
 INTERNAL_TOPICS = frozenset(
     {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC}
 )
-"""What brokers keep for themselves: clients may not write to them, and their loss is the loss of
-every group and transaction.
+"""The topics that brokers keep for themselves.
+
+Clients may not write to them. Their loss would be the loss of every group and transaction.
 """
 
 MAX_TOPIC_NAME_LENGTH = 249
@@ -25,7 +26,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name_fault(name: str) -> str | None:
-    """Return why a topic cannot have that name, None where it can."""
+    """Return why a topic cannot have that name, None if it can."""
     if not name:
         return "a topic's name must not be empty"
     if name in {".", ".."}:

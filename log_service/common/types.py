@@ -32,7 +32,10 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic's name. A tuple, because it is the key of every hot dictionary."""
+    """A partition by its topic's name.
+
+    It is a tuple for speed, because it is the key of every hot dictionary.
+    """
 
     topic: str
     partition: int

@@ -57,8 +57,8 @@ class ListenAddress:
 class ServiceSettings:
     """The settings of one instance of a service.
 
-    ``logins`` are the ways to log in; none of them is no login. Passwords are checked at
-    ``login_servers``. ``unused`` are keys without a meaning here.
+    ``logins`` are the ways to log in. An empty one means that no login is needed. Passwords are
+    checked at ``login_servers``. ``unused`` are keys without a meaning here.
     """
 
     listeners: tuple[ListenAddress, ...]
@@ -166,7 +166,7 @@ class SettingsFile:
         """Return the settings of the service's client of a schema registry.
 
         Raises:
-            ConfigError: a key is none of such a client.
+            ConfigError: a key does not belong to such a client.
         """
         own = {key.replace(".", "_"): value for key, value in self.behind(REGISTRY).items()}
         own.pop("url", None)

@@ -54,7 +54,7 @@ class GroupKeeper:
         self._progress = progress
         self._complaints = complaints
         self._known: dict[str, tuple[float, Offsets]] = {}
-        """By group: when its offsets in the target were looked at, and what they are since."""
+        """By group: the time when its offsets in the target were read, and these offsets."""
 
     async def run(self) -> None:
         """Carry offsets over at intervals, until cancelled."""

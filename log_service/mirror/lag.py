@@ -158,7 +158,7 @@ async def _seconds_behind(
     for where in waiting:
         with suppress(
             KafkaError
-        ):  # retention was faster, or what waits cannot be read: the lag is told all the same
+        ):  # retention was faster, or the batch cannot be read; the lag is reported without its age
             times_ms += (await _timestamps(source, where, positions[where]))[:1]
     return max(round((now_ms - min(times_ms)) / 1_000, 3), 0.0) if times_ms else None
 

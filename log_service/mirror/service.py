@@ -95,9 +95,7 @@ class MirrorService:
             try:
                 await flow.run()
             except* ConfigError as group:
-                if (
-                    self._complaint is None
-                ):  # a person is there to mend it; a supervisor shows what is wrong
+                if self._complaint is None:  # a person can fix it now; a supervisor shows the error
                     raise first_error(group) from None
                 complaints.note(self._sentence(settings, first_error(group)))
             except* (TidelogError, OSError) as group:

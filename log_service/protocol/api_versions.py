@@ -21,7 +21,8 @@ from log_service.common.errors import ProtocolError
 class ApiKey(IntEnum):
     """The key of every API of Kafka 4.4's protocol, and of our own APIs from 32000 on."""
 
-    # It is looked up several times with every request; an enum hashes its name, in Python.
+    # The hash of int is faster. An enum hashes its name in Python, and every request looks an API
+    # key up several times.
     __hash__ = int.__hash__
 
     PRODUCE = 0
@@ -259,7 +260,7 @@ KNOWN = _specs(
     _spec(ApiKey.TIDELOG_MAINTENANCE, "Maintenance", 0, 1, 0, advertised=None),
     _spec(ApiKey.TIDELOG_SHARE_RECORDS, "ShareRecords", 0, 0, 0, advertised=None),
 )
-"""THE table of what can be encoded here, in the order of keys. Ranges: KIP-896 baselines at the
+"""The supported versions of each API, in the order of keys. Ranges: KIP-896 baselines at the
 left, 4.3's newest stable versions at the right. What a node serves is in ``broker.registry``; some
 of these messages pass only between the nodes of a cluster.
 """

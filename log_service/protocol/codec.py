@@ -23,8 +23,8 @@ elements can claim.
 """
 
 MAX_REQUEST_ELEMENTS = 200_000
-"""The same for requests, whose senders are not trusted: decoding that many takes tenths of a second
-and tens of megabytes.
+"""The most elements of a request. It is lower, because senders are not trusted, and decoding that
+many takes tenths of a second and tens of megabytes.
 
 APIs that clients ask have lower bounds of their own (``broker.registry``).
 """

@@ -3,7 +3,7 @@
 The function is straight code over one ``bytearray``: neighbouring fields of fixed size, the length
 behind them and an empty tag section are packed by one ``struct.Struct``; nested structs are
 inlined. ``records`` are never copied: they become a chunk between two bytearrays. A value that the
-version has no field for is dropped where the schema says ignorable, and refused elsewhere unless it
+version has no field for is dropped if the schema says ignorable, and refused elsewhere unless it
 is the default.
 """
 
@@ -144,7 +144,7 @@ class _EncoderCompiler:
             self._sized(field, expression, path)
 
     def _not_null(self, field: Field, value: str, path: str) -> None:
-        """Write the refusal of None where the class allows it and this version does not."""
+        """Write the refusal of None if the class allows it and this version does not."""
         if field.nullable or field.default is None:
             with self._source.block(f"if {value} is None:"):
                 self._source.line(f"raise null_value({self._where(path)})")
@@ -218,7 +218,7 @@ class _EncoderCompiler:
             return
         self._flush()
         with source.block(f"if {inner} is None:"):
-            # Kafka marks a null struct by 0 where it is tagged, else by -1.
+            # Kafka marks a null struct by 0 if it is tagged, else by -1.
             source.line(f"out.append({255 if field.tag is None else 0})")
         with source.block("else:"):
             self._run.append(("b", "1"))

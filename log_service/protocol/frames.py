@@ -28,7 +28,7 @@ _INT32 = struct.Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """The client and the API of a request. ``client_id`` is None where the client gave none."""
+    """The client and the API of a request. ``client_id`` is None if the client gave none."""
 
     api_key: ApiKey
     api_version: int

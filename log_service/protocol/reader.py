@@ -104,7 +104,7 @@ def too_many(where: str, count: int) -> ProtocolError:
 
 
 def null_value(where: str) -> ProtocolError:
-    """Return the error for a null where this version has none."""
+    """Return the error for a null if this version has none."""
     return ProtocolError(f"{where}: null is not allowed in this version")
 
 

@@ -5,7 +5,7 @@
 
 The class gets slots, an ``__init__`` with every field as a keyword, and its ``SCHEMA``, from which
 the codec compiles. Versions are written as Kafka writes them: ``"3+"``, ``"0-12"``, ``"4"``; an
-empty string is no version at all. Nothing here knows bytes.
+empty string means no version. Nothing here knows bytes.
 
 Invariants: a field with a tag is tagged in every version it has; a struct that is tagged and not
 nullable has ``None`` for "absent", so that no object is built for a missing field.
@@ -154,7 +154,7 @@ class _DataclassFields:
     def __get__(self, message: object, owner: type["Struct"]) -> dict[str, Any]:
         if owner is Struct:  # no message
             raise AttributeError
-        # In place: the class has this name of its own afterwards.
+        # The call sets ``__dataclass_fields__`` on the class, so that this getter runs only once.
         dataclass(init=False, repr=False, eq=False, kw_only=True)(owner)
         fields: dict[str, Any] = owner.__dict__["__dataclass_fields__"]
         return fields

@@ -1,12 +1,12 @@
 """The local certificate authority of ``tidelog up --secure``. It vouches for the nodes and clients
 of one installation.
 
-Decides how long certificates hold and when they are made anew: once a third of their time is all
-that is left. Keys are ECDSA P-256, because a handshake with them costs a third of one with RSA.
-``cryptography`` is imported where a certificate is made.
+Decides how long certificates are valid, and when they are renewed: when a third of their validity
+is left. Keys are ECDSA P-256, because a handshake with them costs a third of one with RSA.
+``cryptography`` is imported only when a certificate is made.
 
-Invariants: a key lies in a file that its owner alone may read, in a directory that its owner alone
-may enter; a file is replaced whole. An existing authority is never replaced, because all its
+Invariants: a key lies in a file that only its owner may read, in a directory that only its owner
+may enter. A file is replaced as a whole. An existing authority is never replaced, because all its
 certificates would become worthless.
 """
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 AUTHORITY_DAYS, CERTIFICATE_DAYS = 3650, 397
 RENEWAL_SHARE = 1 / 3
 CLOCK_SKEW = timedelta(hours=1)
-"""Certificates hold from so long before they are made: clocks of other machines may be late."""
+"""Certificates are valid from this long before their creation, because other clocks may be late."""
 CERTIFICATE_FILE, KEY_FILE = "authority.pem", "authority.key"
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class LocalAuthority:
-    """The authority in a directory; created there if it is missing.
+    """The authority in a directory. A missing authority is created there.
 
     Raises:
         StorageError: its files cannot be read or written, or one of the two is missing.
@@ -81,8 +81,9 @@ class LocalAuthority:
         write_private(self.certificate_path, _certificate_pem(certificate))
 
     def issue(self, name: str, hosts: Sequence[str], now: datetime) -> bytes:
-        """Return a new key and its certificate of ``name``, PEM; with ``hosts`` it is a server's,
-        too.
+        """Return a new key and certificate for ``name``, as PEM.
+
+        With ``hosts`` it also serves as a server's.
         """
         from cryptography import x509  # noqa: PLC0415 - as above
         from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above

@@ -47,10 +47,10 @@ from log_service.supervisor.spec import (
 
 ENTRY_POINT_GROUP = "tidelog.services"
 BROKER, MIRROR = "broker", "mirror"
-"""In a project's folder: what its mirror does."""
+"""The names of the components of a broker and of a project's mirror."""
 DECLARED_TOPICS_FILE = "declared_topics.json"
-"""In the data directory: what the project declares, for brokers that create a topic because a
-client asks for it.
+"""The file of the project's declared topics in the data directory, for brokers that create a topic
+automatically.
 """
 DAY_MS = 24 * 3_600_000
 METRICS_PORT = 9404
@@ -58,7 +58,7 @@ METRICS_KEY = "metrics.listener"
 
 
 def external_broker(context: ServiceContext) -> Component:
-    """Return the component of a cluster that is the user's own. It is asked with the client
+    """Return the component of the user's own cluster. Its readiness is checked with the client
     settings of the environment.
 
     Raises:
@@ -84,12 +84,10 @@ def broker_component(
     overrides: Sequence[str] = (),
     protection: InstallationProtection | None = None,
 ) -> Component:
-    """Return the broker's component. Write its properties file with the person's own lines last,
-    for its owner alone, because they may be secret.
-
-    The timers of retention and compaction are set long, because the platform's maintenance assets
-    ask for passes and show what they did; the timers are the backstop. Internal topics are
-    compacted by the broker itself all the same.
+    """Return the broker's component. Write its properties file with the user's own lines last. Only
+    its owner may read it, because the lines may be secret. The timers of retention and compaction
+    are long, because the platform's maintenance assets request passes and show the results. The
+    timers are only the backstop. The broker still compacts internal topics by itself.
     """
     directory = context.data_directory / BROKER
     directory.mkdir(parents=True, exist_ok=True)
@@ -138,7 +136,7 @@ def broker_component(
 def prepared(brokers: Sequence[Component], others: Sequence[Component]) -> list[Component]:
     """Return the brokers, each of which first runs the commands that ``others`` ask for.
 
-    A command that fails keeps no broker from starting.
+    A failed command does not keep a broker from starting.
     """
     commands = tuple(
         ("sh", "-c", '"$@"; true', "sh", *argv) for each in others for argv in each.before_brokers
@@ -150,11 +148,11 @@ def prepared(brokers: Sequence[Component], others: Sequence[Component]) -> list[
 
 
 def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Component]:
-    """Return the component that mirrors clusters, where the project has a ``mirror.properties``.
+    """Return the component that mirrors clusters, if the project has a ``mirror.properties``.
     ``after`` are the brokers' names.
 
     Raises:
-        ConfigError: the file cannot be read, or asks for what cannot be.
+        ConfigError: the file cannot be read, or has a value that cannot be used.
     """
     settings = context.project_directory / MIRROR_FILE
     if not settings.is_file():
@@ -286,10 +284,8 @@ def _service_url(host: str, port: int, protection: InstallationProtection | None
 
 
 def registry_port_of(host: str, wanted: int | None) -> int | None:
-    """Return the port of the schema registry.
-
-    It is the wanted one (0 is none), else the usual one, else one that is free. Without the
-    packages of the extra there is none.
+    """Return the port of the schema registry. It is the wanted one (0 means no registry), else the
+    usual one, else a free one. Without the packages of the extra there is no registry.
 
     Raises:
         ConfigError: the wanted one is occupied.
@@ -311,7 +307,7 @@ def rest_port_of(host: str, wanted: int | None) -> int | None:
 
 
 def metrics_url(lines: Sequence[str]) -> str:
-    """Return the URL of the metrics page, empty where there is none.
+    """Return the URL of the metrics page, empty if there is none.
 
     The last ``metrics.listener`` of the lines decides.
     """
@@ -343,7 +339,7 @@ def registered_components(context: ServiceContext) -> list[Component]:
 
 
 def check_is_address(host: str) -> None:
-    """Refuse a host that nothing on this machine can listen on, before a port is blamed for it.
+    """Refuse a host that no program on this machine can listen on, before the error names a port.
 
     Raises:
         ConfigError: the name is unknown, or the address is not this machine's.
@@ -374,7 +370,7 @@ def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
 
 
 def check_ports_are_free(wanted: Sequence[tuple[str, int, str, str]]) -> None:
-    """Refuse occupied ports, all in one sentence each; the arguments are those of
+    """Refuse occupied ports, with a sentence for each. The arguments are those of
     ``check_port_is_free``.
 
     Raises:
@@ -391,8 +387,7 @@ def check_ports_are_free(wanted: Sequence[tuple[str, int, str, str]]) -> None:
 
 
 def check_servers(bootstrap_servers: str) -> None:
-    """Refuse addresses of a cluster that are none, under the name of the setting that they come
-    from.
+    """Refuse invalid addresses of a cluster. The error names the setting that they come from.
 
     Raises:
         ConfigError: the addresses are not ``host:port,...``.
@@ -408,7 +403,7 @@ def check_servers(bootstrap_servers: str) -> None:
 
 
 def _bind_once(host: str, port: int) -> None:
-    """Bind to an address and let it go. Raises OSError where that cannot be done."""
+    """Bind to an address and release it. Raises OSError if that fails."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -416,8 +411,8 @@ def _bind_once(host: str, port: int) -> None:
 
 
 def metrics_port_of(host: str, wanted: int | None, *, usual: int = METRICS_PORT) -> int | None:
-    """Return the port of a broker's metrics page. It is the wanted one (0 is none), else the usual
-    one, else one that is free.
+    """Return the port of a broker's metrics page. It is the wanted one (0 means no page), else the
+    usual one, else a free one.
 
     Raises:
         ConfigError: the wanted one is occupied.
@@ -426,7 +421,7 @@ def metrics_port_of(host: str, wanted: int | None, *, usual: int = METRICS_PORT)
 
 
 def port_of(host: str, wanted: int | None, usual: int, what: str, option: str) -> int | None:
-    """Return the wanted port (0 is none), else the usual one, else one that is free.
+    """Return the wanted port (0 means none), else the usual one, else a free one.
 
     Raises:
         ConfigError: the wanted one is occupied.
@@ -464,11 +459,11 @@ def service_context(
     """Return the settings that all components share, after making sure that their ports are free.
 
     ``metrics_port``: see ``metrics_port_of``. ``registry_port`` and ``rest_port``: see
-    ``registry_port_of``. ``console_port`` None is no console.
+    ``registry_port_of``. ``console_port`` None means no console.
 
     ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the
-    user's own: none is started then. Without the platform nothing listens on ``ui_port`` and
-    ``spark_port``.
+    user's own. In that case none is started here. Without the platform nothing listens on
+    ``ui_port`` and ``spark_port``.
 
     Raises:
         ConfigError: ports are occupied (the text names them all), ``host`` is not an address of

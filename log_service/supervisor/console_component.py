@@ -1,8 +1,8 @@
 """The component of the web console, on by default.
 
-A secured installation has logins by the cluster's users over TLS. Any other has none, so its
-console listens on the loopback address, whatever the installation's host is. Beside a platform it
-runs in the project's folder, where the platform's pages find the project.
+A secured installation has logins by the cluster's users over TLS. Other installations have no
+logins, so their console listens on the loopback address, whatever the installation's host is.
+Beside a platform it runs in the project's folder, where the platform's pages find the project.
 """
 
 import sys
@@ -22,10 +22,8 @@ PACKAGES = ("h11", "jinja2", "httpx")
 
 
 def console_port_of(wanted: int | None) -> int | None:
-    """Return the port of the console.
-
-    It is the wanted one (0 is none), else the usual one, else one that is free. Without the
-    packages of the extra there is none.
+    """Return the port of the console. It is the wanted one (0 means no console), else the usual
+    one, else a free one. Without the packages of the extra there is no console.
 
     Raises:
         ConfigError: the wanted one is occupied.
@@ -82,9 +80,10 @@ def console_component(
 
 
 def in_project(components: Sequence[Component]) -> list[Component]:
-    """Return components, the console with folder and environment of the one that loads the project.
+    """Return the components.
 
-    Its own clients get their settings from its file alone.
+    The console gets the folder and environment of the component that loads the project. Its own
+    clients get their settings only from its file.
     """
     code = next((each for each in components if each.name == CODE), None)
     if code is None:
@@ -98,7 +97,10 @@ def in_project(components: Sequence[Component]) -> list[Component]:
 
 
 def dialled(host: str) -> str:
-    """Return the address by which this machine reaches a listener, which its certificate names."""
+    """Return the address by which this machine reaches a listener.
+
+    The listener's certificate names it.
+    """
     return LOOPBACK if host in ANY_ADDRESS else host
 
 

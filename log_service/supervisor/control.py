@@ -86,8 +86,10 @@ async def serve(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Carry out requests until cancelled. One that is there already was meant for another
-    supervisor, or came too early: it is refused.
+    """Carry out requests until cancelled.
+
+    A request that exists already was meant for another supervisor, or came too early, so it is
+    refused.
     """
     directory = private_directory(data_directory / DIRECTORY)
     for left in directory.glob(f"*{RESPONSE}"):

@@ -1,8 +1,8 @@
 """The nodes of an installation while it runs. ``control`` asks to add, remove, restart or hold one.
 
-A node that joins is kept in ``cluster.json`` only once it is ready, and one that leaves only once
-it has stopped, so that the next start of the installation finds what there was. Where replicas go
-is not decided here: a node is emptied before it is taken away.
+A new node is written to ``cluster.json`` once it is ready, and a leaving node is removed from it
+once it has stopped, so that the next start of the installation finds the right nodes. This module
+does not move replicas. A node is emptied before it is removed.
 """
 
 from collections.abc import Mapping

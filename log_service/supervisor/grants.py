@@ -6,8 +6,8 @@
   never delete one.
 - groups and transactional ids whose names begin with ``tidelog``: those of tables, sinks and
   sensors. All groups: describe, for their lag.
-- the cluster: describe. Never alter: that would be the right to give itself any other, because ACLs
-  are changed by it.
+- the cluster: describe. Never alter, because alter allows to change ACLs, and so to get every other
+  right.
 
 The registry reads and writes its own topic, and describes the cluster for the ACLs of others.
 """

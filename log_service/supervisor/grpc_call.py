@@ -1,9 +1,9 @@
 """The bytes of one gRPC call, as far as a probe needs them. It writes a request, and recognizes a
 response.
 
-Decides what is written and what counts, and does neither: no connection is known here. Headers are
-written as literals, which every server reads (RFC 7541, section 6.2.2). Headers of a response are
-not decoded: that there are any says that the server has dealt with the call.
+Decides which bytes are written and which response counts as alive. It knows no connection. Headers
+are written as literals, which every server reads (RFC 7541, section 6.2.2). Headers of a response
+are not decoded. Their arrival alone proves that the server has handled the call.
 
 Invariant: a call is the only one of its connection, and its stream has the number 1.
 """
@@ -18,7 +18,7 @@ END_STREAM, ACKNOWLEDGED, END_HEADERS = 1, 1, 4
 STREAM = 1
 MAX_FRAME_BYTES = 1 << 14
 MAX_LITERAL_BYTES = 126
-"""What the length of a literal may be where it is one byte."""
+"""What the length of a literal may be if it is one byte."""
 LONG_LITERAL = 127
 
 
@@ -79,8 +79,8 @@ def literal(text: bytes) -> bytes:
 class ResponseWatch:
     """Reads the server's bytes.
 
-    ``has_responded`` is None until it is known; ``to_send`` has to be sent, and is taken with
-    ``take``.
+    ``has_responded`` is None until it is known. ``take`` returns the bytes of ``to_send``, which
+    have to be sent.
     """
 
     has_responded: bool | None = None
@@ -88,7 +88,7 @@ class ResponseWatch:
     _unread: bytearray = field(default_factory=bytearray)
 
     def receive(self, received: bytes) -> None:
-        """Take bytes of the connection; none are its end."""
+        """Take bytes of the connection. Empty bytes mean its end."""
         if not received:
             self.has_responded = self.has_responded or False
         self._unread += received

@@ -5,10 +5,9 @@ supervisor.
 of its own, so that a Ctrl-C in the terminal reaches only the supervisor. The guard's standard input
 is a pipe from the supervisor: when it closes, for whatever reason, the component and all its
 descendants in that session are asked to end and killed after the deadline. When the component ends,
-what it left behind in its session is killed, and the guard ends with its exit code (128 + signal
-where a signal ended it).
-
-It knows nothing of components; it imports little, because there is one for each of them.
+its remaining descendants in the session are killed, and the guard ends with its exit code (128 +
+signal if a signal ended it). It knows nothing of components. It imports little, because each
+component has a guard.
 """
 
 import contextlib
@@ -49,13 +48,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _wake_only(_number: int, _frame: object) -> None:
-    """Let the wake-up descriptor tell; the handler itself has nothing to do."""
+    """Do nothing. The signal's wake-up descriptor reports the signal."""
 
 
 def _end_with_parent() -> None:
     """Ask Linux to kill the component if the guard itself is killed.
 
-    Other systems have nothing of the kind.
+    Other systems have no such feature.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

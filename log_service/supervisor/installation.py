@@ -16,27 +16,30 @@ from log_service.supervisor.nodes import ClusterSpec, read_cluster
 from log_service.supervisor.state import is_locked
 
 CONTROL_TIMEOUT_S = 180.0
-"""How long a supervisor may take to carry out a request: a node that stops in order moves its
-leaders first.
+"""How long a supervisor may take to carry out a request.
+
+It is long, because a node that stops in order moves its leaders first.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The installation on the directory ``data``. What asks its supervisor raises as
-    ``control.ask``: StorageError, ControlRefused.
+    """The installation on the directory ``data``.
+
+    Methods that ask its supervisor raise as ``control.ask``: StorageError, ControlRefused.
     """
 
     data: Path
 
     def nodes(self) -> ClusterSpec | None:
-        """Return the nodes that a supervisor runs there; None where none runs, or it runs a broker
-        alone.
+        """Return the nodes that a supervisor runs there.
+
+        None if no supervisor runs, or it runs a single broker.
         """
         return read_cluster(self.data) if is_locked(self.data) else None
 
     def nodes_of(self, cluster_id: str) -> ClusterSpec | None:
-        """Return the nodes where they are those of this cluster, else None."""
+        """Return the nodes if they are those of this cluster, else None."""
         nodes = self.nodes()
         return nodes if nodes is not None and nodes.cluster_id == cluster_id else None
 

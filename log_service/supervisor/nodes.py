@@ -52,8 +52,9 @@ CONTROLLER_PORTS = 1000
 MAX_BROKERS = 100
 FORMAT_SECONDS = 60.0
 STOP_SECONDS = 45.0
-"""A broker waits up to 30 s for a controller to let it go; without a quorum none does. Then it
-closes its logs in order.
+"""A broker waits up to 30 s for a controller to let it go. Without a quorum no controller does.
+
+Then it closes its logs in order.
 """
 LAST_PORT = 65_535
 REPLICA_COUNTS = (
@@ -88,8 +89,9 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """All nodes of an installation, in the order of their ids. ``rack`` is the ``broker.rack`` of
-    all of them, empty for none.
+    """All nodes of an installation, in the order of their ids.
+
+    ``rack`` is the ``broker.rack`` of all of them, empty for none.
     """
 
     cluster_id: str
@@ -101,7 +103,7 @@ class ClusterSpec:
         """Return a node.
 
         Raises:
-            ConfigError: there is none of that id.
+            ConfigError: no node has that id.
         """
         for node in self.nodes:
             if node.node_id == node_id:
@@ -145,7 +147,7 @@ def new_cluster(count: int, cluster_id: str, rack: str = "") -> ClusterSpec:
 
 
 def read_cluster(data_directory: Path) -> ClusterSpec | None:
-    """Return the nodes of an installation; None where it is of one broker alone.
+    """Return the nodes of an installation. None if it has a single broker.
 
     Raises:
         StorageError: the file cannot be understood.
@@ -174,11 +176,11 @@ def write_cluster(data_directory: Path, cluster: ClusterSpec) -> None:
 
 
 def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> ClusterSpec | None:
-    """Return the nodes that an installation is to have: those it has, or ``count`` where that is
-    given. None is one broker alone.
+    """Return the nodes that an installation is to have: those it has, or ``count`` if that is
+    given. None means a single broker.
 
-    Without a ``rack`` the nodes of a new installation stand in one with the host's name, and those
-    of an older one stay where they are.
+    Without a ``rack`` the nodes of a new installation get a rack with the host's name, and those of
+    an older one keep theirs.
 
     Raises:
         ConfigError: the installation already has more nodes, or is a single broker that cannot be
@@ -246,7 +248,7 @@ def servers_of(data_directory: Path) -> list[str]:
                 (data_directory / name / PROPERTIES_FILE).read_text("utf-8")
             )
         except (OSError, ValueError, ConfigError):
-            continue  # it was never started, or its file is of no use to it either
+            continue  # it was never started, or its file is unusable
         for listener in settings.get("listeners", "").split(","):
             protocol, _, address = listener.strip().partition("://")
             if protocol in {CLIENT_LISTENER, SECURE_LISTENER} and address:
@@ -279,7 +281,10 @@ def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
 
 
 def login_servers(cluster: ClusterSpec | None, first_port: int) -> list[str]:
-    """Return where nodes check passwords; ``cluster``: None is one broker alone."""
+    """Return the addresses at which nodes check passwords.
+
+    ``cluster`` is None for a single broker.
+    """
     ports = (
         [first_port]
         if cluster is None
@@ -289,7 +294,7 @@ def login_servers(cluster: ClusterSpec | None, first_port: int) -> list[str]:
 
 
 def check_node_ports(cluster: ClusterSpec, host: str, first_port: int) -> None:
-    """Refuse occupied ports before anything starts, all of them at once.
+    """Refuse occupied ports before anything starts. The error names all of them.
 
     Raises:
         ConfigError: another process listens on one of them, or a port is above 65535.
@@ -335,8 +340,9 @@ def properties_of(
     logs: Path,
     metrics: str | None,
 ) -> dict[str, str]:
-    """Return a node's server properties. Kafka's factors of internal topics are 3; here they are as
-    many as there are brokers for.
+    """Return a node's server properties.
+
+    Kafka's replication factor of internal topics is 3. Here it is at most the number of brokers.
     """
     factor = min(FACTOR, len(cluster.nodes))
     min_isr = str(max(1, factor - 1))
@@ -387,8 +393,9 @@ def protected(settings: Mapping[str, str], protection: Mapping[str, str]) -> dic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFactory:
-    """Makes the components of nodes. ``overrides`` are the person's own properties, which all nodes
-    get last.
+    """Makes the components of nodes.
+
+    ``overrides`` are the person's own properties, which all nodes get last.
     """
 
     context: ServiceContext
@@ -443,9 +450,9 @@ class NodeFactory:
     def format(self, cluster: ClusterSpec, nodes: Iterable[NodeSpec]) -> None:
         """Format the directories of controllers that are new. Brokers do that by themselves.
 
-        A controller does not: one whose disk was replaced would come back without its vote, and
-        could vote twice in one election. So this is for nodes that were never started. A directory
-        that is formatted already is left as it is. Blocks.
+        A controller does not, because after a replaced disk it would come back without its vote,
+        and could vote twice in one election. So this is for nodes that were never started. A
+        directory that is formatted already is left as it is. Blocks.
 
         Raises:
             StorageError: a directory cannot be formatted; the text is what the tool said.

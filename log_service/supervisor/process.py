@@ -24,7 +24,7 @@ LAST_LINES_WINDOW_BYTES = 8 << 10
 
 @dataclass(slots=True, kw_only=True)
 class ComponentProcess:
-    """A running component. ``guard`` is the process that we started; the component is its child."""
+    """A running component. ``guard`` is the process that we started. The component is its child."""
 
     component: Component
     guard: trio.Process
@@ -50,22 +50,25 @@ class ComponentProcess:
         return int(children[0]) if children else None
 
     async def wait(self) -> int:
-        """Wait for the end and return the exit code; 128 + signal where a signal ended the
-        component.
+        """Wait for the end and return the exit code.
+
+        It is 128 + signal if a signal ended the component.
         """
         return await self.guard.wait()
 
     def kill(self) -> None:
-        """Have the guard kill the component and all it started: a guard kills at the second
-        SIGTERM.
+        """Have the guard kill the component and all that it started.
+
+        A guard does so at the second SIGTERM.
         """
         for _ in range(2):
             if self.guard.poll() is None:
                 self.guard.terminate()
 
     async def kill_and_wait(self) -> None:
-        """Kill the component and all it started, without asking it first; returns when they are
-        gone.
+        """Kill the component and all that it started, without asking it first.
+
+        Return when they are gone.
         """
         while self.guard.poll() is None:
             self.kill()
@@ -74,7 +77,7 @@ class ComponentProcess:
         await self.stop()
 
     async def stop(self) -> None:
-        """Ask the component to end; it is killed after its deadline. Returns when it is gone."""
+        """Ask the component to end, and kill it after its deadline. Return when it is gone."""
         with trio.CancelScope(shield=True):
             if self.guard.poll() is None:
                 self.guard.terminate()
@@ -138,7 +141,7 @@ def environment_of(component: Component) -> dict[str, str]:
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Open a component's log for appending; one that has grown large becomes ``.1`` first."""
+    """Open a component's log for appending. A large log is first renamed to ``.1``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
         path.replace(path.with_suffix(".log.1"))
@@ -146,8 +149,9 @@ def open_log(path: Path) -> IO[bytes]:
 
 
 def last_lines(path: Path) -> list[str]:
-    """Return the last ``LAST_LINES`` lines of a log that are not blank, which say why a component
-    died.
+    """Return the last ``LAST_LINES`` lines of a log that are not blank.
+
+    They show why a component died.
     """
     with path.open("rb") as file:
         file.seek(0, os.SEEK_END)

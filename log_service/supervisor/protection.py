@@ -2,10 +2,9 @@
 ACLs.
 
 A certificate is both the key of the encryption and the login, so that there is no password to keep,
-and no user has to be there before the first node starts. Nodes and the operator are super users;
-the platform may do what its pipelines need, and nothing else (``grants``). People log in to
-Dagster's UI by a password instead: each node checks it on one more listener, of 127.0.0.1, by
-SCRAM.
+and no user has to exist before the first node starts. Nodes and the operator are super users; the
+platform may do what its pipelines need, and nothing else (``grants``). People log in to Dagster's
+UI with a password instead. Each node checks it by SCRAM, on a further listener at 127.0.0.1.
 
 Below the directory of the data, for its owner alone:
 
@@ -48,22 +47,23 @@ LOG_DIRECTORY = "logs"
 OPERATOR, PLATFORM, NODE = "operator", "platform", "node"
 REGISTRY, REST, CONSOLE = "registry", "rest", "console"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - told apart, not bound
+ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognized, not bound
 SECURE_LISTENER, LOGIN_LISTENER = "SSL", "LOGIN"
 LOGIN_FILE = "ui-login.properties"
 LOGIN_PORTS = 2000
-"""A node's listener for passwords is so far above the one for clients."""
+"""The distance from a node's port for clients to its port for passwords."""
 LOGIN_MECHANISM = "SCRAM-SHA-512"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MAPPING = "RULE:^CN=([^,]+)$/$1/,DEFAULT"
 """The user is the common name of the certificate."""
 RENEWAL_CHECK_S = 6 * 3600.0
-"""How often the supervisor looks whether a certificate nears its end; a third of the shortest
-lifetime is four months.
+"""How often the supervisor looks for certificates to renew.
+
+A certificate is renewed four months before its end, or earlier.
 """
 KINDS = {"nodes": "node", "clients": "client", "services": "service"}
-"""The directories of certificates, and what they are of."""
+"""The directories of certificates, and the owners of the certificates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class InstallationProtection:
         return self.directory / "clients" / LOGIN_FILE
 
     def write_login_file(self, servers: Sequence[str]) -> Path:
-        """Write where passwords are checked, ``host:port`` of each node, and return the file.
+        """Write ``host:port`` of each node that checks passwords, and return the file's path.
 
         Raises:
             StorageError: the file cannot be written.
@@ -178,7 +178,7 @@ class InstallationProtection:
 
 
 def login_server(client_port: int) -> str:
-    """Return where the node that serves clients on ``client_port`` checks passwords."""
+    """Return the address at which the node with this client port checks passwords."""
     return f"127.0.0.1:{client_port + LOGIN_PORTS}"
 
 
@@ -195,12 +195,10 @@ def utc_now() -> datetime:
 def protect(
     data_directory: Path, host: str, nodes: Sequence[str], now: datetime | None = None
 ) -> InstallationProtection:
-    """Have all files of an installation's protection; certificates near their end are made anew.
-    ``now``: None is the system's.
-
-    The directories of nodes and of logs are closed to other accounts: their files hold what ACLs
-    keep from clients. Others cannot write in the directory of the data either, or they could put
-    another authority in the place of ours.
+    """Create all missing files of an installation's protection, and renew certificates near their
+    end. ``now`` None means the system's time. The directories of nodes and of logs are closed to
+    other accounts, because their files hold data that ACLs keep from clients. Others cannot write
+    in the directory of the data either, or they could put another authority in the place of ours.
 
     Raises:
         StorageError: a file cannot be read or written.
@@ -237,7 +235,7 @@ def clients(host: str) -> dict[str, Sequence[str]]:
 
 
 def renew(data_directory: Path, host: str, now: datetime) -> list[str]:
-    """Make the certificates of nodes and clients anew that near their end. Return the names of
+    """Renew the certificates of nodes and clients that are near their end. Return the names of
     their files.
 
     Raises:
@@ -263,8 +261,9 @@ async def keep_certificates(
     say: Callable[[str], None],
     now: Callable[[], datetime] = utc_now,
 ) -> None:
-    """Renew certificates before they end, until cancelled. A certificate that cannot be written is
-    reported, and written at the next look.
+    """Renew certificates before they end, until cancelled.
+
+    A certificate that cannot be written is reported, and written at the next look.
     """
     while True:
         await trio.sleep(RENEWAL_CHECK_S)
@@ -278,7 +277,7 @@ async def keep_certificates(
 
 
 def _present_authority(data_directory: Path) -> LocalAuthority:
-    """Return the authority that is there: no client would trust a new one."""
+    """Return the existing authority, because no client would trust a new one."""
     if not is_protected(data_directory):
         raise StorageError(
             f"{data_directory / DIRECTORY / CERTIFICATE_FILE} is missing: put it back"

@@ -1,9 +1,9 @@
 """Decides from outside whether a component is ready. It sends a request that needs a response, or
 reads the component's heartbeat file.
 
-A connection alone proves little: the system accepts it for a process that is stopped, and a
-library's own threads may greet where the program behind them hangs. So a probe asks what only the
-program can respond to, and waits for that. Every probe ends within ``PROBE_DEADLINE_S``.
+A connection alone proves little. The system accepts it for a stopped process, and a library's own
+threads may respond while the program behind them hangs. So a probe sends a request that only the
+program itself can answer. Every probe ends within ``PROBE_DEADLINE_S``.
 """
 
 import os
@@ -34,7 +34,7 @@ PROBE_DEADLINE_S = 5.0
 
 
 async def wait_until_ready(readiness: Readiness) -> None:
-    """Wait until the component is ready; the caller sets the deadline and watches the process."""
+    """Wait until the component is ready. The caller sets the deadline and watches the process."""
     while not await is_ready(readiness):  # noqa: ASYNC110 - another process does not set our events
         await trio.sleep(POLL_S)
 
@@ -81,7 +81,7 @@ def _client_settings(readiness: KafkaReadiness) -> dict[str, Any]:
 async def _responds_to_call(readiness: GrpcReadiness) -> bool:
     """Make the call.
 
-    Where another account listens on the port, do not show our token, because that process is not
+    If another account listens on the port, do not show our token, because that process is not
     ours.
     """
     watch = ResponseWatch()
@@ -118,7 +118,7 @@ async def _connected(readiness: GrpcReadiness) -> trio.SocketStream:
 def _token(readiness: GrpcReadiness) -> str | None:
     """Return the token that the call shows.
 
-    None where there is none, so that the server says whether it needs one.
+    Without a token it is None, and the server's response then tells whether it needs one.
     """
     if given := os.environ.get(readiness.token_variable):
         return given
@@ -133,7 +133,7 @@ def _token(readiness: GrpcReadiness) -> str | None:
 
 
 async def _responds(readiness: HttpReadiness) -> bool:
-    """Ask with the least HTTP that there is: only the status line matters."""
+    """Send a minimal HTTP request. Only the status line of the response matters."""
     scheme, _, rest = readiness.url.partition("://")
     address, _, path = rest.partition("/")
     host, _, port = address.rpartition(":")

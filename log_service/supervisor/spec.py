@@ -31,10 +31,10 @@ class KafkaReadiness:
     """Ready once one of the addresses, ``host:port,host:port``, responds to a Kafka client's
     request.
 
-    ``client_config`` is a properties file of how clients encrypt and log in there; None: not at
-    all. ``is_as_environment_says``: as ``TIDELOG_CLIENT_CONFIG`` and its like say, which is how all
-    clients of a cluster of the user's own do. They are read when it is asked, so that no secret
-    stands in a component.
+    ``client_config`` is a properties file with the clients' settings for encryption and login. None
+    means neither. With ``is_as_environment_says`` the settings are those of
+    ``TIDELOG_CLIENT_CONFIG`` and similar variables, as for all clients of the user's own cluster.
+    They are read with each probe, so that a component holds no secret.
     """
 
     bootstrap_servers: str
@@ -47,14 +47,14 @@ class GrpcReadiness:
     """Ready once a call of ``method`` (``/package.Service/Method``) with ``message`` gets a
     response. An error is a response, too.
 
-    gRPC's own threads respond to the first frames of a connection, also where the program behind
-    them hangs. So a method is called that the program itself serves, and that costs it little.
+    gRPC's own threads respond to the first frames of a connection, even if the program behind them
+    hangs. So the probe calls a cheap method that the program itself serves.
 
     The address is ``host`` and ``port``, or the Unix socket ``socket_path``.
 
-    ``token_path`` is a file with a token that the call shows, and ``token_variable`` a variable of
-    the environment that holds it before the file does. They are read when it is asked, so that no
-    secret stands in a component.
+    ``token_path`` is a file with a token that the call shows. The environment variable
+    ``token_variable`` takes precedence over the file. Both are read with each probe, so that a
+    component holds no secret.
     """
 
     method: str
@@ -79,7 +79,7 @@ class HeartbeatReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UptimeReadiness:
-    """Ready once it has stayed alive for a time. It says nothing about later events."""
+    """Ready once the process has stayed alive for a time. Later hangs are not noticed."""
 
     seconds: float = 2.0
 
@@ -89,14 +89,13 @@ Readiness = HttpReadiness | KafkaReadiness | GrpcReadiness | HeartbeatReadiness 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """One process of an installation. Without ``argv`` it is the user's own, which is waited for
-    and never started or stopped.
+    """One process of an installation. Without ``argv`` it is the user's own component, which is
+    waited for and never started or stopped.
 
     ``readiness`` is asked until it holds, and then every ``health_interval_s``: a component that
     does not respond three times in a row is killed and started again. ``external_setting`` names
-    the setting that points to what is the user's own. ``complaint_path`` is a file in which a
-    component that responds says what keeps it from its work all the same, a line for each; without
-    one, or with nothing in it, nothing does.
+    the setting that points to the user's own component. ``complaint_path`` is a file in which a
+    component that responds reports problems in its work, one line each. It may be missing or empty.
 
     ``before_brokers`` are commands that run before each start of the installation's own brokers,
     whatever they end with.
@@ -107,8 +106,8 @@ class Component:
     Components of one ``stop_group`` that start one after the other are asked to stop at the same
     time.
 
-    Where the first start of an ``is_essential`` component fails, or what is the user's own is not
-    there in time, the installation ends. Any other is tried again until it succeeds, and nothing
+    If the first start of an ``is_essential`` component fails, or the user's own component does not
+    respond in time, the installation ends. Any other is tried again until it succeeds, and nothing
     else of the installation ends with it.
     """
 
@@ -157,10 +156,10 @@ class ServiceContext:
         None  # how the platform's clients encrypt and log in; None: as the environment says
     )
     operator_config: Path | None = (
-        None  # the same of the person who administers, where the installation is secured
+        None  # the same of the person who administers, if the installation is secured
     )
     login_config: Path | None = (
-        None  # how Dagster's UI has passwords checked, where the installation is secured
+        None  # how Dagster's UI has passwords checked, if the installation is secured
     )
     spark_remote: str | None = None  # a Spark Connect server of the user's own
 

@@ -1,9 +1,9 @@
 """The state file of a supervisor lists its components. A lock keeps a second supervisor off the
 same data.
 
-``status`` reads the file and believes it only while the lock is held: a supervisor that was killed
-leaves a file behind, but no lock. The next one removes that file once it holds the lock: a lock
-without a file is an installation that is starting.
+``status`` trusts the file only while the lock is held, because a killed supervisor leaves a file
+behind, but no lock. The next supervisor removes that file once it holds the lock. So a lock without
+a file means that an installation is starting.
 
 Invariant: the file of the lock is for its owner alone, whatever the umask was. An account that can
 open a file for reading can lock it, and so keep an installation from its next start.
@@ -25,8 +25,9 @@ from log_service.common.private_files import open_private, replace_private
 STATE_FILE = "supervisor.json"
 LOCK_FILE = "supervisor.lock"
 LOCK_ATTEMPTS, LOCK_PAUSE_S = 20, 0.01
-"""How often a start tries to lock, and its pause: a process that asks whether one runs has the lock
-for a moment.
+"""How often a start tries to lock, and the pause between.
+
+A process that checks for a supervisor holds the lock for a moment.
 """
 
 
@@ -37,9 +38,9 @@ class ComponentState:
 
     ``pid`` is the component's own process, ``guard_pid`` the one that watches it.
     ``external_setting`` names the setting that points to a component of the user's own, which has
-    neither. ``complaint`` is what the component says to be wrong, a line each. ``waits_for`` are
-    the components that have to be ready before this one starts, and are not. ``failure`` says why
-    its last start or run ended, until it is ready again.
+    neither pid. ``complaint`` has the problems that the component reports, one line each.
+    ``waits_for`` are the components that must become ready before this one starts. ``failure`` says
+    why its last start or run ended, until it is ready again.
     """
 
     name: str
@@ -57,13 +58,15 @@ class ComponentState:
 
 
 def write(data_directory: Path, states: Mapping[str, ComponentState]) -> None:
-    """Replace the state file by one for its owner alone: complaints of runs may quote records."""
+    """Replace the state file by one that only its owner can read, because complaints may quote
+    records.
+    """
     content = {"pid": os.getpid(), "components": [asdict(state) for state in states.values()]}
     replace_private(data_directory / STATE_FILE, json.dumps(content, indent=2))
 
 
 def read(data_directory: Path) -> list[ComponentState]:
-    """Return the running components, none where no supervisor holds the lock."""
+    """Return the running components. There are none if no supervisor holds the lock."""
     if not is_locked(data_directory):
         return []
     try:
@@ -84,7 +87,7 @@ def is_locked(data_directory: Path) -> bool:
     """
     try:
         with (data_directory / LOCK_FILE).open("rb") as file:
-            # A shared one, which two that ask at once can have.
+            # The lock is shared, so that two commands can ask at the same time.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

@@ -4,11 +4,10 @@ the opposite order.
 The supervisor decides when a component may start (all that it comes after are ready), when it
 counts as hung (three probes in a row got no response), how long to wait before a restart (doubling
 from one second to thirty, from the beginning again after a minute of health), and in which order
-everything ends. What is the user's own it only waits for and looks at. What a component says to be
-wrong it passes on to the terminal. It does not know what components are for.
-
-A component that is not essential and does not start ends no other: it is tried again, each time
-with twice the patience up to eight times, because a machine that is slow now may be slow for long.
+everything ends. Components of the user's own are only waited for and watched. Problems that a
+component reports are passed on to the terminal. The supervisor does not know what components are
+for. If a component that is not essential does not start, the others go on. It is tried again, each
+time with twice the deadline, up to eight times, because a slow machine may stay slow.
 
 Invariants: at most one process per component; after ``run`` has returned, none is left.
 """
@@ -39,7 +38,8 @@ TOLD_TO_WAIT_AFTER_S = 1.0
 COMPLAINT_POLL_S = 0.5
 STATE_POLL_S = 0.05
 MOST_PATIENCE = 8
-"""How many times its start deadline a component gets at most, after starts that took too long."""
+"""The largest multiple of its start deadline that a component gets after starts that took too long.
+"""
 
 Say = Callable[[str], None]
 
@@ -49,11 +49,11 @@ class StartFailed(TidelogError):  # noqa: N818 - it names what happened
 
 
 class Supervisor:
-    """One installation. ``say`` gets one line per thing that a person at the terminal wants to
-    know.
+    """One installation. ``say`` gets one line for each event that a person at the terminal should
+    see.
 
-    ``is_data_held`` says that the caller holds the lock of the data directory, as one that prepares
-    it does.
+    ``is_data_held`` says that the caller already holds the lock of the data directory, because it
+    prepared the directory.
     """
 
     def __init__(self, spec: InstallationSpec, say: Say, *, is_data_held: bool = False) -> None:
@@ -194,7 +194,7 @@ class Supervisor:
         assert self._nursery is not None, "it runs"
         self._ordered.append(component)
         ready = self._ready[component.name] = trio.Event()
-        ready.set()  # so that it is started again, as any other, where its first start fails
+        ready.set()  # so that it is started again, as any other, if its first start fails
         self._states[component.name] = self._state(component, "waiting")
         self._nursery.start_soon(self._watch_until_taken_away, component)
         if not await self._is_ready_in_time(component):
@@ -262,7 +262,7 @@ class Supervisor:
         scope, has_ended = self._watches[component.name]
         with trio.CancelScope(shield=True):
             scope.cancel()
-            await has_ended.wait()  # a process that was just being started is there only then
+            await has_ended.wait()  # a process that was being started exists only then
             running = self._processes.get(component.name)
             if running is not None:
                 await running.stop()
@@ -360,7 +360,7 @@ class Supervisor:
     async def _is_there_in_time(self, component: Component) -> bool:
         """Wait for a component of the user's own until its deadline.
 
-        Say so where the wait is long enough to be noticed.
+        Say so if the wait is long enough to be noticed.
         """
         deadline = trio.current_time() + component.start_deadline_s
         for until in (min(trio.current_time() + TOLD_TO_WAIT_AFTER_S, deadline), deadline):
@@ -435,11 +435,9 @@ class Supervisor:
     async def _wait_until_ready(self, component: Component, patience: trio.CancelScope) -> None:
         """Wait until the component is ready.
 
-        One that was ready before, or is not essential, is asked again and again where it cannot be
-        asked.
-
-        ``patience`` ends the wait. It begins anew once the component can be asked: until then
-        nothing says that it does not serve.
+        If a component was ready before, or is not essential, a failed probe is repeated.
+        ``patience`` bounds the wait. It begins again once a probe can be made, because before that
+        nothing is known about the component.
 
         Raises:
             ConfigError: it cannot be asked at its first start, and is essential.
@@ -465,8 +463,8 @@ class Supervisor:
         """Return True once the process has ended, False once it has not responded to several probes
         in a row.
 
-        A probe that cannot be made says nothing about the process: files that it needs, as
-        certificates, are exchanged at any time.
+        A probe that cannot be made says nothing about the process, because its files, such as
+        certificates, may be replaced at any time.
         """
         failed_count, said_before = 0, ""
         while True:
@@ -505,7 +503,10 @@ class Supervisor:
         return process.last_lines(log_path) if log_path.exists() else []
 
     async def _stop_all(self) -> None:
-        """Stop in the opposite order of the start; neighbours of one ``stop_group`` together."""
+        """Stop in the opposite order of the start.
+
+        Neighbours of one ``stop_group`` stop together.
+        """
         for _, group in groupby(
             reversed(self._ordered), key=lambda component: component.stop_group or component.name
         ):

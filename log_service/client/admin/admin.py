@@ -80,7 +80,7 @@ class Admin(GroupAdmin, AccessAdmin):
     ) -> dict[str, ConfigEntry]:
         """Return the configuration that a topic would have, and create nothing.
 
-        The error is TOPIC_ALREADY_EXISTS if the topic exists. Synonyms are not told.
+        The error is TOPIC_ALREADY_EXISTS if the topic exists. Synonyms are not returned.
         """
         return await topics_and_configs.describe_new_topic(
             self.cluster, topic, self._limit(timeout_ms)

@@ -305,7 +305,7 @@ async def wait_for_records(
                 done.cancel()
             if polled.ready or not polled.refused.keys() & set(left):
                 return
-            # A leader responds at once where it refuses: it has not waited.
+            # A leader responds at once if it refuses: it has not waited.
             left = [each for each in left if each not in refused]
 
     async def attempt() -> None:

@@ -1,7 +1,7 @@
 """Describes groups of Kafka Streams instances (KIP-1071) with the same values as other groups.
 
 This module decides which partitions belong to a task. A task reads its partition number of each
-input topic of its subtopology, if the topic has so many partitions.
+input topic of its subtopology, if the topic has that partition.
 """
 
 from collections.abc import Iterable, Mapping

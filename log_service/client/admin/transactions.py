@@ -237,7 +237,7 @@ async def abort_transaction(
         producer_epoch=transaction.producer_epoch,
         transaction_result=False,
         topics=[WritableTxnMarkerTopic(name=where.topic, partition_indexes=[where.partition])],
-        # -1: no marker of this producer was ever written there.
+        # The coordinator epoch is -1 if the partition never had a marker of this producer.
         coordinator_epoch=max(transaction.coordinator_epoch, 0),
     )
 

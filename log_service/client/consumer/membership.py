@@ -287,7 +287,7 @@ class Membership:
                 if not self._is_worth_another_try(error):
                     self._meter.note_rebalance(started_ms, is_failed=True)
                     self._fail(error)
-                    # Polls may follow at once.
+                    # The pause keeps an application that polls again at once from flooding brokers.
                     await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)
                     return
                 if error.code in AT_ONCE and at_once_count < MAX_AT_ONCE:

@@ -231,7 +231,7 @@ class Positions:
         await self._take_ends(
             [state for state in waiting if state.start in LOOKED_UP and state not in leaderless]
         )
-        # No record is as new as the requested time.
+        # These partitions have no record at or after the requested time, so they start at the end.
         late = [state for state in waiting if state.start is Start.LATEST]
         await self._take_ends([state for state in late if state not in leaderless])
         if leaderless:

@@ -101,7 +101,7 @@ class SubscribedTopics:
                 " is created"
             )
             logger.warning(text, self._config.group_id, topic)
-        # A response may name other topics only.
+        # Earlier missing topics are kept, because a response need not cover all subscribed topics.
         self._missing = missing | (self._missing & subscribed).difference(view.topics)
 
     async def _list_topics(self) -> None:

@@ -454,7 +454,7 @@ class Accumulator:
             self._sequences.number(queue.sequence, batch)
         batch.attempt_count += 1
         queue.in_flight.append(batch)
-        # So that the others come first next time.
+        # The partition goes to the end, so that the other partitions come first next time.
         self._active[queue.topic_partition] = self._active.pop(queue.topic_partition)
 
     def _put_back(self, queue: PartitionQueue, batches: tuple[ProducerBatch, ...]) -> None:

@@ -99,7 +99,7 @@ class Producer:
             rng=self._env.rng,
             wall_ms=self.wall_ms,
         )
-        # Called for every record.
+        # Bound methods are kept, because they are called for every record.
         self._size_of, self._place = (
             self.intake.size_of,
             self.intake.place,

@@ -499,7 +499,7 @@ class Sender:
             nursery.start_soon(self._identify)
         for topic_partition in leaderless:
             self._on_leaderless(topic_partition)
-            # It may have been idle when the record came.
+            # The topic may not have been watched when the record came, because it was idle.
             self._cluster.watch((topic_partition.topic,))
         if (leaderless or self._is_refresh_needed) and not self._is_refreshing:
             self._is_refreshing = True

@@ -95,7 +95,7 @@ class Transactor:
         self._sender = sender
         self._deliver = deliver
         self._lock = trio.Lock()
-        # Held while the transaction ends: an announcement would count for the next.
+        # Held while a transaction ends, because an announcement would then count for the next one.
         self._announcing = trio.Lock()
         self._id = transactions.transactional_id
         self._level = 0

@@ -181,7 +181,7 @@ def decode_avro(written: Any, wanted: Any, *, return_record_name: bool = False) 
     """
     if _is_bare_bytes(written):
         return lambda payload: payload
-    # the reader in Python raises RecursionError where the compiled one would end the process
+    # the reader in Python raises RecursionError, while the compiled one would end the process
     is_compiled = reading_cost(written).is_stack_bounded
     read: Any = (fastavro if is_compiled else _read_py).schemaless_reader
 

@@ -16,12 +16,12 @@ MAX_VALUES_PER_BYTE: Final = 100
 MAX_COMPILED_DEPTH: Final = 200
 """Types within each other that the compiled reader may follow on any thread's stack."""
 LEAST_BYTES: Final[Mapping[str, int]] = {"null": 0, "float": 4, "double": 8}
-"""The least bytes of a value where that is not one."""
+"""The least bytes of a value, by type. The least of every other type is one byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingCost:
-    """The least bytes of a type's value, and the most values that so few bytes become."""
+    """The least bytes of a type's value, and the most values that those bytes can hold."""
 
     least_bytes: int = 1
     value_count: int = 1

@@ -172,7 +172,7 @@ class AvroReading:
     def _options(self, value: Any, branches: list[Any]) -> Iterator[tuple[Any, Any]]:
         """Yield the branches with the value that each would read: the one of a tag alone.
 
-        A tagged value that does not fit is no map whose only key happens to be the tag.
+        A tagged value that does not fit is not taken for a map whose only key equals the tag.
         """
         tag = next(iter(value)) if isinstance(value, dict) and len(value) == 1 else None
         for branch in branches:

@@ -1,6 +1,6 @@
 """Errors of the registry client and of serializers, and the hint at packages that are missing.
 
-Every error names the subject or the topic, and the address of the registry where one was asked.
+Every error names the subject or the topic, and the address of the registry if one was asked.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class SchemaRegistryError(TidelogError):
 
     ``status`` is the HTTP status, 0 without a response. ``code`` is the registry's own code, such
     as 42201, and -1 without one. ``text`` is its message. ``address`` is the registry's URL.
-    ``subject`` is None where the request is about no subject.
+    ``subject`` is None if the request is about no subject.
     """
 
     def __init__(

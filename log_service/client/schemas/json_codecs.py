@@ -1,6 +1,6 @@
 """Values of JSON as bytes of a schema's language, and back, without classes of an application.
 
-Commands and HTTP services use it, where a person or another program writes the values.
+Commands and HTTP services use it, because there a person or another program writes the values.
 """
 
 import json

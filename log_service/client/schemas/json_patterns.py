@@ -1,7 +1,7 @@
 """Regular expressions of JSON schemas, matched by RE2.
 
 The library ``jsonschema`` matches by ``re``, whose time has no bound, and which lets no other
-thread run meanwhile. Its keywords with expressions are replaced here. Where a schema within
+thread run meanwhile. Its keywords with expressions are replaced here. If a schema within
 another names its own draft, the replaced keywords of that draft apply.
 """
 
@@ -27,7 +27,7 @@ class PatternKeywords:
     """The keywords with the expressions of some schemas.
 
     Raises:
-        SerializationError: an expression is none of RE2, or costs too much.
+        SerializationError: RE2 does not accept an expression, or the expression costs too much.
     """
 
     def __init__(self, schemas: Iterable[Any]) -> None:

@@ -138,7 +138,7 @@ def known_file(name: str) -> FileDescriptorProto:
     """Return the descriptor of a well-known file, which Python's packages hold.
 
     Raises:
-        SerializationError: the file is none of them.
+        SerializationError: the file is not one of these.
     """
     file = FileDescriptorProto()
     try:

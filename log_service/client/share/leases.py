@@ -44,7 +44,7 @@ MAX_GROUPS: Final = 100
 MAX_LEASES: Final = 100
 """Leases of one client at the same time. Each holds a connection to a leader."""
 IDLE_S: Final = 300.0
-"""A group is left after so long without an acquire."""
+"""Time without an acquire after which the client leaves a group."""
 SLICE_MS: Final = 500
 """How long one of several leaders is asked to wait for records."""
 ACQUIRE_GRACE_MS: Final = 5_000

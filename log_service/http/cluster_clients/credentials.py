@@ -1,7 +1,7 @@
 """The login that a request carries, as the settings of a client that logs in with it.
 
-A login is a user with a password, or a token. Nothing here decides whether it is right: the
-cluster does, when a client connects.
+A login is a user with a password, or a token. This module does not check a login. The cluster does
+that when a client connects.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,8 @@ class Credentials:
     token: SecretText | None = None
 
     def settings(self, base: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of a client with this login. ``base`` says where and how.
+        """Return the settings of a client with this login. All other settings are those of
+        ``base``.
 
         Raises:
             ConfigError: ``base`` connects without logins.

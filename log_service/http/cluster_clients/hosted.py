@@ -1,6 +1,7 @@
-"""A client that a task of its own holds open, so that requests which come and go can share it.
+"""A client that a task of its own holds open, so that short requests can share it.
 
-A client opens a nursery in its block, so it belongs to one task. The requests' tasks end too early.
+A client opens a nursery in its block, so it belongs to one task. The tasks of requests end too
+early for that.
 """
 
 import logging
@@ -15,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class HostedClient(Generic[T]):
-    """A client that is opened at its first use. ``name`` stands for it in the log."""
+    """A client that is opened at its first use. ``name`` is its name in the log."""
 
     def __init__(
         self,

@@ -33,13 +33,16 @@ class ClientLimits:
 
     max_login_count: int = 100
     idle_ms: int = 300_000
-    """So long the clients of a login stay open that no request uses."""
+    """How long the clients of a login stay open without a request."""
     request_timeout_ms: int = 10_000
-    """A broker that hangs may take only a part of the time that a request has."""
+    """The time for one request to a broker.
+
+    It is a part of the whole time, so that a hanging broker does not use all of it.
+    """
     api_timeout_ms: int = 30_000
-    """For one call of an admin, or one record of a producer, with all retries."""
+    """The time for one call of an admin, or one record of a producer, with all retries."""
     producer_buffer_bytes: int = 8 << 20
-    """Records of one login that wait to be sent. Further requests wait for room."""
+    """The bytes of one login's records that may wait to be sent. Further requests wait for room."""
     producer_block_ms: int = 10_000
     max_request_bytes: int = 1 << 20
 
@@ -64,7 +67,7 @@ class LoginClients:
         self._shared_clients: dict[str, HostedClient[Any]] = {}
         self.lease_count = 0
         self.is_retired = False
-        """Whether the pool lends them no more. They are closed with the last lease."""
+        """Whether the pool no longer lends these clients. They are closed with the last lease."""
         self.idle_since_ms = env.clock.monotonic_ms()
         self._settings = {"request_timeout_ms": limits.request_timeout_ms, **settings}
         call = {"default_api_timeout_ms": limits.api_timeout_ms}
@@ -191,7 +194,7 @@ class ClusterClients:
                 clients.close()
 
     def retire(self, user: str) -> None:
-        """Lend the clients of a user no more, because the password has changed."""
+        """Stop lending the clients of a user, because the password has changed."""
         own = [each for each in self._clients if each is not None and each.user == user]
         for each in own:
             clients = self._clients.pop(each)
@@ -222,7 +225,9 @@ class ClusterClients:
         return made
 
     def _make_room(self) -> None:
-        """Close the clients of the login that is idle for the longest, if there are too many."""
+        """Close the clients of the login that has been idle for the longest time, if there are too
+        many.
+        """
         if len(self._clients) < self._limits.max_login_count:
             return
         idle = [each for each in self._clients.values() if not each.lease_count]

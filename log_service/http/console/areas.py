@@ -18,8 +18,8 @@ MAX_FORM_BYTES = 256 << 10
 class PageRoute:
     """One page. A method other than GET changes something, and needs the token of the form.
 
-    ``form`` shows the form behind the page again when its input is refused. It finds what was
-    typed in ``PageRequest.typed``, and its template has the macro ``refused``.
+    ``form`` shows the form behind the page again when its input is refused. It finds the typed
+    fields in ``PageRequest.typed``, and its template has the macro ``refused``.
     """
 
     method: str
@@ -51,7 +51,10 @@ class Area:
 
 
 def other_areas() -> list[Area]:
-    """Return the areas of other packages, by name. One whose extra is not installed adds none."""
+    """Return the areas of other packages, by name.
+
+    A package whose extra is not installed adds none.
+    """
     found = []
     for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: each.name):
         try:

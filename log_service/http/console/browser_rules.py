@@ -1,6 +1,6 @@
 """The rules between the console and a browser: headers, cookies, and the origin of a change.
 
-A page may load scripts and styles from the console alone, and none that stand in the page. No other
+A page may load scripts and styles only from the console, and may not contain any itself. No other
 page may frame it. A change needs an ``Origin`` with the host of the request. Referrer-Policy is
 ``same-origin`` because ``no-referrer`` makes browsers send ``Origin: null`` with forms.
 """
@@ -28,8 +28,8 @@ MAX_COOKIE_CHARACTERS = 4_096
 def cookie_name(port: int, *, is_secure: bool) -> str:
     """Return the name of the session's cookie.
 
-    Cookies do not tell ports apart, so the name does. With the prefix ``__Host-`` a browser takes
-    the cookie over TLS alone, and from no other host of the domain.
+    A browser sends cookies to all ports of a host, so the name contains the port. With the prefix
+    ``__Host-`` a browser takes the cookie over TLS alone, and from no other host of the domain.
     """
     return f"{'__Host-' if is_secure else ''}tidelog_console_{port}"
 
@@ -44,7 +44,9 @@ def cookie_of(headers: Mapping[str, str], name: str) -> str:
 
 
 def set_cookie(name: str, value: str, *, is_secure: bool) -> tuple[str, str]:
-    """Return the header that sets a cookie until the browser closes, or ends it if empty."""
+    """Return the header that sets a cookie until the browser closes, or deletes it if ``value`` is
+    empty.
+    """
     parts = [f"{name}={value}", "Path=/", "HttpOnly", "SameSite=Strict"]
     return "set-cookie", "; ".join(
         [*parts, *(["Secure"] if is_secure else []), *([] if value else ["Max-Age=0"])]

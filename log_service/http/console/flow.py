@@ -1,7 +1,7 @@
 """The flow of records as values: producers, topics, groups, tables and marts, joined by edges.
 
 An area contributes its part through ``Area.flow``, and the page Flow joins the parts. A node is
-known by its kind and name, so two parts that name the same topic meet in it.
+identified by its kind and name, so two parts that name the same topic share its node.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class FlowPart:
     """The edges that one area knows.
 
     ``paths`` has the page of a node, and ``failed`` the nodes that need attention, each with the
-    reason. ``notes`` are sentences about what the part cannot know.
+    reason. ``notes`` are sentences about facts that the part cannot know.
     """
 
     edges: tuple[FlowEdge, ...] = ()

@@ -19,7 +19,7 @@ def form_of(request: HttpRequest) -> dict[str, str]:
     """Return the fields of a form. The first value of a name counts.
 
     Raises:
-        HttpError: 415, the body is no form, or 400, it is not UTF-8 or has too many fields.
+        HttpError: 415, the body is not a form, or 400, it is not UTF-8 or has too many fields.
     """
     found = parse_media_type(request.headers.get("content-type", ""))
     if found is None or found.name != FORM:
@@ -43,7 +43,7 @@ def number_of(
     """Return a whole number of a form or a query, the default if the field is empty.
 
     Raises:
-        HttpError: 400, it is no number within the bounds.
+        HttpError: 400, the field is not a number within the bounds.
     """
     text = fields.get(name, "").strip()
     if not text:
@@ -60,7 +60,7 @@ def choice_of(fields: Mapping[str, str], name: str, choices: tuple[str, ...]) ->
     """Return one of the choices, the first one if the field is empty.
 
     Raises:
-        HttpError: 400, it is none of them.
+        HttpError: 400, the field is not one of the choices.
     """
     text = fields.get(name, "") or choices[0]
     if text not in choices:
@@ -72,7 +72,7 @@ def time_of(text: str, name: str) -> int:
     """Return a time as milliseconds since 1970. A time without a zone is UTC.
 
     Raises:
-        HttpError: 400, it is no time.
+        HttpError: 400, the field is not a time.
     """
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) < 16:
@@ -93,7 +93,7 @@ def configs_of(text: str) -> dict[str, str]:
     """Return the configs in lines of ``key=value``.
 
     Raises:
-        HttpError: 400, a line has another form, or a key is there twice.
+        HttpError: 400, a line has another form, or a key is repeated.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):

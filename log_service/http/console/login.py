@@ -1,7 +1,7 @@
 """The pages to log in and out.
 
-The cluster checks user and password. A login gives the browser a new id, so that an id that
-somebody else knows is worth nothing.
+The cluster checks user and password. A login gives the browser a new session id, so that an id that
+an attacker planted is useless.
 """
 
 from log_service.common.errors import ConfigError

@@ -1,4 +1,4 @@
-"""One request of a person: who it is, the form that came along, and the clients to act with.
+"""One request of a person: the person, the form in the body, and the clients to act with.
 
 Handlers of pages get a page request and return a response. The clients log in as the person, so the
 cluster's own ACLs decide what a page shows and does.
@@ -27,10 +27,10 @@ from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
 HTML = "text/html; charset=utf-8"
 MAX_SEARCHES = 8
 MAX_SEARCHES_OF_PERSON = 2
-"""The most searches in records at the same time, over all people and of one."""
+"""The most searches in records at the same time, in total and per person."""
 MAX_STREAMS = 32
 MAX_STREAMS_OF_PERSON = 8
-"""The most downloads and topics that are followed live, over all people and of one."""
+"""The most downloads and live views at the same time, in total and per person."""
 BUSY = "too many people search, follow or download records now: try again in a moment"
 OWN_BUSY = "you search, follow or download records in too many pages: close one, or try again"
 
@@ -110,7 +110,7 @@ class Person:
 class PageRequest:
     """One request. ``area`` names the part of the console that it belongs to.
 
-    ``refusal`` says why the input of a form was refused, empty if it was not.
+    ``refusal`` is the reason why the input of a form was refused, empty if it was accepted.
     """
 
     request: HttpRequest
@@ -123,7 +123,7 @@ class PageRequest:
 
     @property
     def typed(self) -> Mapping[str, str]:
-        """The fields of a form that is shown again as they were typed, else nothing."""
+        """The typed fields of a form that is shown again, otherwise empty."""
         return (self.form or self.query) if self.refusal else {}
 
     @property
@@ -179,7 +179,7 @@ class PageRequest:
 
     @property
     def is_part(self) -> bool:
-        """Whether the page's script asks for a part, to put it into the page that is open."""
+        """Whether the page's script asks for a part, to put it into the open page."""
         return self.request.headers.get("hx-request") == "true"
 
     async def registry(self) -> SchemaRegistryClient:
@@ -193,7 +193,8 @@ class PageRequest:
         return await self.clients.shared_client("the registry client of a login", self.new_registry)
 
     def new_registry(self) -> SchemaRegistryClient:
-        """Return a new client of that kind, which is not open yet. Blocks to read trust stores.
+        """Return a new client of the schema registry, which is not open yet. Blocks to read trust
+        stores.
 
         Raises:
             HttpError: 404, no registry is configured.

@@ -1,4 +1,4 @@
-"""Previews: a change is shown with what it does before a second request makes it."""
+"""Previews: a change is shown with its effects before a second request makes it."""
 
 from dataclasses import dataclass
 

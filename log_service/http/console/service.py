@@ -1,4 +1,4 @@
-"""One console: it listens, keeps sessions, and acts at the cluster as the people who use it.
+"""One console: it listens, keeps sessions, and acts at the cluster as its users.
 
 Without logins it acts by its own client settings.
 """

@@ -1,8 +1,8 @@
-"""The way of a request to its page: session, origin, token, clients, and the look of failures.
+"""The path of a request to its page: session, origin, token, clients, and error pages.
 
-Decides who a request is from, and refuses changes that no page of the console sent. A refusal of
-the cluster becomes a page with the cluster's words and HTTP's status. A login that the cluster
-takes no more ends the session: a request finds out within a minute.
+Decides the user of a request, and refuses changes that no page of the console sent. A refusal of
+the cluster becomes a page with the cluster's words and HTTP's status. A session ends within a
+minute after the cluster begins to refuse its login.
 """
 
 from collections.abc import Iterable
@@ -216,7 +216,7 @@ class SessionMiddleware:
         )
 
     async def _is_still_right(self, browser_id: str, session: Session, address: str) -> bool:
-        """Return whether the cluster takes the password of a session, or else end the session."""
+        """Return whether the cluster accepts a session's password. If not, end the session."""
         if self.passwords is None:
             return True
         login = Login(session.user, session.credentials.password, address)
@@ -274,7 +274,7 @@ class SessionMiddleware:
 
 
 async def _handled(page: PageRoute, page_request: PageRequest) -> HttpResponse:
-    """Return the response of a page, or its form with the refusal and what was typed."""
+    """Return the response of a page, or its form with the refusal and the typed fields."""
     try:
         return await page.handler(page_request)
     except REFUSALS as error:
@@ -284,5 +284,5 @@ async def _handled(page: PageRoute, page_request: PageRequest) -> HttpResponse:
         try:
             shown = await page.form(replace(page_request, refusal=refusal.text))
         except REFUSALS:
-            raise error from None  # the form cannot be shown either: its topic is not there
+            raise error from None  # the form cannot be shown either, because its topic is missing
         return replace(shown, status=refusal.status)

@@ -103,7 +103,7 @@ class Sessions:
         self._sessions.pop(session_id, None)
 
     def close_all_of(self, user: str) -> None:
-        """End all sessions of a person, whose password is another one now."""
+        """End all sessions of a person, whose password was changed."""
         own = [each for each, (session, _) in self._sessions.items() if session.user == user]
         for each in own:
             del self._sessions[each]

@@ -60,7 +60,7 @@ def read_console_settings(
     ``client`` has settings of Kafka clients that the file does not name.
 
     Raises:
-        ConfigError: a value is none of its key, other people could reach a console without
+        ConfigError: a value is not valid for its key, other people could reach a console without
             logins, or they could read passwords. ``name`` stands for the file.
     """
     file = SettingsFile.read(

@@ -16,7 +16,7 @@ from log_service.http.cluster_clients.pool import LoginClients
 FETCH_BYTES: Final = 2 << 20
 PARTITION_FETCH_BYTES: Final = 512 << 10
 QUEUED_BYTES: Final = 4 << 20
-"""So much is fetched ahead of polls, beside one response of each leader."""
+"""The bytes that are fetched ahead of polls, in addition to one response of each leader."""
 
 
 @asynccontextmanager

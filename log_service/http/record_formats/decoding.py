@@ -1,6 +1,5 @@
 """Keys and values as JSON: by the schema that their prefix names, or else as JSON, text or bytes.
-
-Decoding never fails. Bytes that are not what their prefix says stay bytes, and ``error`` says why.
+Decoding never fails. Bytes that do not fit their prefix stay bytes, and ``error`` gives the reason.
 Long ones are decoded in another thread, so that no record holds up other people. Values are not
 validated, because a schema may hold a regular expression that takes for ever. The libraries of
 schemas take 8 MB, so each is imported with the first value that needs it.
@@ -26,11 +25,12 @@ from log_service.http.record_formats.json_text import MAX_DEPTH, is_deep
 KINDS: Final = {AVRO: "avro", JSON: "json_schema", PROTOBUF: "protobuf"}
 MSGPACK: Final = "msgpack"
 FORMATS: Final = ("auto", "json", "string", "binary", MSGPACK)
-"""How bytes are read. ``auto`` never takes them for MessagePack, because any byte may begin it."""
+"""The ways to read bytes. ``auto`` never tries MessagePack, because any byte may begin it."""
 LONG_BYTES: Final = 4 << 10
 """A longer key or value is handled in another thread."""
 LONG_READ: Final = 4 << 20
-"""As many bytes of a payload, times the characters of its schema, are read in another thread.
+"""A payload whose bytes times the characters of its schema reach this number is read in another
+thread.
 
 One byte may stand for a record of as many fields as its schema names.
 """
@@ -39,15 +39,24 @@ MAX_PARSED_BYTES: Final = 512 << 10
 MAX_PAYLOAD_BYTES: Final = 1 << 20
 """A longer key or value is not decoded by its schema, for the same reason."""
 MAX_CONTAINERS: Final = 20_000
-"""Objects and arrays of a value. The garbage collector walks all of them, and nothing else runs."""
+"""The most objects and arrays of a value.
+
+The garbage collector visits all of them, and nothing else runs meanwhile.
+"""
 TOO_MANY: Final = f"the value has more than {MAX_CONTAINERS} objects and arrays"
 MAX_VALUE_CHARACTERS: Final = 1 << 20
-"""Names and texts of a value that a schema decodes. Names stand in the schema, not in the bytes."""
+"""The most characters of names and texts in a decoded value.
+
+Names are in the schema and not in the bytes, so a few bytes may yield many.
+"""
 TOO_LONG: Final = f"the value is longer than {MAX_VALUE_CHARACTERS} characters as JSON"
 TOO_DEEP: Final = f"the value is nested deeper than {MAX_DEPTH} levels"
 MAX_MISSING: Final = 100
 NO_NUMBERS: Final = {inf: "Infinity", -inf: "-Infinity"}
-"""The texts that Protobuf's JSON has for floats that are no numbers of JSON. NaN is another one."""
+"""Texts of Protobuf's JSON for infinite floats, which are not numbers in JSON.
+
+NaN is a third one.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +150,7 @@ class RecordDecoder:
 
 
 def _deserializer_of(schema_type: str) -> Callable[..., Any]:
-    """Return what makes a deserializer. Its library may have to be imported first."""
+    """Return the function that makes a deserializer. Its library may have to be imported first."""
     if schema_type == AVRO:
         from log_service.client.schemas.avro import (  # noqa: PLC0415 - see the opening
             AvroDeserializer,
@@ -194,7 +203,7 @@ def _binary(data: bytes, error: str = "") -> Decoded:
 
 
 def _decode_msgpack(data: bytes) -> Decoded:
-    """Return the value of MessagePack, or the bytes with the reason why they are none.
+    """Return the value of MessagePack, or the bytes with the reason why they are not MessagePack.
 
     An extension is an array of its code and its bytes, but a timestamp is a text.
     """
@@ -264,7 +273,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def plain_json(value: Any) -> tuple[Any, int]:
-    """Return a decoded value with values of JSON alone, and about its length as JSON.
+    """Return a decoded value as values of JSON, and its approximate length as JSON.
 
     Times and decimals become text, and so do floats that JSON has no number for.
 

@@ -2,9 +2,9 @@
 
     key = 42 and value.customer.country ~ de and header.trace = abc
 
-``=`` is equality and ``~`` is containment, both without regard to case for ``~`` alone. ``!=`` and
+``=`` is equality, and ``~`` is containment without regard to case. ``!=`` and
 ``!~`` are their opposites. A path goes through JSON objects, and through arrays by number. There
-are no regular expressions, because a stranger's may take for ever.
+are no regular expressions, because matching a stranger's expression may take for ever.
 """
 
 import re
@@ -43,7 +43,7 @@ class Comparison:
 class Filterable:
     """The parts of a record that a filter can look at, as JSON values.
 
-    ``is_long``: they are looked at in another thread.
+    With ``is_long`` another thread evaluates the filter.
     """
 
     partition: int
@@ -89,7 +89,7 @@ def parse_filter(text: str) -> tuple[Comparison, ...]:
 
 
 def _number_at(path: tuple[str, ...], wanted: str) -> str:
-    """Return the number that a partition or an offset is compared with, as records show it.
+    """Return the number in the text that a partition or an offset is compared with.
 
     Raises:
         HttpError: 400, the path goes on, or the text is not a number.

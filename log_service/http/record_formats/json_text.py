@@ -8,7 +8,7 @@ import json
 from typing import Any, Final
 
 MAX_DEPTH: Final = 100
-"""Values that are nested deeper are not looked into, because ``json`` writes them by recursion."""
+"""Deeper values are not written, because ``json`` writes nested values by recursion."""
 FOLDED_CHARACTERS: Final = 64 << 10
 """So much text is compared at a time without regard to case."""
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
@@ -21,7 +21,10 @@ def json_text(value: Any, *, is_long: bool) -> str:
 
 
 def start_of(value: Any, most: int, *, is_pretty: bool = False) -> str:
-    """Return a value as JSON, cut soon after ``most`` characters. Pretty is in several lines."""
+    """Return a value as JSON, cut soon after ``most`` characters.
+
+    With ``is_pretty`` it has several lines.
+    """
     pieces: list[str] = []
     count = 0
     for piece in (_PRETTY if is_pretty else _ENCODER).iterencode(value):

@@ -15,7 +15,7 @@ from log_service.records.record import RecordHeader
 MANY_HEADERS: Final = 100
 """Work on more headers is done in another thread. A record of 1 MiB may have 500,000 empty ones."""
 HEADER_SIZE: Final = 10
-"""About the characters of a header as JSON, beside its name and its value."""
+"""The approximate characters of a header as JSON, besides its name and its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

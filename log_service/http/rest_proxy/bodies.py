@@ -33,9 +33,10 @@ def compact(value: object) -> bytes:
 
 
 async def run_off_loop(work: Callable[[], T], size_bytes: int, *, has_schema: bool = False) -> T:
-    """Do work on a body. Other threads do that of a long body, and of values with a schema.
+    """Do work on a body.
 
-    A small value may take long with its schema.
+    Another thread does it for a long body and for values with a schema, because a small value may
+    take long with its schema.
     """
     if size_bytes <= LONG_BODY_BYTES and not has_schema:
         return work()
@@ -46,8 +47,8 @@ async def read_object(request: HttpRequest) -> dict[str, Any]:
     """Return the JSON object of a body. No body is an empty object.
 
     Raises:
-        HttpError: the body is no JSON, or has too many parts.
-        RestError: 422, it is no object.
+        HttpError: the body is not JSON, or has too many parts.
+        RestError: 422, it is not an object.
     """
     if not request.body.strip():
         return {}
@@ -83,7 +84,7 @@ def text_of(fields: Mapping[str, Any], name: str, *, default: str | None = None)
     """Return a field that is text.
 
     Raises:
-        RestError: 422, it is no text, or missing without a default.
+        RestError: 422, the field is not text, or is missing and has no default.
     """
     value = fields.get(name)
     if value is None and default is not None:
@@ -102,10 +103,11 @@ def number_of(
     at_most: int = MAX_NUMBER,
     default: int | None = None,
 ) -> int:
-    """Return a field that is a whole number. Text with a number is taken, too.
+    """Return a field that is a whole number. Text with a number is accepted, too.
 
     Raises:
-        RestError: 422, it is no number within the bounds, or missing without a default.
+        RestError: 422, the field is not a number within the bounds, or is missing and has no
+            default.
     """
     value = fields.get(name)
     if value is None and default is not None:
@@ -155,7 +157,7 @@ def list_response(
     after: bytes = b"]",
     content_type: str = JSON,
 ) -> HttpResponse:
-    """Return a response with a list, which is made and written in parts where it is long."""
+    """Return a response with a list, which is made and written in parts if it is long."""
     rest = iter(items)
     first = list(islice(rest, PART_COUNT))
     start = before + b",".join(map(compact, first))

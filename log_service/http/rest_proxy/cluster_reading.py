@@ -30,7 +30,7 @@ def partition_of(topic: TopicDescription | TopicView, text: str) -> PartitionVie
     """Return a partition of a topic by its number as text.
 
     Raises:
-        RestError: 40402, there is no such partition. 404, the text is no number.
+        RestError: 40402, there is no such partition. 404, the text is not a number.
     """
     if not (text.isascii() and text.isdigit()):
         raise errors.RestError(404, f"HTTP 404 Not Found: {text[:30]} is no partition")
@@ -40,7 +40,7 @@ def partition_of(topic: TopicDescription | TopicView, text: str) -> PartitionVie
 
 
 async def known_topic(call: Call, name: str) -> TopicView:
-    """Return a topic to produce to. The producer's own view saves a question to the cluster.
+    """Return a topic to produce to. The producer's own view saves a request to the cluster.
 
     Raises:
         RestError: 40401, there is no such topic.

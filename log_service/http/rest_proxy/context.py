@@ -75,7 +75,7 @@ ContentType = Callable[[HttpRequest], str]
 
 
 def json_type(_request: HttpRequest) -> str:
-    """Return the content type of refusals that a request asks for no other."""
+    """Return the content type of refusals for requests that ask for no other type."""
     return JSON
 
 

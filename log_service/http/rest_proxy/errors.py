@@ -54,7 +54,7 @@ RETRY: Final[Headers] = (("retry-after", "1"),)
 NO_TOPIC: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}
 )
-"""The errors of a topic that is not there, or cannot be by its name."""
+"""The errors of a topic that does not exist, or whose name is invalid."""
 MEANINGS: Final[Mapping[ErrorCode, int]] = {
     ErrorCode.SASL_AUTHENTICATION_FAILED: UNAUTHENTICATED,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: FORBIDDEN,

@@ -29,7 +29,7 @@ def binary_to_bytes(value: Any) -> bytes | None:
     """Return the bytes of a base64 text, None for null.
 
     Raises:
-        RestError: 400, the value is no base64.
+        RestError: 400, the value is not base64.
     """
     if value is None:
         return None
@@ -60,7 +60,7 @@ def string_to_bytes(value: Any) -> bytes | None:
     """Return a text in UTF-8, None for null.
 
     Raises:
-        RestError: 400, the value is no text.
+        RestError: 400, the value is not text.
     """
     if value is None:
         return None
@@ -78,7 +78,7 @@ def bytes_to_json(data: bytes | None) -> Any:
     """Return the JSON value in bytes, None for null.
 
     Raises:
-        ValueError: the bytes are no JSON.
+        ValueError: the bytes are not JSON.
     """
     if data is None:
         return None

@@ -1,10 +1,10 @@
 """Cuts a stream of bytes into JSON objects that stand one after the other.
 
-Only brackets and texts are looked at, so the cut takes time in proportion to the bytes. Blanks may
+Only brackets and strings matter, so the cut takes time in proportion to the bytes. Blanks may
 stand between two objects, and nothing else.
 
-Invariants: at most ``max_bytes`` of an object that is not complete are kept. A fault takes nothing
-from the objects before it, however the stream was cut into pieces.
+Invariants: at most ``max_bytes`` of an object that is not complete are kept. A fault does not
+affect the objects before it, however the stream was cut into pieces.
 """
 
 import re
@@ -15,7 +15,7 @@ from log_service.http.rest_proxy.errors import RestError
 OUTSIDE: Final = re.compile(
     rb"""[^"{}]*+ (?: "[^"\\]*+ (?: \\.[^"\\]*+ )*+" [^"{}]*+ )*+""", re.VERBOSE | re.DOTALL
 )
-"""Whole texts and all else up to a curly bracket, or up to a text whose end is still to come."""
+"""Whole strings and all else up to a curly bracket, or up to a string without an end so far."""
 INSIDE: Final = re.compile(rb'["\\]')
 BLANKS: Final = re.compile(rb"[ \t\r\n]*+")
 QUOTE, OPENING = b'"{'
@@ -49,7 +49,7 @@ class JsonObjects:
     def add(self, piece: bytes) -> list[bytes]:
         """Take a piece of the stream, and return the objects that are complete now.
 
-        It sets ``fault`` where the stream goes wrong behind them. Nothing is found from then on.
+        It sets ``fault`` if the stream goes wrong behind them. Nothing is found from then on.
         """
         if self.fault is not None:
             return []
@@ -87,7 +87,9 @@ class JsonObjects:
         return None
 
     def _has_left_text(self) -> bool:
-        """Look for the end of a text that began in a piece before, and return whether it came."""
+        """Look for the end of a string that began in an earlier piece, and return whether it was
+        found.
+        """
         while (hit := INSIDE.search(self._buffer, self._looked)) is not None:
             if hit[0] == b'"':
                 self._looked, self._is_in_text = hit.end(), False
@@ -109,7 +111,10 @@ class JsonObjects:
 
 
 def _end_of(pattern: re.Pattern[bytes], buffer: bytearray, start: int) -> int:
-    """Return the end of a pattern that matches everywhere, if only nothing."""
+    """Return the end of a pattern's match.
+
+    The pattern matches everywhere, if only an empty text.
+    """
     hit = pattern.match(buffer, start)
     assert hit is not None
     return hit.end()

@@ -1,7 +1,7 @@
 """The OpenAPI description of the proxy, made from its table of routes.
 
 A route says its method and path, and its handler's docstring what it does. So a route without a
-description cannot exist, and the description has no route that is not there.
+description cannot exist, and every described route exists.
 """
 
 import inspect
@@ -29,7 +29,7 @@ INDEX: Final = {
     "v2": "/topics/{topic}",
     "v3": "/v3/clusters",
 }
-"""Where to begin with each version."""
+"""The first URL path that a client asks for, by version of the API."""
 QUERIES: Final = {
     RECORDS: PARAMETERS,
     f"POST {RECORDS}": ("encoding",),
@@ -45,7 +45,7 @@ QUERIES: Final = {
         "permission",
     ),
 }
-"""The parameters of queries, by path, and where methods differ by method and path."""
+"""Query parameters by path. If the methods of a path differ, the key is method and path."""
 ERROR: Final = {
     "type": "object",
     "required": ["error_code", "message"],
@@ -65,11 +65,11 @@ def openapi_route(routes: Sequence[Route]) -> Route:
 
 
 def index_routes() -> list[Route]:
-    """Return the routes that name the versions, for a person who asks for a root. No login."""
+    """Return the routes of the roots, which name the versions. They need no login."""
     body = compact({"versions": INDEX, "openapi": PATH})
 
     async def respond(_request: HttpRequest) -> HttpResponse:
-        """Return the versions of the API, and where it is described."""
+        """Return the versions of the API, and the path of its description."""
         return HttpResponse(body=body, content_type=JSON)
 
     return [

@@ -57,7 +57,10 @@ def choice_of(values: object) -> Schema:
 
 
 def fields(*optional: str, **properties: Schema) -> Schema:
-    """Return the schema of an object of a response. Fields are there, but the optional ones."""
+    """Return the schema of an object of a response.
+
+    All fields but the optional ones are required.
+    """
     required = [name for name in properties if name not in optional]
     return {"type": "object", "required": required, "properties": properties}
 
@@ -233,7 +236,7 @@ PARAMETERS: Final[Mapping[str, Schema]] = {
     "limit": POSITIVE,
     "include_authorized_operations": FLAG,
 }
-"""The parameters of queries that are no texts."""
+"""The query parameters whose type is not text."""
 
 CONFIG: Final = {
     "name": TEXT,
@@ -357,7 +360,7 @@ KINDS: Final[Mapping[str, Mapping[str, Schema]]] = {
         "partition": RELATED,
     },
 }
-"""The fields of each kind of document of version 3, beside those that all have."""
+"""The fields of each kind of document of version 3, in addition to the common ones."""
 LISTS: Final[Mapping[str, str]] = {
     "/v3/clusters": "KafkaCluster",
     f"{CLUSTER}/brokers": "KafkaBroker",
@@ -458,7 +461,7 @@ RESPONSES: Final[Mapping[str, Schema]] = {
     ),
     f"DELETE {CLUSTER}/acls": fields(data=list_of(ANY)),
 }
-"""The responses that are no documents, by method and path."""
+"""The responses that are not JSON documents, by method and path."""
 
 STATUSES: Final[Mapping[str, tuple[str, ...]]] = {
     f"POST {CLUSTER}/topics": ("200", "201"),

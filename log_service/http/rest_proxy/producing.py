@@ -1,4 +1,4 @@
-"""Sends the records of a request, and says what became of each.
+"""Sends the records of a request, and returns the outcome of each.
 
 All records are handed to the producer in their order before the first result is awaited. A record
 that the cluster refuses does not keep the others from being written.
@@ -31,7 +31,7 @@ class OutgoingRecord:
 
 
 def require_room(producer: Producer) -> None:
-    """Refuse a request while the cluster takes records more slowly than they come.
+    """Refuse a request while the cluster accepts records more slowly than they arrive.
 
     A quota of the cluster throttles a producer, whose records then wait here. Half of its room is
     left for requests that are being written.
@@ -50,7 +50,7 @@ def require_room(producer: Producer) -> None:
 async def send_all(
     producer: Producer, topic: str, records: Sequence[OutgoingRecord]
 ) -> list[Outcome]:
-    """Send records, and return for each where it is, or why it is nowhere."""
+    """Send records, and return the position of each, or the error that kept it out of the log."""
     sent = [await _send(producer, topic, each) for each in records]
     return [each if isinstance(each, KafkaError) else await _outcome(each) for each in sent]
 

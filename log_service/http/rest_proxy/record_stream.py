@@ -1,9 +1,9 @@
 """Records as a stream: the body has JSON objects one after the other, the response a line for each.
 
 A stream is read no faster than the cluster takes its records: a piece is read once all records of
-the piece before are settled. A record that is refused does not end the stream. A stream that is no
-JSON any more does, because nothing says where the next record begins. The records before are
-written, and the result does not depend on how the bytes are cut into pieces.
+the piece before are settled. A record that is refused does not end the stream. A fault in the JSON
+does, because then the beginning of the next record is unknown. The records before are written, and
+the result does not depend on how the bytes are cut into pieces.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -25,12 +25,12 @@ from log_service.http.server.values import HttpError, HttpResponse
 MAX_RECORD_BYTES: Final = 3 << 19
 """The longest JSON of a record in a stream. A record of 1 MiB fits as base64."""
 TURN_BYTES: Final = 16 << 10
-"""After so many bytes of records other tasks run."""
+"""Bytes of records after which other tasks get a turn."""
 RECORD_BYTES: Final = 500
-"""Reading a record takes as long as so many bytes of JSON, besides its own."""
+"""The fixed cost of reading a record, in bytes of JSON that take as long."""
 Line = dict[str, Any]
 Prepared = tuple[Line, OutgoingRecord]
-"""A record, and what its line says beside its place."""
+"""A record, and the fields of its response line other than its position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class RecordStream:
 
     ``prepare`` makes a record of an object's fields and the size of its JSON, and raises RestError.
     ``shown`` makes the line of a settled record, ``refused`` that of a refused one, which has
-    ``error_code``. ``forget`` is called before each piece of the stream, and ends what ``prepare``
-    may keep from one record to the next.
+    ``error_code``. ``forget`` is called before each piece of the stream, and drops the state that
+    ``prepare`` may keep between records.
     """
 
     call: Call
@@ -130,7 +130,7 @@ class RecordStream:
         """Return the record of an object.
 
         Raises:
-            RestError, HttpError: it is no record.
+            RestError, HttpError: the object is not a record.
         """
         found = await run_off_loop(partial(parse_json, content), len(content))
         return await self.prepare(as_object(found, "A record"), len(content))

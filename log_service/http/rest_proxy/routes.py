@@ -44,5 +44,5 @@ def rest_service(context: RestContext, authenticate: Authenticate, meter: HttpMe
 
 
 def _no_obstacle() -> str | None:
-    """Return no obstacle, because a proxy serves from the moment that it listens."""
+    """Return no obstacle to readiness, because a proxy serves as soon as it listens."""
     return None

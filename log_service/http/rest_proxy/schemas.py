@@ -4,7 +4,7 @@ A request names a schema by its id, a version, its text, or its subject alone. T
 asked with the login of the request, so that its own rules decide who may register. Other threads
 parse schemas, because that takes a while.
 
-Invariant: what is remembered is bounded, and belongs to one login.
+Invariant: the cache of schemas is bounded, and belongs to one login.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,7 +83,7 @@ class SchemaChoice:
 
     @property
     def is_latest(self) -> bool:
-        """Whether it is whichever version the subject has as its last."""
+        """Whether the choice is the latest version of the subject."""
         return self.schema_id is None and self.version is None and self.text is None
 
     @property
@@ -95,7 +95,7 @@ class SchemaChoice:
         return replace(self, text=None), digest
 
     def subject_of(self, schema: Schema | None) -> str:
-        """Return the subject of a schema, or that of the schema which is to be found.
+        """Return the subject of a schema, or the subject in which the schema is to be found.
 
         Raises:
             RestError: 400, the strategy needs a schema, or a name that the schema has not. 42205,
@@ -134,7 +134,8 @@ class PartEncoder:
         self._encode = encode
 
     def __call__(self, value: Any) -> bytes | None:
-        """Return the bytes of a value, None for null. A request that is over encodes no more.
+        """Return the bytes of a value, None for null. A request that has ended encodes no more
+        values.
 
         Raises:
             RestError: 42205, the value does not fit the schema.
@@ -142,7 +143,7 @@ class PartEncoder:
         """
         if value is None:
             return None
-        with suppress(RuntimeError):  # this is no thread of a task
+        with suppress(RuntimeError):  # this thread may not belong to a task
             trio.from_thread.check_cancelled()
         try:
             return self._encode(value)
@@ -180,8 +181,8 @@ class SchemaCodecs:
         The schema of a text is registered under its subject.
 
         Raises:
-            RestError: 42205, the schema is none of the format, is too long, or cannot be used. 400,
-                the subject is not clear.
+            RestError: 42205, the schema does not belong to the format, is too long, or cannot be
+                used. 400, the subject is not clear.
             SchemaRegistryError: the registry refuses it, or has no such schema.
         """
         if choice.text is not None and len(choice.text) > MAX_SCHEMA_CHARACTERS:

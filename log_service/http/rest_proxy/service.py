@@ -97,7 +97,7 @@ class RestService:
             task_status.started()
 
     async def _require_cluster(self) -> None:
-        """Refuse to start in front of no cluster, so that a wrong address is seen at once."""
+        """Refuse to start without a reachable cluster, so that a wrong address is found at once."""
         settings = self._settings
         async with Admin(
             settings.bootstrap_servers, env=self._env, **{**SHORT_TIMEOUTS, **settings.client}

@@ -73,7 +73,7 @@ def read_rest_settings(
     ``client`` has settings of Kafka clients that the file does not name.
 
     Raises:
-        ConfigError: a value is none of its key. ``name`` stands for the file.
+        ConfigError: a value is not valid for its key. ``name`` stands for the file.
     """
     file = SettingsFile.read(
         text,
@@ -107,7 +107,7 @@ def read_rest_settings(
 
 
 def _refuse_impossible_logins(service: Mapping[str, Any], name: str) -> None:
-    """Refuse logins that the proxy could check and not pass on to the cluster."""
+    """Refuse kinds of logins that the proxy could check but not pass on to the cluster."""
     protocol = str(service["login_client"].get("security_protocol", "PLAINTEXT"))
     if service["logins"] and not protocol.startswith("SASL"):
         advice = "set client.security.protocol or login.security.protocol to SASL_SSL"

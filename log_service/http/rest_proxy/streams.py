@@ -1,8 +1,8 @@
-"""The streams and other long work of a proxy: how much is open, whose it is, and when it ends.
+"""The streams and other long work of a proxy: their number, their owners, and their end.
 
 A stream is a task of the proxy and not of its connection, so its clients of the cluster are closed
-in order. Invariants: the number of streams is bounded, altogether and by login. All streams are
-told when the proxy stops.
+in order. Invariants: the number of streams is bounded, altogether and by login. All streams end
+with a message when the proxy stops.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from log_service.http.server.streams import Make, stream_of
 from log_service.http.server.values import HttpError, HttpRequest, HttpResponse
 
 LOGIN_PARTS: Final = 4
-"""A login has at most this part of all streams, and of other places."""
+"""A login may use one part in this number of all streams, and of other bounded resources."""
 MAX_KEYED_WRITES: Final = 32
 """Writes with an idempotency key at the same time. Each has a producer of its own."""
 
@@ -42,7 +42,7 @@ class Streams:
             own_busy="your login has too many writes with an idempotency key: try again",
         )
         self.authenticate: Authenticate | None = None
-        """The logins of the proxy, which a stream asks for again from time to time."""
+        """The check of logins, which a stream repeats from time to time."""
         self._nursery: trio.Nursery | None = None
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Streams:
         return HttpResponse(body=body, content_type=content_type, headers=headers)
 
     async def is_login_right(self, request: HttpRequest) -> bool:
-        """Return whether the login of a request is still taken, as the same user."""
+        """Return whether the login of a request is still accepted, for the same user."""
         if self.authenticate is None:
             return True
         try:

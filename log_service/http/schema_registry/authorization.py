@@ -2,11 +2,10 @@
 
 A subject maps to a topic: ``orders-value`` and ``orders-key`` to ``orders``, any other name to the
 topic of that name. Contexts do not count. WRITE on the topic allows to register its schemas, and
-DESCRIBE to read them. Settings of a context or of the whole registry are the cluster's.
+DESCRIBE to read them. Settings of a context or of the whole registry need rights on the cluster.
 
-- An alias stands for its subject: the rights on the subject count. Only the settings of an alias
-  are its own.
-- A schema is read by its id where one of its subjects may be read. Lists leave the others out.
+- For an alias the rights on its subject count. Only the settings of an alias are its own.
+- A schema is read by its id if one of its subjects may be read. Lists leave the others out.
 - A schema may refer to those that its author may read. Its readers see it with its references in
   it, because they are a part of it.
 - Registering needs DESCRIBE, too, because a refusal shows the schema of the version before.
@@ -31,7 +30,10 @@ FORBIDDEN = 40301
 CLUSTER_NAME = "kafka-cluster"
 SUFFIXES = ("-key", "-value")
 CALLER_HEADER = "x-forward-principal"
-"""Percent-encoded, because names in certificates may have any character."""
+"""The header with the caller's name.
+
+It is percent-encoded, because names in certificates may have any character.
+"""
 CALLER_HOST_HEADER = "x-forward-host"
 
 

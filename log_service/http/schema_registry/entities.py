@@ -1,4 +1,4 @@
-"""JSON objects of the API and of the topic, and the values that they stand for.
+"""JSON objects of the API and of the topic, and the corresponding values.
 
 Requests and records name the same things in the same way, so both are read here.
 """
@@ -220,7 +220,7 @@ SETTINGS_FIELDS = {
 
 
 def shown(value: object) -> str:
-    """Return the beginning of a value for a message, without a look at all of it."""
+    """Return the beginning of a value for a message, without reading all of it."""
     return reprlib.repr(value)[:SHOWN_CHARACTERS]
 
 
@@ -238,7 +238,7 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
 
 
 def _flag(fields: Mapping[str, Any], name: str) -> bool | None:
-    """Return a flag. Scripts send it as a text, which Confluent's registry takes, too."""
+    """Return a flag. Scripts send it as a text, which Confluent's registry accepts, too."""
     value = fields.get(name)
     value = FLAGS.get(value, value) if isinstance(value, str) else value
     if value is not None and not isinstance(value, bool):

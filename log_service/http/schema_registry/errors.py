@@ -170,7 +170,7 @@ def invalid_subject(subject: str) -> RegistryError:
 
 
 def schema_too_large(reason: str) -> RegistryError:
-    """The schema is larger than a record may be, or than the registry's limit."""
+    """The schema is larger than a record or the registry's limit allows."""
     return RegistryError(42209, reason)
 
 

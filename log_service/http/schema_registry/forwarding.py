@@ -3,8 +3,8 @@
 Decides which headers go along, and the bounds: one pool of connections, a deadline, and the size of
 a response. A forwarded request says so in a header. The instance that gets it must not forward it
 again. Redirects are not followed, because the login of the client goes along. A client that logged
-in by its certificate has no login that could go along. So its name and address do, and the leader
-believes them if this instance's own certificate gives it the right.
+in by its certificate has no login that could be sent along. So its name and address are sent
+instead. The leader accepts them if this instance's certificate has the right to name callers.
 
 A write is sent once. Without a response it is not known whether the leader did it.
 """
@@ -37,7 +37,9 @@ PASSED_ON = (
     "user-agent",
     "confluent-accept-unknown-properties",
 )
-"""Headers of the client that the leader needs: its login, and what it sends and understands."""
+"""Headers of the client that the leader needs: its login, and the media types of its body and of
+the response.
+"""
 
 
 class ForwardingFailed(TidelogError):  # noqa: N818 - it says what happened
@@ -45,7 +47,7 @@ class ForwardingFailed(TidelogError):  # noqa: N818 - it says what happened
 
 
 class LeaderAway(ForwardingFailed):
-    """No connection to the leader was made, so it has surely done nothing."""
+    """No connection to the leader was made, so the write was surely not done."""
 
 
 class LeaderUnknown(TidelogError):  # noqa: N818 - it says what is missing
@@ -70,7 +72,7 @@ def tls_of(settings: Mapping[str, Any], own: TlsConfig | None = None) -> ssl.SSL
     are trusted, and without those the ones of the system. Blocks.
 
     Raises:
-        ConfigError: a setting is none of these, or a store cannot be read.
+        ConfigError: a setting is not one of these, or a store cannot be read.
     """
     config = client_security({"security_protocol": "SSL", **settings}).tls
     assert config is not None, "the protocol is SSL"
@@ -199,7 +201,7 @@ def headers_of(request: HttpRequest) -> dict[str, str]:
 def target_of(request: HttpRequest) -> str:
     """Return path and query as the client sent them. The path is still percent-encoded.
 
-    A part of dots alone may be a subject, and would be taken out of a path on the way.
+    A part that consists of dots may be a subject, and an HTTP client would drop it from a path.
     """
     path = "/".join(
         part.replace(".", "%2E") if part in {".", ".."} else part

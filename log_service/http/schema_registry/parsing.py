@@ -30,15 +30,18 @@ from log_service.http.schema_registry.values import (
 MAX_PARSED = 1_000
 """Number of parsed schemas that are remembered."""
 MAX_PARSED_CHARACTERS = 4 << 20
-"""Length of their texts. A parsed schema takes up to 40 times the memory of its text."""
+"""The bound of the cache, in characters of texts.
+
+A parsed schema takes up to 40 times the memory of its text.
+"""
 MAX_FINDINGS = 10_000
 PARSED_MINIMUM = 1 << 10
-"""A parsed schema counts as so many characters at least."""
+"""The least number of characters that a parsed schema counts as."""
 Key: TypeAlias = tuple[str, str, tuple[NamedSchema, ...], bool]
 
 
 class Form(Enum):
-    """The forms in which schemas of several spellings are compared."""
+    """The forms in which differently spelled schemas are compared."""
 
     NORMALIZED = "normalized"
     RESOLVED = "resolved"
@@ -65,8 +68,8 @@ class SchemaParser:
     ) -> ParsedSchema:
         """Return the parsed schema.
 
-        A new one refers to live versions alone. If it is validated, too, it passes the checks of
-        its language that an old record of the topic may have been spared.
+        A new one refers to live versions alone. If it is also validated, it has to pass the
+        language's checks for new schemas, which old records may fail.
 
         Raises:
             RegistryError: the text is empty, invalid or too large, or refers to something missing.

@@ -1,7 +1,7 @@
 """Records of the topic ``_schemas``: their keys and values as JSON, in Confluent's format.
 
-The order of a key's properties counts, because compaction compares bytes. A key of another order
-is understood, and ``RegistryKey.encode`` always writes the present one.
+The order of a key's properties counts, because compaction compares bytes. A key in another order is
+read, too, but ``RegistryKey.encode`` always writes the present order.
 """
 
 import json
@@ -30,7 +30,7 @@ MAX_VALUE_BYTES = 4 << 20
 """A longer value is neither written nor read, because reading one takes the event loop for long."""
 MAX_KEY_BYTES = 64 << 10
 MAGIC_BYTES = (0, 1)
-"""The formats of keys that are known. A key without one is of the first."""
+"""The known key formats. A key without a format has the first one."""
 
 
 class KeyType(StrEnum):
@@ -90,9 +90,9 @@ class RegistryRecord:
 
 
 def compact_json(value: object, errors: str = "strict") -> bytes:
-    """Return JSON without spaces, with text outside ASCII as it is.
+    """Return JSON without spaces and without escapes of non-ASCII text.
 
-    ``errors`` says what becomes of half a surrogate pair, as for ``str.encode``.
+    ``errors`` handles half a surrogate pair, as in ``str.encode``.
     """
     return _COMPACT.encode(value).encode("utf-8", errors)
 
@@ -274,7 +274,7 @@ def _object(content: bytes | None, what: str, most_bytes: int = MAX_VALUE_BYTES)
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
-    """Return a text, which is empty where it is missing."""
+    """Return a text, which is empty if it is missing."""
     found = fields.get(name) or ""
     if not isinstance(found, str):
         raise UnreadableRecordError(f"{name} is not text")

@@ -1,4 +1,4 @@
-"""One registry: its state, and the way of a change into the topic.
+"""One registry: its state, and the path of a change into the topic.
 
 A change waits for its turn, reads the topic to its end, decides, writes, and reads its own records
 back. Only then it is answered. Computations over schemas take place in other threads.
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 WRITE_TIMEOUT_MS = 30_000
 MAX_CHANGES = 100
-"""Changes under way, those included that are forwarded. More are refused."""
+"""The most changes under way, including forwarded ones. Further ones are refused."""
 
 
 class WritableLog(Protocol):
@@ -57,7 +57,7 @@ class WritableLog(Protocol):
 
 
 Forward = Callable[[HttpRequest], Awaitable[HttpResponse | None]]
-"""Sends a change to the instance that writes. None: this one writes now."""
+"""Sends a change to the instance that writes. Returns None if this instance writes now."""
 
 
 async def no_forward(_request: HttpRequest) -> HttpResponse | None:
@@ -168,8 +168,8 @@ class Registry:
     async def write(self, decide: Callable[[], Decision[T]]) -> T:
         """Decide a change over the newest state, write it, and return its result.
 
-        Once it has its turn, it goes on when its client leaves, so that the writer knows what
-        became of the records.
+        Once it has its turn, it goes on even if its client leaves, so that the writer learns the
+        outcome of the records.
 
         Raises:
             RegistryError: the decision refuses, the topic cannot be written, or too many changes
@@ -225,7 +225,9 @@ def _require_readable(lines: Iterable[KeyAndValue]) -> None:
 
 
 def store_failure(error: SchemasLogError | KafkaError) -> errors.RegistryError:
-    """Return the refusal of a change that the topic did not take, or perhaps did not."""
+    """Return the refusal of a change that was not written to the topic, or whose outcome is
+    unknown.
+    """
     if isinstance(error, RecordsTooLarge):
         return errors.schema_too_large(f"The schema is too large for the topic: {error}")
     if isinstance(error, Superseded):

@@ -1,4 +1,5 @@
-"""A memory of results, bounded in number and weight. What was not asked for longest is forgotten.
+"""A memory of results, bounded in number and weight. The least recently used result is dropped
+first.
 
 Several threads may use it at once.
 """
@@ -13,7 +14,7 @@ V = TypeVar("V")
 
 
 class Remembered(Generic[K, V]):
-    """Results by key. ``max_weight`` None bounds their number alone."""
+    """Results by key. With ``max_weight`` None only their number is bounded."""
 
     def __init__(self, max_count: int, max_weight: int | None = None) -> None:
         self._max_count = max_count

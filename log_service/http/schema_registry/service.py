@@ -47,10 +47,13 @@ logger = logging.getLogger(__name__)
 
 LOAD_TIMEOUT_MS = 300_000
 LEADER_PATIENCE_S = 10.0
-"""So long a change waits for an instance that writes, because elections take a moment."""
+"""How long a change waits for an instance that writes, because elections take a moment."""
 FORWARD_RETRY_S = 0.25
 SHORT_TIMEOUTS = {"request_timeout_ms": 10_000}
-"""A broker that hangs may take only a part of the time that a write has."""
+"""Timeouts of single requests.
+
+They are short, so that a hanging broker takes only a part of a write's time.
+"""
 
 Say = Callable[[str], None]
 
@@ -196,7 +199,7 @@ class RegistryService:
     ) -> HttpResponse | None:
         """Return the writing instance's response, or None once this instance writes.
 
-        A leader that is away may just have stopped, so the next election is waited for.
+        An unreachable leader may just have stopped, so the change waits for the next election.
 
         Raises:
             RegistryError: no instance writes, or it cannot be reached.

@@ -1,4 +1,4 @@
-"""Names in order, so that those with a prefix are found without a look at all.
+"""Names in order, so that those with a prefix are found without a scan of all names.
 
 Reading changes nothing, because several threads read at once.
 """
@@ -31,7 +31,7 @@ class SortedNames:
         return self._names[place : place + 1] == [name]
 
     def add(self, name: str) -> None:
-        """Add a name that may be there already."""
+        """Add a name. A name that was added before is ignored."""
         if name not in self:
             insort(self._names, name)
 

@@ -183,7 +183,10 @@ class RegistryState:
             self._remove_name(subject)
 
     def _forget_user(self, gone: RegisteredSchema) -> None:
-        """Take a version that is gone from the users of its id. Another may have the id, too."""
+        """Remove a removed version from the users of its id.
+
+        Another version may have the id, too.
+        """
         context, subject = context_of(gone.subject), gone.subject
         users = self._users_of_id[context].get(gone.schema_id, {})
         if users.get(subject) != gone.version:
@@ -342,7 +345,7 @@ class RegistryState:
         return [each for each in found if each is not None]
 
     def content_of_id(self, context: str, schema_id: int) -> SchemaContent | None:
-        """Return the content of an id, or None where the context has no such id."""
+        """Return the content of an id, or None if the context has no such id."""
         users = self._users_of_id.get(context, {}).get(schema_id, {})
         found = next((self.version(subject, version) for subject, version in users.items()), None)
         return None if found is None else found.content
@@ -405,8 +408,8 @@ class RegistryState:
     def encoded(self, records: list[RegistryRecord]) -> list[tuple[bytes, bytes | None]]:
         """Return records as bytes.
 
-        A key that the topic has in another order of properties is removed first, because
-        compaction would keep it beside the new one.
+        If the topic has the same key in another order of properties, a tombstone for it comes
+        first, because compaction would keep both.
         """
         lines: list[tuple[bytes, bytes | None]] = []
         for record in records:

@@ -73,8 +73,8 @@ class StateKeeper:
     async def read_elsewhere(self, read: Callable[[], T]) -> T:
         """Run a computation over the state in another thread, and return its result.
 
-        It goes on when the caller is cancelled, because no thread can be stopped. Records wait for
-        it all the same.
+        It goes on when the caller is cancelled, because a thread cannot be stopped. Records wait
+        for it even then.
         """
         await self.settled()
         self._reader_count += 1

@@ -22,7 +22,7 @@ NEW_SCHEMA_ID = -1
 NEW_VERSION = 0
 """A registration that leaves the number of the version to the registry."""
 NEXT_VERSION = -1
-"""A registration that does so too, and notes the number in the metadata of the schema."""
+"""A registration that leaves the number to the registry, and notes it in the schema's metadata."""
 LATEST_VERSION = -1
 MAX_VERSION = 2**31 - 1
 """The highest version, and the highest id. Clients have 32 bits for each."""
@@ -92,7 +92,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """Tags of paths in the schema, properties, and the names of sensitive properties."""
+    """Metadata of a schema: tags by path, properties, and the names of sensitive properties."""
 
     tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -280,10 +280,9 @@ def guid_of(content: SchemaContent) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings of a subject, a context or the registry. None is not set here.
-
+    """Settings of a subject, a context or the registry. None means that a setting is not set here.
     ``alias_for_deks`` and ``validate_rules`` are kept for clients and for other registries on the
-    same topic. Nothing here acts by them. Source: Confluent's ``/config`` resource.
+    same topic. This registry does not use them. Source: Confluent's ``/config`` resource.
     """
 
     alias: str | None = None
@@ -333,5 +332,5 @@ class Settings:
 
 
 POLICIES = frozenset({"STRICT", "LENIENT", "LOGICAL"})
-"""The values of ``compatibility_policy``, in any case of letters."""
+"""The values of ``compatibility_policy``. Upper and lower case do not matter."""
 DEFAULT_SETTINGS = Settings(compatibility_level=CompatibilityLevel.BACKWARD)

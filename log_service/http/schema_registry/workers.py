@@ -1,7 +1,8 @@
 """Other threads for long work, so that the event loop goes on.
 
-Python runs one thread at a time. So few work at once, because each more makes the event loop wait
-longer for its turn. Invariant: the number of requests that wait for a thread is bounded.
+Python runs one thread at a time. So only a few work at once, because each further thread makes the
+event loop wait longer for its turn. Invariant: the number of requests that wait for a thread is
+bounded.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,7 @@
 """The role of the writer: an elected instance takes the topic over, and lets go of it afterwards.
 
 Decides when ``is_writer`` of a registry is set: only after this instance took the topic over, and
-not any more once another one is elected. The brokers' fencing guards what comes between.
+not any more once another one is elected. Between the two, the brokers' fencing protects the topic.
 """
 
 import logging
@@ -22,7 +22,7 @@ RETRY_S = 1.0
 
 
 class WriterRole:
-    """Follows the election for one instance. ``leadership`` is what it acts by."""
+    """Follows the election for one instance. ``leadership`` is the outcome that it acted on."""
 
     def __init__(self, elector: Elector, log: SchemasLog, registry: Registry) -> None:
         self._elector = elector

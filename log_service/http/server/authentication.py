@@ -1,9 +1,9 @@
 """Logins of requests: a password, a token, the certificate of the connection, or none.
 
-``Authorization`` wins over a certificate. A service may ask for both: a certificate is then no
-login of its own. A service that offers neither passwords nor tokens refuses every
-``Authorization``. A client that shows nothing is ``User:ANONYMOUS`` where that is allowed.
-Passwords and tokens are readable on the wire without TLS, which the service has to see to.
+``Authorization`` wins over a certificate. A service may require both. A certificate alone is then
+not a login. A service that offers neither passwords nor tokens refuses every ``Authorization``. A
+client that shows nothing is ``User:ANONYMOUS`` if that is allowed. Without TLS passwords and tokens
+are readable on the wire. The service has to prevent that.
 """
 
 import logging
@@ -24,7 +24,10 @@ MAX_LINES_PER_WINDOW: Final = 20
 TOKEN: Final = re.compile(r"[-_.~+/0-9A-Za-z]+=*")
 
 CheckToken = Callable[[str], Awaitable[str | None]]
-"""Return the principal of a token, None if it is refused. Raises HttpError if that is not known."""
+"""Return the principal of a token, None if it is refused.
+
+Raises HttpError if it cannot be checked.
+"""
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The cluster's own ACLs, by which HTTP services decide what a principal may do.
 
 They are asked for at intervals, so a change counts after ``INTERVAL_S``. While the cluster does not
-respond, the last ones count. Until the first ones came, only super users may do anything.
+respond, the last ones count. Until the first ones have arrived, only super users may do anything.
 """
 
 import logging

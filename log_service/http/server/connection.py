@@ -5,8 +5,8 @@ task reads h11's events, runs handlers and sends. So a handler is cancelled as s
 leaves. Each phase has a deadline, which the server's sweep compares with the time. That costs less
 than a cancel scope for each phase.
 
-Invariants: a request is handled once the response before it was sent. Every request that was
-counted is given back.
+Invariants: a request is handled once the response before it was sent. Every counted request is
+uncounted at its end.
 """
 
 import contextlib
@@ -41,7 +41,10 @@ LINGER_MS: Final = 1_000
 """How long we read and drop bytes after a refusal, so that the client reads it before a reset."""
 MAX_DROPPED_BYTES: Final = 4 << 20
 HALF_CLOSED_MS: Final = 1_000
-"""How long a request goes on whose client sends no more. It has left, or reads the response."""
+"""How long a request goes on after its client closed its sending side.
+
+The client has left, or reads the response.
+"""
 REFUSAL_DEADLINE_MS: Final = 1_000
 CONTINUE: Final = h11.InformationalResponse(status_code=100, headers=[])
 
@@ -64,7 +67,7 @@ OVERDUE: Final = {
     Phase.BODY: (408, "the body of the request came too slowly"),
     Phase.HANDLER: (503, "the request took too long"),
 }
-"""The refusals of overdue requests. In other phases nothing can be said."""
+"""The refusals of overdue requests. In other phases no response can be sent."""
 
 
 class HttpConnection:
@@ -244,7 +247,7 @@ class HttpConnection:
             await trio.lowlevel.checkpoint()  # cancelled
 
     async def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return h11's next event, as soon as its bytes are there.
+        """Return h11's next event, as soon as its bytes have arrived.
 
         Raises:
             HttpError: the bytes are not a request.
@@ -304,7 +307,7 @@ class HttpConnection:
                 await close()
 
     def _start_of(self, response: HttpResponse) -> tuple[h11.Response, HttpResponse]:
-        """Return the head of a response, or of a failure if the handler made it wrong."""
+        """Return the head of a response, or of a failure if the handler's response is invalid."""
         try:
             return self._state.response_event(self._head_of(response)), response
         except (h11.LocalProtocolError, TypeError) as error:  # TypeError: a list of headers
@@ -323,7 +326,7 @@ class HttpConnection:
         )
 
     def _is_last(self, *, is_streaming: bool) -> bool:
-        """Return whether the connection ends after this response, as far as is known before."""
+        """Return whether it is already known that the connection ends after this response."""
         http = self._http
         if self._state.is_stopping or self._scope.cancelled_caught or http.their_state is h11.ERROR:
             return True
@@ -459,6 +462,6 @@ class _Pieces:
 
 
 def _piece(body: bytes, start: int) -> h11.Data:
-    """Return at most ``PIECE_BYTES`` of a body, without copying it where it is short."""
+    """Return at most ``PIECE_BYTES`` of a body, without copying it if it is short."""
     is_whole = len(body) <= PIECE_BYTES
     return h11.Data(data=body if is_whole else body[start : start + PIECE_BYTES])

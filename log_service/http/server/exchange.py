@@ -1,4 +1,4 @@
-"""One request and its response so far: what was counted, and the bounds of its body.
+"""One request and its response so far: its counts, and the bounds of its body.
 
 Nothing here waits. The connection reports to an exchange the bytes that it received and sent.
 """
@@ -15,9 +15,12 @@ LEFT: Final = 499
 """The status in metrics of a request whose client left before its response."""
 FREE_CHUNK_COUNT: Final = 256
 MIN_CHUNK_BYTES: Final = 32
-"""The mean size of a body's chunks beyond ``FREE_CHUNK_COUNT``. Smaller ones waste our time."""
+"""The mean size of a body's chunks beyond ``FREE_CHUNK_COUNT``.
+
+Smaller ones cost too much time per byte.
+"""
 MAX_DISCARDED_BYTES: Final = 64 << 10
-"""A longer rest of a body that no handler has read ends the connection."""
+"""If the unread rest of a body is longer, the connection ends."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +48,7 @@ class Exchange:
 
     @property
     def is_head(self) -> bool:
-        """Whether the response has no body, because the client wants its head alone."""
+        """Whether the response has no body, because the client asked only for its head."""
         return self.method == b"HEAD"
 
     @property

@@ -89,8 +89,8 @@ def require_known_host(
 ) -> None:
     """Refuse a request by a name that somebody's DNS may point here (DNS rebinding).
 
-    On other addresses than loopback, a name without a dot is taken too. The DNS of the internet has
-    no such names, and containers are called by them.
+    On addresses other than loopback, a name without a dot is accepted, too. The DNS of the internet
+    has no such names, and containers are called by them.
 
     Raises:
         HttpError: 421, the host is not an address, not localhost, and none of ``host_names``.
@@ -111,8 +111,8 @@ def refuse_foreign_page(
 ) -> None:
     """Refuse a change that a page of another site makes a browser send (request forgery).
 
-    A browser sends some kinds of POST without asking first, and adds logins that it knows. It says
-    which page made it. Other programs say nothing. On a loopback address the page must be local.
+    A browser sends some kinds of POST without asking first, and adds logins that it knows. It names
+    the page's origin. Other programs do not. On a loopback address the page must be local.
     Elsewhere it must come from the request's ``Host``, or from one of ``host_names``, unless the
     browser says that its origin is the same: a proxy in front may have changed the host.
 

@@ -1,8 +1,8 @@
 """Reads JSON bodies of requests within bounds.
 
 A long body is read in another thread, so that other requests go on. Its parts are counted first,
-because the parser of the standard library lets no other thread run until it is done. Long texts are
-no matter to it. Half of a surrogate pair, a repeated field and a number that is none are refused.
+because the parser of the standard library lets no other thread run until it is done. Long texts do
+not slow it down. Half of a surrogate pair, a repeated field, and NaN or infinity are refused.
 """
 
 import json

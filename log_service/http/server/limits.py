@@ -12,7 +12,7 @@ class HttpLimits:
     max_open_request_count: int = 256
     """Requests whose handler has begun and whose response is not complete."""
     max_open_request_count_per_host: int = 128
-    """Slow readers at one address keep no more requests open, so that others are served."""
+    """The same for one address, so that slow readers there do not keep others from being served."""
     max_target_bytes: int = 8 << 10
     max_head_bytes: int = 32 << 10
     """The request line and all headers."""
@@ -24,9 +24,12 @@ class HttpLimits:
     max_buffered_body_bytes_per_host: int = 32 << 20
     head_deadline_ms: int = 10_000
     body_deadline_ms: int = 30_000
-    """For a whole body. On a route that streams, for each of its pieces."""
+    """The time for a whole body. On a route that streams it is the time for each piece."""
     handler_deadline_ms: int = 60_000
-    """Until a handler returns its response. The pieces of that response have no deadline."""
+    """The time until a handler returns its response.
+
+    The pieces of that response have no deadline.
+    """
     write_deadline_ms: int = 30_000
     """For each piece of a response, of at most 64 KiB."""
     idle_deadline_ms: int = 60_000

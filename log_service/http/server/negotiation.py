@@ -1,7 +1,7 @@
 """The choice of media types by ``Accept`` and ``Content-Type`` (RFC 9110, 8.3 and 12.5.1).
 
-Parameters of a media type other than ``q`` do not count in a comparison. A part of a header that
-is none is skipped, because clients send many. Nothing here raises.
+Parameters of a media type other than ``q`` do not count in a comparison. An invalid part of a
+header is skipped, because many clients send such parts. Nothing here raises.
 """
 
 import re
@@ -26,7 +26,7 @@ class MediaType:
 
 
 def parse_media_type(text: str) -> MediaType | None:
-    """Return the media type of a ``Content-Type``, None if the text is none."""
+    """Return the media type of a ``Content-Type``, None if the text is not a media type."""
     found = MEDIA_TYPE.match(text)
     if found is None:
         return None

@@ -5,7 +5,7 @@ right one is remembered for ``REMEMBERED_MS``, by a keyed hash whose key is neve
 from one address with the same user and password wait for one check.
 
 Invariants: a wrong password is never remembered. Memory is bounded. A password is in memory only
-while it is checked. A guess that waits for its turn keeps no other user from a check.
+while it is checked. A guess that waits for its turn does not keep other users from a check.
 """
 
 import base64
@@ -26,11 +26,11 @@ from log_service.common.secrets import SecretText
 from log_service.http.server.values import HttpError
 
 REMEMBERED_MS: Final = 60_000
-"""How long a password is taken that the cluster would refuse by now."""
+"""How long a password is still accepted after the cluster began to refuse it."""
 MAX_REMEMBERED: Final = 1_000
 MAX_CHECKS: Final = 64
 MAX_CHECKS_OF_ADDRESS: Final = 32
-"""The most checks at the same time, of all addresses and of one."""
+"""The most checks at the same time, in total and per address."""
 MAX_WAITING: Final = 1_000
 MAX_WAITING_OF_ADDRESS: Final = 100
 """The most guesses that wait for their turn. A user without wrong passwords never waits."""
@@ -40,7 +40,7 @@ MAX_TEXT_CHARACTERS: Final = 512
 CheckPassword = Callable[[str, SecretText], Awaitable[str | None]]
 """Return the principal of a user, None if user or password is wrong.
 
-Raises HttpError if neither is known now.
+Raises HttpError if it cannot be checked now.
 """
 
 
@@ -174,7 +174,7 @@ class Passwords:
 
 
 def parse_basic(credentials: str, address: str) -> Login | None:
-    """Return the login of a ``Basic`` header (RFC 7617), None if it holds none."""
+    """Return the login of a ``Basic`` header (RFC 7617), None if the header is invalid."""
     try:
         text = base64.b64decode(credentials.encode("ascii"), validate=True).decode()
     except (binascii.Error, UnicodeError):

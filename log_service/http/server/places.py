@@ -1,8 +1,8 @@
-"""Places for work that takes long: a number for all people, of which one person gets a part.
+"""Places for long work: a number for all people together, and a smaller one per person.
 
 Invariants: at most ``most`` people work at the same time, and one person takes at most
-``most_of_one`` places. As many again may wait, and further ones are refused. A person who waits for
-an own place takes none of those that all share.
+``most_of_one`` places. The same number may wait, and further ones are refused. A person who waits
+for a place of their own does not take a shared place.
 """
 
 from collections.abc import AsyncIterator
@@ -24,14 +24,14 @@ class _Own:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Places:
-    """The places of one kind of work. Without logins all people are one, who may take all."""
+    """The places of one kind of work. Without logins all people count as one, who may take all."""
 
     most: int
     most_of_one: int
     is_patient: bool = True
     """Whether work waits for a place, or is refused at once."""
     status: int = 503
-    """The status of refusals, with the text for all people and for one."""
+    """The status of refusals, with the texts for the total bound and for the bound of a person."""
     busy: str = "too many people do this now: try again in a moment"
     own_busy: str = "you do this too often at the same time: end some of it, or try again"
     _all: trio.CapacityLimiter = field(init=False)

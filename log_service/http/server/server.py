@@ -1,7 +1,7 @@
 """A listener that serves one HTTP service: who may connect, and how it stops.
 
 Everything that a client does ends its own connection at most. Connections beyond the bounds get a
-503 where there is no TLS, and are closed. TLS and its deadline are those of the broker's listeners.
+503 if there is no TLS, and are closed. TLS and its deadline are those of the broker's listeners.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """A ring of samples: the values of many series at the same moments, in bounded memory.
 
 Invariants: at most ``slot_count`` moments are kept, and at most ``max_series_count`` series. A
-series that was in no sample of a whole round leaves.
+series without a value in a whole round is removed.
 """
 
 from array import array
@@ -15,7 +15,7 @@ MAX_SERIES_COUNT = 1_000
 
 SeriesKey = tuple[str, ...]
 Point = tuple[int, float | None]
-"""A moment in milliseconds since 1970, and a value, None where the sample had none."""
+"""A moment in milliseconds since 1970, and a value, None if the sample had none."""
 
 
 class History:
@@ -63,13 +63,13 @@ class History:
             made[slot] = value
 
     def points(self, key: SeriesKey, since_ms: int) -> list[Point]:
-        """Return the values of a series, the oldest one first. One that is not known has none."""
+        """Return the values of a series, the oldest one first. An unknown series has none."""
         return self.total([key], since_ms)
 
     def total(self, keys: Iterable[SeriesKey], since_ms: int) -> list[Point]:
         """Return the sums of series, the oldest one first.
 
-        A moment at which one of them has no value has none. Series that are not known do not count.
+        A moment at which one of them has no value has none. Unknown series do not count.
         """
         known = [self._series[key] for key in keys if key in self._series]
         if not known:

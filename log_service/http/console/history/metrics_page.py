@@ -1,9 +1,9 @@
 """Reads the figures of a node from its metrics page, piece by piece.
 
-Knows the lines of Prometheus's text format that the console shows, and passes over all others. It
+Reads the metrics of Prometheus's text format that the console shows, and skips all others. It
 reads the pages of tidelog, of Apache Kafka behind the JMX exporter, and of kafka_exporter.
 
-Invariants: a piece is looked at once. A page keeps at most ``MAX_FIGURES`` figures, and no line
+Invariants: a piece is scanned once. A page keeps at most ``MAX_FIGURES`` figures, and no line
 longer than ``MAX_LINE_BYTES`` is kept.
 """
 
@@ -65,7 +65,7 @@ class PageReader:
         self._room = MAX_FIGURES
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece. A line is read once its end is there."""
+        """Take the next piece. A line is read once its end has arrived."""
         lines, newline, rest = piece.rpartition(b"\n")
         if not newline:
             self._rest = (self._rest + piece)[:MAX_LINE_BYTES]

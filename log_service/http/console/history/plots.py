@@ -12,7 +12,7 @@ from log_service.http.console.rendering import UNKNOWN, shown_number, sized
 
 WIDTH, HEIGHT = 600, 100
 GAP_MS = 120_000
-"""A line breaks where no sample was taken for so long."""
+"""A line has a gap if no sample was taken for longer than this."""
 
 Shown = Callable[[float], str]
 """Return a value for people, with its unit."""
@@ -51,9 +51,10 @@ def plot_of(
     *,
     base: int = 10,
 ) -> Plot:
-    """Return the plot of some series of the last hour. A series without values has no line.
+    """Return the plot of some series of the last hour.
 
-    ``base`` is that of the unit's multiples, so that the upper edge is a round number.
+    A series without values has no line. ``base`` is the base of the unit's multiples, so that the
+    upper edge is a round number.
     """
     with_values = [
         (label, points, [value for _, value in points if value is not None])
@@ -79,7 +80,7 @@ def plot_of(
 
 
 def path_of(points: Sequence[Point], top: float, now_ms: int) -> str:
-    """Return the path of a line. It breaks where a value is missing."""
+    """Return the path of a line. The line has a gap at each missing value."""
     parts: list[str] = []
     before_ms: int | None = None
     for at_ms, value in points:
@@ -97,7 +98,7 @@ def path_of(points: Sequence[Point], top: float, now_ms: int) -> str:
 
 
 def rounded_up(value: float) -> float:
-    """Return the next number of the form 1, 2 or 5 times a power of ten, 1 for nothing."""
+    """Return the next number of the form 1, 2 or 5 times a power of ten, and 1 for 0."""
     if value <= 0:
         return 1.0
     power = 10.0 ** (len(f"{value:.0f}") - 1 if value >= 1 else -3)
@@ -107,7 +108,7 @@ def rounded_up(value: float) -> float:
 
 
 def shown_count(value: float) -> str:
-    """Return a count, with one digit behind the point where it is small."""
+    """Return a count, with one digit behind the point if it is small."""
     return f"{value:.1f}" if 0 < value < 10 else str(shown_number(round(value)))
 
 
@@ -145,6 +146,6 @@ def cluster_plots(history: History, now_ms: int) -> tuple[Plot, ...]:
 
 
 def lag_plot(history: History, keys: Sequence[SeriesKey], now_ms: int) -> Plot:
-    """Return the plot of a group's lag. A moment counts where the lag of every topic is known."""
+    """Return the plot of a group's lag. A moment counts if the lag of every topic is known."""
     points = history.total(keys, now_ms - SPAN_MS)
     return plot_of("Lag in records", [("lag", points)], shown_count, now_ms)

@@ -1,8 +1,8 @@
 """Joins the metrics pages of all nodes into one sample of the cluster. Values in, values out.
 
-A rate is the growth of a count per second. A count that went back belongs to a node that was
-started anew, and adds nothing. A duration is that of the slowest node, because quantiles of several
-nodes cannot be added.
+A rate is the growth of a count per second. A count that went back belongs to a restarted node, and
+adds nothing. A duration is that of the slowest node, because quantiles of several nodes cannot be
+added.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def _rates(before: Pages, now: Pages, interval_s: float) -> dict[SeriesKey, floa
 def producer_rates(
     before: Pages, now: Pages, interval_s: float
 ) -> dict[tuple[str, str], float | None]:
-    """Return the records per second of each client id and topic, None where no page came before.
+    """Return the records per second of each client id and topic, None if no page came before.
 
     A pair that a known page did not have before began at 0.
     """

@@ -1,7 +1,8 @@
 """Reads the metrics pages of the nodes from time to time, and keeps the last hour.
 
 Invariants: the pages are read at most every ``INTERVAL_S``, and reading takes at most a twentieth
-of the time. A page that cannot be read costs its own figures alone, and the next look tries again.
+of the time. If a page cannot be read, only its figures are missing, and the next sample tries
+again.
 """
 
 import logging
@@ -37,7 +38,7 @@ class Sampler:
         self.failures: dict[str, str] = {}
         """The pages that could not be read the last time, each with the reason."""
         self.producer_rates: dict[tuple[str, str], float | None] = {}
-        """Records per second by client id and topic, None where they are not known yet."""
+        """Records per second by client id and topic, None if they are not known yet."""
         self.is_naming_clients = False
         """Whether a page that was read the last time has counts by client id."""
         self._clock = clock
@@ -88,11 +89,11 @@ class Sampler:
 
 
 async def read_page(client: httpx.AsyncClient, url: str) -> NodeFigures:
-    """Return the figures of one page. Other tasks run between the parts that the network brings.
+    """Return the figures of one page. Other tasks run between the received parts.
 
     Raises:
         httpx.HTTPError: it cannot be read.
-        ValueError: it is longer than ``MAX_PAGE_BYTES``, or is no metrics page.
+        ValueError: it is longer than ``MAX_PAGE_BYTES``, or is not a metrics page.
     """
     reader, size = PageReader(), 0
     headers = {"accept-encoding": "identity"}

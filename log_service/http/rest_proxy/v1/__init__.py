@@ -1,7 +1,7 @@
 """Version 1, our own: records as streams, writes with an idempotency key, and queues.
 
-No request depends on an earlier one at the same proxy. The position in a stream, the key of a
-write and the leases of a queue are the client's, so any proxy behind a load balancer responds.
+No request depends on an earlier one at the same proxy. The client keeps the position in a stream,
+the key of a write and the leases of a queue, so any proxy behind a load balancer can respond.
 
 - ``positions``: offsets by partition, where a stream begins and goes on.
 - ``query``: the parameters of a stream. ``lines``: records and the end of a stream as text.

@@ -1,7 +1,7 @@
 """Chunks of a topic's records as lines, and the window of the newest ones.
 
-A chunk stands between two positions and holds each wanted record there. So a stream may take it
-whose own positions are at or past the chunk's beginning, and gets each record once.
+A chunk lies between two positions and holds each wanted record there. A stream may take it if its
+own positions are at or past the chunk's beginning, and so gets each record once.
 
 Invariants: the chunks of a window join each other without a gap. The newest one is always kept, and
 older ones within bounds of number and bytes.
@@ -14,18 +14,18 @@ from typing import Final
 from log_service.http.rest_proxy.v1.lines import Lines
 
 RECORD_BYTES: Final = 200
-"""About what a record takes in memory beside its line."""
+"""The approximate memory of a record besides its line."""
 MAX_CHUNKS: Final = 500
-"""Chunks of a window. A topic with few records has small ones."""
+"""The most chunks of a window. A topic with few records has small chunks."""
 MAX_AHEAD: Final = 1_000
-"""A stream joins a window that ends at most so many offsets before its positions."""
+"""A stream joins a window if the window ends at most this many offsets before its positions."""
 
 LineAt = tuple[int, int, bytes]
 """The partition and the offset of a record, and its line."""
 
 
 class Chunk:
-    """The wanted records from the positions ``before`` up to ``after``, which are not changed."""
+    """The wanted records from the positions ``before`` up to ``after``. Neither may be changed."""
 
     __slots__ = ("_texts", "after", "before", "records", "size_bytes")
 
@@ -84,7 +84,7 @@ class Window:
         return self.first_number + len(self._chunks)
 
     def append(self, chunk: Chunk) -> None:
-        """Add a chunk, which begins at the window's end or takes up new partitions at 0."""
+        """Add a chunk. It begins at the window's end, and new partitions begin at 0."""
         self._chunks.append(chunk)
         self.end = chunk.after
 
@@ -101,9 +101,9 @@ class Window:
         return self._chunks[index] if 0 <= index < len(self._chunks) else None
 
     def join(self, positions: Mapping[int, int]) -> int | None:
-        """Return the number of the chunk at which a stream goes on, None if it cannot.
+        """Return the number of the chunk at which a stream goes on, or None.
 
-        It cannot if records between its positions and the window are missing, or if the window is
+        It is None if records between its positions and the window are missing, or if the window is
         far behind it.
         """
         start = self._chunks[0].before if self._chunks else self.end

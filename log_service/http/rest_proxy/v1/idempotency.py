@@ -3,9 +3,9 @@
 The records and their places are one transaction. Its transactional id is derived from user, topic
 and key. The places are committed as offsets of a group with the same name, and a repeat reads them.
 
-- A repeat first looks for committed places. They never change, so it needs no more then.
+- A repeat first looks for committed places. They never change, so the repeat is answered from them.
 - Otherwise it claims the id. That fences an attempt that still runs or died, and waits for one
-  whose commit has begun. Only then it looks once more, and writes if there is still nothing.
+  whose commit has begun. Only then it looks once more, and writes if there are still no places.
 
 Invariant: of all attempts with one key at most one commits, because places are read under the
 claim that writes them. Limits: readers of uncommitted records see aborted attempts, and the cluster
@@ -59,7 +59,7 @@ FENCED: Final = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-"""What an attempt is told whose transaction another one has ended, or keeps busy."""
+"""Errors of an attempt whose transaction another attempt has ended or keeps busy."""
 
 NOT_OURS: Final = (
     ValueError, TypeError, LookupError, ArithmeticError, StopIteration, RecursionError
@@ -75,7 +75,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedBody:
-    """The records of a request with a key. ``digest`` tells other bodies apart."""
+    """The records of a request with a key. ``digest`` identifies the body."""
 
     name: str
     topic: str
@@ -95,9 +95,9 @@ class KeyedBody:
         return work() if len(self.records) <= FEW else await trio.to_thread.run_sync(work)
 
     def partitions(self, count: int) -> list[int]:
-        """Return the partition of each record, in a topic of so many partitions.
+        """Return the partition of each record, in a topic of ``count`` partitions.
 
-        It depends on the body and the key alone. So a repeat knows which record is where.
+        It depends on the body and the key alone. So a repeat finds each record's partition again.
         """
         own = int.from_bytes(sha256(self.name.encode()).digest()[:8]) % count
         found = []
@@ -128,10 +128,9 @@ def checked_key(text: str) -> str:
 
 
 def keyed_id(principal: str, topic: str, key: str) -> str:
-    """Return the transactional id and the group of a key. Each user has names of its own.
-
-    A login over HTTP has no colon (RFC 7617). So a right to the prefix of one user is none to
-    that of another, whose name begins alike.
+    """Return the transactional id and the group of a key. Each user has names of its own. A login
+    over HTTP has no colon (RFC 7617), so the colon ends the user's name. A right to one user's
+    prefix therefore never covers a user with a longer name.
     """
     user = principal.partition(":")[2]
     digest = sha256(f"{principal}\0{topic}\0{key}".encode()).digest()
@@ -186,7 +185,7 @@ def places_of(keyed: KeyedBody, notes: Mapping[int, str]) -> list[Place]:
 def _offsets_in(text: str, keyed: KeyedBody) -> tuple[int, list[int]]:
     """Return the number of partitions and the offsets in a committed text.
 
-    A client of the group may have written it through the cluster, so its numbers are bounded.
+    A client may have written the text through the cluster, so its numbers are checked.
 
     Raises:
         Exception: one of ``NOT_OURS``, something else was committed.
@@ -214,7 +213,8 @@ async def write_once(call: Call, keyed: KeyedBody, count: int) -> Written:
     Raises:
         RestError: 42206, the key was used with another body. 40904, another request with the key
             took over.
-        KafkaError: nothing is written, or it is not known. A repeat finds out.
+        KafkaError: nothing was written, or the outcome is unknown. A repeat of the request resolves
+            it.
     """
     admin = await call.admin()
     known = await _known(admin, keyed, is_stable=False)

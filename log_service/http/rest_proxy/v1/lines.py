@@ -19,7 +19,7 @@ from log_service.http.rest_proxy.v1.positions import Gap, pairs_text
 from log_service.records.record import RecordHeader
 
 EVENTS_START: Final = b"retry: 1000\n\n"
-"""Asks a browser to come back after a second, where the stream breaks off."""
+"""Asks a browser to come back after a second, when the stream breaks off."""
 
 
 async def record_line(found: DecodedRecord, **more: Any) -> bytes:
@@ -56,7 +56,7 @@ def _schema_fields(name: str, part: Decoded) -> dict[str, Any]:
 
 
 def shown_headers(headers: Sequence[RecordHeader]) -> list[tuple[str, Any]]:
-    """Return pairs of name and value. A value that is no text is ``{"base64": ...}``."""
+    """Return pairs of name and value. A value that is not text is ``{"base64": ...}``."""
     return [(name, _shown_header(value)) for name, value in headers]
 
 
@@ -80,7 +80,7 @@ class NdjsonLines:
         return line + b"\n"
 
     def note(self, name: str, content: Mapping[str, Any]) -> bytes:
-        """Return a line that is no record, named by its only field."""
+        """Return a line that is not a record. Its only field names its kind."""
         return json_text({name: content}, is_long=False).encode() + b"\n"
 
     def heartbeat(self, positions: Mapping[int, int]) -> bytes:
@@ -99,7 +99,7 @@ class EventLines:
         return b"id: %b\ndata: %b\n\n" % (pairs_text(positions).encode(), line)
 
     def note(self, name: str, content: Mapping[str, Any]) -> bytes:
-        """Return an event that is no record. ``name`` is its type."""
+        """Return an event that is not a record. ``name`` is its type."""
         text = json_text(dict(content), is_long=False).encode()
         return b"event: %b\ndata: %b\n\n" % (name.encode(), text)
 
@@ -112,11 +112,11 @@ Lines = NdjsonLines | EventLines
 
 
 def gap_note(lines: Lines, gap: Gap) -> bytes:
-    """Return the text that tells of offsets which are not there any more."""
+    """Return the text that reports offsets which the log no longer has."""
     return lines.note("gap", asdict(gap))
 
 
 def end_note(lines: Lines, reason: str, message: str, positions: Mapping[int, int]) -> bytes:
-    """Return the last text of a stream. Its ``next`` is where to go on."""
+    """Return the last text of a stream. Its ``next`` is the position to continue from."""
     content = {"reason": reason, "message": message, "next": pairs_text(positions)}
     return lines.note("end", content)

@@ -13,7 +13,7 @@ from typing import Final
 from log_service.http.rest_proxy.errors import RestError
 
 UNQUOTED_ZONE: Final = re.compile(r"(T[\d:.]+) (\d\d:?\d\d)")
-"""A time whose ``+`` was not quoted in a URL, where it stands for a blank."""
+"""A time whose ``+`` was not quoted in a URL. There a ``+`` means a blank."""
 PAIRS: Final = re.compile(r"\d{1,10}:\d{1,19}(?:,\d{1,10}:\d{1,19})*")
 MAX_CHARACTERS: Final = 8 << 10
 MAX_OFFSET: Final = 2**63 - 1
@@ -32,9 +32,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """An offset that a client asked for and that the log does not hold, and the next that it does.
+    """A requested offset that the log does not hold, and the next one that it does.
 
-    It was removed, or is beyond the end.
+    The offset was removed, or is beyond the end.
     """
 
     partition: int
@@ -76,7 +76,8 @@ def parse_start(text: str) -> Start:
 def first_positions(
     start: Start, logs: Mapping[int, tuple[int, int]], at_time: Mapping[int, int]
 ) -> tuple[dict[int, int], list[Gap]]:
-    """Return where to begin in each partition, and the offsets that are not there.
+    """Return the first offset to read of each partition, and the offsets that the log does not
+    have.
 
     ``logs`` has the first offset and the end of each partition, ``at_time`` the offset at the time
     that is asked for. A partition without a pair is new to the client, and begins at its first

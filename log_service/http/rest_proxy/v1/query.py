@@ -28,7 +28,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamQuery:
-    """The records that a client asks for. ``partitions`` empty is all, ``limit`` None is no bound.
+    """The records that a client asks for. ``partitions`` empty is all, ``limit`` None means no
+    limit.
 
     ``encoding`` says how keys and values are shown, as ``FORMATS`` of decoding.
     """

@@ -41,7 +41,7 @@ from log_service.http.server.values import HttpResponse
 HEARTBEAT_S: Final = 15.0
 PIECE_BYTES: Final = 32 << 10
 TURN_RECORDS: Final = 100
-"""After so many records that are sent one by one other tasks run."""
+"""Records sent one by one after which other tasks get a turn."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Reading:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all records were read that were there at the beginning."""
+        """Whether all records were read that existed when the stream began."""
         ends = self.ends
         return ends is not None and all(self.positions[each] >= ends[each] for each in ends)
 
@@ -200,7 +200,7 @@ class _Stream:
         await self._flush()
 
     async def _follow(self, seat: Seat) -> Ending | None:
-        """Send the chunks of a reader. Return None if the stream goes on at another one."""
+        """Send the chunks of a reader. Return None if the stream goes on at another reader."""
         ending: Ending | None = None
         while ending is None:
             if self._streams.stopping.is_set():
@@ -239,7 +239,10 @@ class _Stream:
         return CAUGHT_UP if reading.is_caught_up else None
 
     async def _look(self) -> Ending | None:
-        """Return the end of a stream whose login is not right, and let a quiet one speak."""
+        """Return the end of a stream whose login is no longer valid.
+
+        Send a heartbeat on an idle stream.
+        """
         reading, now_s = self._reading, trio.current_time()
         if now_s - reading.checked_s >= CHECK_S:
             reading.checked_s = now_s

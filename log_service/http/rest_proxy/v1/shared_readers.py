@@ -1,10 +1,10 @@
 """Readers that follow a topic for all streams of a login that ask for the same records.
 
 A reader has one consumer, decodes each record once, and keeps the newest chunks of lines. A stream
-takes them at its own pace, by its own positions. One that falls behind the kept chunks goes on with
-another reader at its positions, and readers that meet become one.
+takes them at its own pace, by its own positions. A stream that falls behind the kept chunks goes on
+with another reader at its positions. Readers that reach the same positions are merged.
 
-Invariants: a reader is there while streams use it. It goes on when any of its streams has taken all
+Invariants: a reader exists while streams use it. It goes on when any of its streams has taken all
 chunks, so the fastest stream sets the pace and no slow stream holds back another. All windows of a
 proxy have at most ``TOTAL_BYTES``, beside the newest chunk of each.
 """
@@ -48,12 +48,12 @@ TOTAL_BYTES: Final = 64 << 20
 CHUNK_BYTES: Final = 128 << 10
 POLL_RECORDS: Final = 500
 TURN_RECORDS: Final = 20
-"""After so many records other tasks run."""
+"""Records after which other tasks get a turn."""
 PAUSE_S: Final = 0.005
 STREAM_PAUSE_S: Final = 0.0005
 """A reader that keeps up pauses after each chunk, longer for many streams, to make larger ones."""
 CHECK_S: Final = 5.0
-"""How often a reader asks whether its topic is there, and a stream whether its login is right."""
+"""How often a reader checks that its topic exists, and a stream that its login is still valid."""
 
 logger = logging.getLogger(__name__)
 
@@ -87,13 +87,13 @@ class Seat:
 
     @property
     def is_over(self) -> bool:
-        """Whether no chunk follows here, because the reader has ended or has gone on without it."""
+        """Whether no chunk follows here, because the reader has ended or left the stream behind."""
         return self._reader.is_over or self._number < self._reader.window.first_number
 
     def ending_at(self, positions: Mapping[int, int]) -> Ending | None:
         """Return the end of a stream at these positions, None if it goes on at another reader.
 
-        Offsets that are gone are no matter to a stream that is past them.
+        Missing offsets do not matter to a stream that is already past them.
         """
         reader, ending = self._reader, self._reader.ending
         is_elsewhere = positions != reader.window.end
@@ -102,7 +102,7 @@ class Seat:
         return ending
 
     async def wait(self) -> None:
-        """Wait until the next chunk is there, or the reader ends."""
+        """Wait for the next chunk, or for the end of the reader."""
         self._reader.wanted.set()
         await self._reader.changed.wait()
 
@@ -244,7 +244,7 @@ class SharedReader:
                 records = await consumer.poll(POLL_RECORDS, timeout_ms=int(CHECK_S * 1_000))
                 current = consumer.cluster.view.topic_id_of(followed.topic)
                 if current not in {followed.topic_id, NO_TOPIC_ID}:
-                    return DELETED  # and created anew: these are no records of it
+                    return DELETED  # and created anew, so these records are not its records
                 await self._append_all(consumer, decoder, records)
                 ending = await self._check(consumer, admin)
                 if ending is not None:
@@ -303,7 +303,7 @@ class SharedReader:
         return await record_line(found)
 
     async def _check(self, consumer: Consumer, admin: Admin) -> Ending | None:
-        """Return why the streams have to end, and take up new partitions if they have not."""
+        """Return why the streams have to end. If they need not, begin to read new partitions."""
         followed = self.followed
         if trio.current_time() - self._checked_s < CHECK_S:
             return None

@@ -82,7 +82,7 @@ def consumer_settings_of(
     """Return the settings of an instance, and those of its consumer.
 
     Raises:
-        RestError: 42204, a value is none of its field.
+        RestError: 42204, a value is not valid for its field.
     """
     record_format = str(body.get("format") or "binary").lower()
     if record_format not in FORMATS:
@@ -119,7 +119,7 @@ def _consumer_number(
 
 
 async def delete(call: Call) -> HttpResponse:
-    """Delete a consumer. It commits, if it commits by itself, and leaves its group."""
+    """Delete a consumer. With automatic commits it commits first. It then leaves its group."""
     await call.context.instances.delete(_instance(call))
     return NO_CONTENT
 
@@ -306,7 +306,7 @@ async def _part_reader(
 def _shown_records(
     record_format: str, records: Sequence[ConsumerRecord], read_part: ReadPart
 ) -> tuple[list[bytes], RestError | None]:
-    """Return the JSON of records up to the first that has none, and why that one has none."""
+    """Return the JSON of records up to the first that cannot be shown, and the reason."""
     shown: list[bytes] = []
     for record in records:
         fields = {

@@ -25,7 +25,7 @@ from log_service.http.rest_proxy import errors
 
 MAX_POLLED: Final = 500
 QUIET_MS: Final = 100
-"""A response is complete once no record has come for so long, because clients wait for it."""
+"""Time without a new record after which a response is complete, because clients wait for it."""
 AUTO_COMMIT_MS: Final = 5_000
 MATCH_MS: Final = 30_000
 """So often the topics of a pattern are looked for again."""
@@ -38,7 +38,7 @@ class InstanceSettings:
 
     record_format: str = "binary"
     is_committing: bool = True
-    """Whether delivered records are committed without being asked for."""
+    """Whether delivered records are committed automatically."""
     request_timeout_ms: int = 1_000
     min_bytes: int = 1
 
@@ -62,7 +62,7 @@ class ConsumerInstance:
         self.settings = settings
         self._hosted = hosted
         self._consumer: Consumer | None = None
-        """The consumer that all requests use. One that was opened anew has lost its positions."""
+        """The consumer that all requests use. A reopened consumer has lost its positions."""
         self._is_closing = False
         self._clock = clock
         self._turn = trio.Lock()
@@ -251,9 +251,9 @@ class ConsumerInstance:
     # Records
 
     async def take(self, max_bytes: int, timeout_ms: int) -> list[ConsumerRecord]:
-        """Return the next records: at least one if any comes in time, and about ``max_bytes``.
+        """Return the next records: at least one if any arrives in time, and about ``max_bytes``.
 
-        The caller gives records back that it cannot deliver.
+        The caller gives back the records that it cannot deliver.
         """
         async with self as consumer:
             now_ms = self._clock.monotonic_ms()
@@ -292,11 +292,10 @@ class ConsumerInstance:
             self._held.extend(polled)
 
     def give_back(self, records: Sequence[ConsumerRecord]) -> None:
-        """Hold records again that a response could not have, in their order.
-
-        Those of partitions that were given up meanwhile belong to another member of the group. A
-        seek of another request meanwhile has left the others behind. No turn is waited for, so that
-        a request that is cancelled loses no record.
+        """Hold records again, in their order, that a response could not take. Records of partitions
+        that were revoked meanwhile are dropped, because they belong to another member. So are
+        records that a seek of another request has passed. It does not wait for a turn, so that a
+        cancelled request loses no record.
         """
         mine = [] if self._consumer is None else _of_assigned(self._consumer, records)
         kept = [each for each in mine if each.topic_partition in self._taken]
@@ -320,7 +319,7 @@ class ConsumerInstance:
     async def expire(self) -> None:
         """Leave the group and close the consumer, which no request has used for a while.
 
-        Nothing is committed, because nothing says that the last response was worked on.
+        Nothing is committed, because the client may not have processed the last response.
         """
         self._is_closing = True
         self._delivered.clear()  # giving up the partitions would commit them

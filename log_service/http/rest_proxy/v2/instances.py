@@ -22,11 +22,14 @@ from log_service.http.rest_proxy.v2.instance import ConsumerInstance, InstanceSe
 from log_service.http.server.values import ANONYMOUS
 
 OWNERS: Final = 4
-"""One user has at most so large a part of all consumers: a quarter."""
+"""One user may have at most a quarter of all consumers."""
 SWEEP_INTERVAL_S: Final = 1.0
 MIN_POLL_INTERVAL_MS: Final = 300_000
 FETCH_BYTES: Final = 2 << 20
-"""Records of one consumer that were fetched and not polled yet. The proxy has many consumers."""
+"""Bytes of one consumer's fetched records that were not polled yet.
+
+They are few, because the proxy has many consumers.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +139,7 @@ class ConsumerInstances:
         """Return a consumer of a principal.
 
         Raises:
-            RestError: 40403, it has none of this group and name.
+            RestError: 40403, the principal has no consumer of this group and name.
         """
         found = self._instances.get(key)
         if found is None:

@@ -14,7 +14,10 @@ from log_service.http.server.negotiation import best_media_type, parse_media_typ
 from log_service.http.server.values import HttpRequest
 
 VERSIONS: Final = (".v2", ".v1", "")
-"""Version 1 has the same bodies for records. Old clients send its names, or none."""
+"""The versions in accepted media types.
+
+Version 1 has the same bodies, and old clients name it or no version.
+"""
 PLAIN_TYPES: Final = (
     "application/vnd.kafka.v2+json",
     "application/vnd.kafka.v1+json",
@@ -47,7 +50,7 @@ def refusal_type_of(request: HttpRequest) -> str:
 
 
 def require_json(request: HttpRequest) -> None:
-    """Refuse the body of a request that says it is none of version 2.
+    """Refuse a body whose media type does not belong to version 2.
 
     Raises:
         RestError: 415.
@@ -60,7 +63,7 @@ def format_of_body(request: HttpRequest) -> str:
     """Return the format of the records in a body.
 
     Raises:
-        RestError: 415, the type is none of version 2.
+        RestError: 415, the type does not belong to version 2.
     """
     name = _content_type(request)
     found = "binary" if name in {None, *UNNAMED_TYPES} else FORMAT_OF.get(name or "")

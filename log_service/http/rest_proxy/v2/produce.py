@@ -131,10 +131,10 @@ async def _encoders(
 
 
 def unnamed_to_bytes(value: Any) -> bytes | None:
-    """Return the bytes of a base64 text, None for null, where no media type asked for base64.
+    """Return the bytes of a base64 text, None for null, if no media type asked for base64.
 
     Raises:
-        RestError: 400, the value is no base64.
+        RestError: 400, the value is not base64.
     """
     try:
         return binary_to_bytes(value)
@@ -197,7 +197,7 @@ def headers_of(fields: Mapping[str, Any]) -> tuple[RecordHeader, ...]:
     """Return the headers of a record. Their values are base64.
 
     Raises:
-        RestError: a header has no name, or its value is no base64.
+        RestError: a header has no name, or its value is not base64.
     """
     if fields.get("headers") is None:
         return ()
@@ -239,7 +239,7 @@ def shown_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def _raise_common(outcomes: Sequence[Outcome]) -> None:
-    """Refuse the request if the cluster refused all its records for want of a right."""
+    """Refuse the request if the cluster refused all its records because of a missing right."""
     failures = [each for each in outcomes if isinstance(each, KafkaError)]
     if len(failures) < len(outcomes):
         return

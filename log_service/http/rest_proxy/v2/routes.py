@@ -54,7 +54,10 @@ def routes(context: RestContext) -> list[Route]:
 
 
 def doubled_routes(context: RestContext) -> list[Route]:
-    """Return routes with a doubled slash. A client makes one that appends to a slash at the end."""
+    """Return routes with a doubled slash.
+
+    A client makes one by appending a path to a URL with a slash.
+    """
     return [
         replace(each, path=each.path.replace(POSITIONS, f"{POSITIONS}/"))
         for each in routes(context)

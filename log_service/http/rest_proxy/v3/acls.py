@@ -44,7 +44,7 @@ async def list_acls(at: ClusterCall) -> HttpResponse:
 
 
 async def create_acl(at: ClusterCall) -> HttpResponse:
-    """Create one ACL. The response names the link that selects it alone."""
+    """Create one ACL. The response has a link that selects only this ACL."""
     acl = acl_binding(await read_object(at.call.request))
     await at.admin.create_acls([acl])
     return HttpResponse(status=201, headers=(("location", _link(at, acl)),))
@@ -74,7 +74,7 @@ def acl_filter(query: Mapping[str, str]) -> AclFilter:
     """Return the filter in a query.
 
     Raises:
-        RestError: 400, a parameter is unknown, or a value is none of its parameter.
+        RestError: 400, a parameter is unknown, or a value is not valid for its parameter.
     """
     unknown = sorted(query.keys() - set(FIELDS))
     if unknown:

@@ -66,7 +66,7 @@ async def owner_of(at: ClusterCall) -> Owner:
     """Return the thing whose configs a request is about.
 
     Raises:
-        RestError: the topic or broker in the path is not there.
+        RestError: the topic or broker in the path does not exist.
     """
     given = at.call.request.path_values
     if "topic" in given:
@@ -221,9 +221,9 @@ async def _alter(
     *,
     is_validated_only: bool = False,
 ) -> None:
-    """Change configs of a thing that has them.
+    """Change configs of a topic, of a broker, or of all brokers.
 
-    All brokers together show the configs alone that were set for them, so that others can be set.
+    The default of all brokers shows only configs that were set, so further ones can be set.
     """
     if owner.resource != ConfigResource.all_brokers():
         known = (await at.admin.describe_configs([owner.resource]))[owner.resource]

@@ -1,4 +1,4 @@
-"""Documents of version 3: each names its kind, and has links to itself and to what belongs to it.
+"""Documents of version 3: each names its kind, and has links to itself and to its parts.
 
 A request names its cluster by its id. A proxy stands in front of one cluster, so another id is
 unknown.

@@ -24,7 +24,7 @@ WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """The lag of a group in one partition. ``member`` is None where no member reads it."""
+    """The lag of a group in one partition. ``member`` is None if no member reads it."""
 
     where: TopicPartition
     current_offset: int

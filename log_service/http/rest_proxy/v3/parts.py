@@ -2,7 +2,8 @@
 
 A part with a type ``BINARY``, ``JSON`` or ``STRING`` has no schema. Any other one has the schema
 that it names, or else the latest version of its subject. Confluent's proxy refuses a type beside
-the id or version of a schema. Here it is checked, because such a request says nothing wrong.
+the id or version of a schema. Here the type is compared with the schema, because such a request is
+not wrong.
 """
 
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ MAX_NUMBER: Final = 2**31 - 1
 RecordEncoders = Mapping[str, "PartEncoder"]
 """The encoders of the parts of a record that have a schema."""
 KnownEncoders = dict["SchemaChoice", "PartEncoder | RestError"]
-"""Encoders that a request has asked for. One that failed is not asked for again."""
+"""Encoders that a request has asked for. A failed lookup is not repeated."""
 
 
 async def find_encoders(
@@ -144,7 +145,7 @@ def _number(part: Mapping[str, Any], name: str) -> int | None:
 
 
 def refusal_of_registry(error: SchemaRegistryError, choice: "SchemaChoice") -> RestError:
-    """Return the refusal for a schema that the registry refuses or has not, as Confluent's is."""
+    """Return Confluent's refusal for a schema that the registry refuses or does not have."""
     refusal = errors.of_registry(error)
     if refusal.code in {errors.UNAUTHENTICATED, errors.FORBIDDEN}:
         return refusal

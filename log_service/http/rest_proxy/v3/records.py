@@ -37,7 +37,7 @@ MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 def prepared_record(
     fields: Mapping[str, Any], topic: TopicView, encoders: RecordEncoders
 ) -> Prepared:
-    """Return the record in a JSON object, and what its line says about its key and its value.
+    """Return the record in a JSON object, and the fields of its response line for key and value.
 
     Raises:
         RestError: a field is unknown or not valid.
@@ -61,7 +61,7 @@ def prepared_record(
 def _part(
     fields: Mapping[str, Any], name: str, encoder: "PartEncoder | None"
 ) -> tuple[bytes | None, dict[str, Any]]:
-    """Return the bytes of a key or a value, and what a line says about it."""
+    """Return the bytes of a key or a value, and its fields in the response line."""
     part = fields.get(name)
     if part is None:
         return None, {}

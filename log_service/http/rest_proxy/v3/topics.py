@@ -63,7 +63,7 @@ async def get_topic(at: ClusterCall) -> HttpResponse:
 
 
 def is_wanted(at: ClusterCall, name: str) -> bool:
-    """Return a parameter of the query that is true or false. It is false where it is missing.
+    """Return a parameter of the query that is true or false. It is false if it is missing.
 
     Raises:
         RestError: 400, it is neither.
@@ -151,7 +151,7 @@ def config_value(value: Any) -> str | None:
 
 
 def flag_of(body: Mapping[str, Any], name: str) -> bool:
-    """Return a field that is true or false. It is false where it is missing.
+    """Return a field that is true or false. It is false if it is missing.
 
     Raises:
         RestError: 422, it is neither.

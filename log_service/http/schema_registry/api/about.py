@@ -14,7 +14,7 @@ class AboutEndpoints:
         self._registry = registry
 
     async def root(self, request: HttpRequest) -> HttpResponse:
-        """Return an empty object, which says that the registry serves."""
+        """Return an empty object. Clients take it as a sign that the registry serves."""
         return json_response(request, {})
 
     async def cluster_id(self, request: HttpRequest) -> HttpResponse:

@@ -25,7 +25,7 @@ CONTENT_TYPES = (
 )
 """What the registry answers, the best one first."""
 KNOWS_NEW_FIELDS = "confluent-accept-unknown-properties"
-"""Header of clients that accept fields which they do not know."""
+"""The header of clients that accept unknown fields."""
 
 
 def json_response(request: HttpRequest, value: object, status: int = 200) -> HttpResponse:
@@ -50,7 +50,7 @@ def content_type_for(request: HttpRequest) -> str:
 def require_acceptable(request: HttpRequest) -> None:
     """Refuse a request whose ``Accept`` names other types alone.
 
-    A range of all main types counts, whatever stands behind it.
+    A range with ``*`` as its main type is accepted, whatever its subtype is.
 
     Raises:
         HttpError: 406. Clients match its text.

@@ -2,7 +2,7 @@
 
 Unknown fields are refused, because a misspelt field would silently do nothing. A long body is read
 in another thread, so that other requests go on. Its parts are counted first, because the parser of
-the standard library lets no other thread run until it is done. Long texts are no matter to it.
+the standard library lets no other thread run until it is done. Long texts do not slow it down.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,10 +35,11 @@ def require_json(request: HttpRequest) -> None:
     """Refuse a body that says it is not JSON.
 
     A browser sends a form, a plain text, or a body without a type to any site, without asking that
-    first. Other programs name no page. Theirs may lack a type, and curl calls it a form.
+    first. Other programs do not send ``Origin``. Their requests may lack a type, and curl sends the
+    type of a form.
 
     Raises:
-        HttpError: 415. Clients match its text; the header ``Accept`` says what is taken.
+        HttpError: 415. Clients match its text; the header ``Accept`` names the accepted types.
     """
     if request.method not in {"POST", "PUT"}:
         return
@@ -64,10 +65,10 @@ async def read_object(
 
 
 def charset_of(request: HttpRequest) -> str:
-    """Return the charset of a body, which is UTF-8 where its type names none.
+    """Return the charset of a body, which is UTF-8 if its type names none.
 
     Raises:
-        HttpError: 415, it is none of Unicode's.
+        HttpError: 415, it is not a Unicode charset.
     """
     media_type = parse_media_type(request.headers.get("content-type", ""))
     found = UTF8 if media_type is None else media_type.parameters.get("charset", UTF8).lower()

@@ -41,7 +41,8 @@ def addressed(
 ) -> HttpRequest:
     """Return a request whose path has the whole name of its subject, in the place of an alias.
 
-    Rights are decided over this name, and so the handler uses it, however long it waits before.
+    Rights are decided for this name, and the handler uses the same name, even if the alias changes
+    meanwhile.
 
     Raises:
         RegistryError: the context is not a name of a context.

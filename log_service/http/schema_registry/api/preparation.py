@@ -1,8 +1,8 @@
 """Does the long work of a decision before it, one schema at a time.
 
-A decision reads the state as a whole, and records wait for it. So everything that takes long is
-done before, in steps with room for records between them, and remembered by the parser. Refusals are
-left to the decision, except for a text that is not a schema whatever the state is.
+A decision reads the state without a pause, and records wait for it. So everything that takes long
+is done before, in steps between which records are applied. The parser remembers the results.
+Refusals are left to the decision, except for a text that cannot be a schema in any state.
 """
 
 from collections.abc import Iterator, Sequence

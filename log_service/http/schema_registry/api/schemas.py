@@ -45,7 +45,7 @@ class SchemaEndpoints:
         self._parser = registry.parser
 
     async def list_schemas(self, request: HttpRequest) -> HttpResponse:
-        """Return versions of the subjects with a prefix, and of those with such an alias.
+        """Return versions of the subjects with a prefix, or with an alias with the prefix.
 
         They are sent one after the other.
         """
@@ -117,7 +117,7 @@ class SchemaEndpoints:
     async def get_by_id(self, request: HttpRequest) -> HttpResponse:
         """Return the schema of an id, and one version that has it.
 
-        confluent-kafka for Python keeps that version for later, and needs its id in it.
+        confluent-kafka for Python caches that version, and needs the id in it.
         """
         found = await self._first_by_id(request)
         shown = schema_json if is_new_client(request) else body_json

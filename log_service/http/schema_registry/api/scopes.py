@@ -29,7 +29,10 @@ from log_service.http.server.values import HttpRequest, HttpResponse
 
 LEVEL_FIELD = SETTINGS_FIELDS["compatibility_level"]
 REQUEST_FIELDS = (*SETTINGS_FIELDS.values(), "compatibility")
-"""The level has another name in requests than in responses to GET and in records. Both do."""
+"""The fields of requests.
+
+The level has another name in requests than in responses and records. Both names are accepted.
+"""
 
 
 class ScopeEndpoints:
@@ -136,7 +139,7 @@ class ScopeEndpoints:
         return HttpResponse(status=204)
 
     async def _read_settings(self, request: HttpRequest) -> tuple[Settings, frozenset[str]]:
-        """Return the settings of a body, and the names of those that it takes away by null."""
+        """Return the settings of a body, and the names of those that it resets by null."""
         fields = await read_object(request, REQUEST_FIELDS, self._registry.workers)
         try:
             wanted = read_settings(fields)

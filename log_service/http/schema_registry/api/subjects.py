@@ -124,7 +124,10 @@ class SubjectEndpoints:
         is_normalized: bool,
         is_deleted_included: bool = False,
     ) -> RegisteredSchema:
-        """Return the version that has a content. A text as it is stored needs no other thread."""
+        """Return the version that has a content.
+
+        A text equal to the stored one needs no other thread.
+        """
         is_plain = not is_normalized and not self._state.settings(subject).normalize
         exact = find_exact(self._state, subject, content) if is_plain else None
         if exact is not None:
@@ -252,7 +255,7 @@ class SubjectEndpoints:
         )
 
     async def _registered_before(self, wanted: Registration) -> RegisteredSchema | None:
-        """Return the version that has the content already, which needs no write."""
+        """Return an existing version with the content, so that nothing has to be written."""
         settings = self._state.settings(wanted.subject)
         is_completed = wanted.version == NEXT_VERSION or settings.has_defaults_or_overrides
         if is_completed or not self._state.is_live(wanted.subject):
@@ -277,8 +280,8 @@ class SubjectEndpoints:
     ) -> dict[str, Any]:
         """Return the response to a registration.
 
-        The schema is in it only where the registry added to it, or where the client asks for a
-        form. Clients would take another spelling of their schema for the schema itself.
+        The schema is in it only if the registry added to it, or if the client asks for a
+        form. Otherwise clients would take another spelling for their own schema.
         """
         if not is_new_client(request):
             return {"id": found.schema_id}

@@ -27,7 +27,8 @@ def incompatibilities(
     content: SchemaContent,
     earlier: Sequence[RegisteredSchema],
 ) -> list[str]:
-    """Return why a schema breaks its level, in the lines of a verbose answer. Empty: it does not.
+    """Return why a schema breaks its level, in the lines of a verbose answer. They are empty if it
+    does not.
 
     ``earlier`` has the live versions, oldest first. The first version that breaks the level ends
     the comparison, beginning with the newest.
@@ -50,9 +51,9 @@ def broken_reservations(
     content: SchemaContent,
     earlier: Sequence[RegisteredSchema],
 ) -> list[str]:
-    """Return how a schema breaks with fields that its metadata or the newest version reserves.
+    """Return how a schema uses fields that its metadata or the newest version reserves.
 
-    They count where ``validateFields`` is set, whatever the level is.
+    They count if ``validateFields`` is set, whatever the level is.
 
     Raises:
         RegistryError: the schema cannot be parsed.
@@ -74,7 +75,7 @@ def broken_reservations(
 
 
 def broken_alone(settings: Settings, broken: list[str]) -> list[str]:
-    """Return the lines of a response where nothing is wrong but reserved fields."""
+    """Return the lines of a response if reserved fields are the only fault."""
     return [*broken, _scope(settings)] if broken else []
 
 
@@ -96,7 +97,7 @@ def incompatibility(
     content: SchemaContent,
     old: RegisteredSchema,
 ) -> list[str]:
-    """Return why a schema breaks its level with one version. Empty: it does not.
+    """Return why a schema breaks its level with one version. The result is empty if it does not.
 
     Comparisons without a difference are remembered, because each new version is compared with many.
 
@@ -129,7 +130,7 @@ def _reserved(content: SchemaContent) -> frozenset[str]:
 
 
 def _scope(settings: Settings) -> str:
-    """Return the line that says by which settings a verdict was made."""
+    """Return the line that names the settings behind a verdict."""
     is_validating = str(bool(settings.validate_fields)).lower()
     return f"{{validateFields: '{is_validating}', compatibility: '{_level(settings)}'}}"
 

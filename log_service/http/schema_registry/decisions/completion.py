@@ -1,7 +1,7 @@
 """Completes a schema by the previous version and the settings.
 
 Metadata and rules lie between the defaults and the overrides of the settings. Registering and
-looking up do the same, so that a schema is found again as it was sent.
+looking up complete schemas alike, so that a schema is found by the text that was sent.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ def completed(
 ) -> SchemaContent:
     """Return a new content, completed by the previous version and the settings.
 
-    An empty text takes the previous one. A version that was asked for is noted in the metadata.
+    An empty text is replaced by the previous one. A requested version is noted in the metadata.
     """
     if not content.text.strip() and previous is not None:
         taken = previous.content

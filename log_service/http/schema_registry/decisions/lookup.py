@@ -41,7 +41,10 @@ def read_version(text: str) -> int:
 
 
 def candidates(state: RegistryState, subject: str) -> list[str]:
-    """Return the subject, and for one of the default context those of its name in others."""
+    """Return the subject.
+
+    For a subject of the default context, its namesakes in other contexts follow.
+    """
     parsed = Subject.parse(subject)
     if parsed.context != DEFAULT_CONTEXT:
         return [subject]
@@ -110,7 +113,7 @@ def find_exact(
 ) -> RegisteredSchema | None:
     """Return the live version of exactly this subject that has a content as it is written.
 
-    None does not say that there is none, because a text may be written in several ways.
+    None does not prove that there is none, because a schema may be written in several ways.
     """
     context = context_of(subject)
     schema_id = state.id_of_guid(context, guid_of(content))
@@ -203,7 +206,7 @@ def canonical(
 def is_same_schema(
     parser: SchemaParser, content: SchemaContent, registered: RegisteredSchema
 ) -> bool:
-    """Return whether a content is the registered one in all that counts.
+    """Return whether a content is the registered one in all relevant parts.
 
     It may lack the number of the version in its metadata, and it may have the text of its
     references inside. A Protobuf schema that came as a descriptor is spelled otherwise than one
@@ -222,7 +225,10 @@ def is_same_schema(
 
 
 def compared_form(content: SchemaContent, known: SchemaContent) -> Form | None:
-    """Return the form in which two texts that differ may still be one. None: they are two."""
+    """Return the form in which two different texts may still be equal.
+
+    None means that they are not.
+    """
     if not _has_same_labels(content, known):
         return None
     is_protobuf = content.schema_type is SchemaType.PROTOBUF
@@ -232,7 +238,7 @@ def compared_form(content: SchemaContent, known: SchemaContent) -> Form | None:
 
 
 def _has_same_labels(content: SchemaContent, known: SchemaContent) -> bool:
-    """Return whether everything but texts and references is the same."""
+    """Return whether all except texts and references is the same."""
     if content.schema_type is not known.schema_type or content.rule_set != known.rule_set:
         return False
     return _without_version(content.metadata) == _without_version(known.metadata)

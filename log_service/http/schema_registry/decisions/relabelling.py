@@ -24,8 +24,8 @@ from log_service.http.schema_registry.values import (
 class Relabelling:
     """A request to register ``version`` of a subject again, as ``new_version`` or the next one.
 
-    Without ``metadata`` those of the version stay. Rules are given as a whole, or as a change of
-    the newest version's rules.
+    Without ``metadata`` the version's own metadata stay. Rules are given as a whole, or as a change
+    of the newest version's rules.
     """
 
     subject: str
@@ -65,7 +65,7 @@ def relabelled(state: RegistryState, parser: SchemaParser, wanted: Relabelling) 
 
 
 def _rules(state: RegistryState, wanted: Relabelling) -> RuleSet | None:
-    """Return the rules of the new version. None: those of the newest one."""
+    """Return the rules of the new version. None means the rules of the newest one."""
     if wanted.rules_to_merge is None and not wanted.rules_to_remove:
         return wanted.rule_set
     before = LATEST_VERSION if wanted.new_version is None else wanted.new_version - 1

@@ -1,7 +1,7 @@
 """One member of the group that elects the writing instance.
 
-Decides when to join again, and how long a membership may be believed. The coordinator gives the
-leadership away once it has heard nothing of a member for the session timeout. A member therefore
+Decides when to join again, and how long a membership counts as valid. The coordinator gives the
+leadership away once a member has sent no heartbeat for the session timeout. A member therefore
 counts from the moment in which it sent the last heartbeat that was responded to, by the monotonic
 clock, and stops leading before the session can have ended. It stays the leader while the group
 elects again, because a new leader fences the old one.
@@ -58,9 +58,9 @@ logger = logging.getLogger(__name__)
 DEFAULT_GROUP = "schema-registry"
 NO_GENERATION = -1
 BEATS_PER_SESSION = 3
-"""A heartbeat without a response for such a part of the session counts as lost."""
+"""A heartbeat without a response for this fraction of the session counts as lost."""
 MARGIN_PER_SESSION = 10
-"""The last such part of a session is not used, so that a timer may be late."""
+"""This last fraction of a session is not used, so that a timer may be late."""
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 LEAVE_TIMEOUT_S = 3.0
 PURPOSE = "election"
@@ -87,7 +87,7 @@ class ElectionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """The leader, as far as this instance may believe now. Without a URL none is known."""
+    """The leader that this instance may count on now. Without a URL no leader is known."""
 
     leader_url: str | None = None
     is_self: bool = False
@@ -117,7 +117,7 @@ class Elector:
 
     @property
     def leadership(self) -> Leadership:
-        """The leadership at this moment. A paused process that runs again leads no more."""
+        """The leadership at this moment. A process that was paused too long no longer leads."""
         return self._assigned if self._now_ms() < self._believed_until_ms else Leadership()
 
     async def wait_changed(self, seen: Leadership) -> Leadership:
@@ -186,7 +186,10 @@ class Elector:
         return replace(self._settings.instance, is_leader=is_leader)
 
     def _chosen(self, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """Choose the leader for the whole group. A member that is not understood is not counted."""
+        """Choose the leader for the whole group.
+
+        A member whose bytes cannot be read does not count.
+        """
         members: dict[str, RegistryInstance] = {}
         for each in response.members:
             try:
@@ -271,7 +274,7 @@ class Elector:
         self._changed = trio.Event()
 
     def _believe_from(self, sent_ms: int) -> None:
-        """Believe the last assignment for one session from the moment when a request was sent."""
+        """Count the last assignment as valid for one session after a request was sent."""
         session_ms = self._settings.session_timeout_ms
         self._believed_until_ms = sent_ms + session_ms - session_ms // MARGIN_PER_SESSION
 
@@ -318,7 +321,7 @@ class Elector:
         raise_for(response.error_code, None, f"heartbeat to group {group!r}")
 
     def _extend(self, sent_ms: int) -> None:
-        """Believe the assignment for longer. It may have been in doubt."""
+        """Extend the validity of the assignment, which may have expired."""
         before = self.leadership
         self._believe_from(sent_ms)
         if before != self.leadership:

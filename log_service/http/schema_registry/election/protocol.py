@@ -1,7 +1,7 @@
 """The group protocol of schema registries: the data of members and of assignments, and the
 election.
 
-Both are JSON, with the names of Confluent's registry. Fields that are not known are ignored in both
+Both are JSON, with the names of Confluent's registry. Unknown fields are ignored in both
 directions, because other registries and later versions send more. Decides the leader: the eligible
 member with the smallest URL, or, if leadership is sticky, a member that reports itself as the
 present leader.
@@ -29,9 +29,9 @@ class UnreadableMember(TidelogError):  # noqa: N818 - it says what is wrong with
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryInstance:
-    """One registry as the others reach it. Only an eligible one may lead.
+    """One registry, with its address for the others. Only an eligible one may lead.
 
-    ``is_leader`` is what the instance knew when it joined.
+    ``is_leader`` tells whether the instance took itself for the leader when it joined.
     """
 
     scheme: str
@@ -50,8 +50,9 @@ class RegistryInstance:
 class Assignment:
     """The result of an election, the same for all members.
 
-    ``leader_id`` is the leader's member id. Both are None if no member is eligible. ``error`` says
-    that members have the same URL, so that none could be forwarded to.
+    ``leader_id`` is the leader's member id. Both are None if no member is eligible. ``error`` is
+    set if members have the same URL, because a request could then not be forwarded to the right
+    one.
     """
 
     leader_id: str | None
@@ -60,9 +61,10 @@ class Assignment:
 
 
 def choose(members: Mapping[str, RegistryInstance], *, is_sticky: bool = False) -> Assignment:
-    """Return the assignment for a group, by member id.
+    """Return the assignment for a group.
 
-    A present leader stays if leadership is sticky and exactly one eligible member leads.
+    ``members`` are by member id. The present leader stays if leadership is sticky and exactly one
+    eligible member leads.
     """
     eligible = {
         member_id: instance for member_id, instance in members.items() if instance.is_eligible
@@ -112,7 +114,7 @@ def encode_assignment(assignment: Assignment) -> bytes:
 def decode_assignment(encoded: bytes) -> Assignment:
     """Decode the assignment, which all members get.
 
-    A leader that is not eligible counts as none.
+    A leader that is not eligible counts as no leader.
 
     Karapace names such a leader if no member is eligible.
 

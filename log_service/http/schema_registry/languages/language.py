@@ -53,7 +53,7 @@ class Sides:
 BACKWARD_SIDES = Sides(reader="new", writer="old")
 """A new schema reads what an old one wrote."""
 FORWARD_SIDES = Sides(reader="old", writer="new")
-"""An old schema reads what a new one wrote."""
+"""An old schema reads values of a new one."""
 
 
 class ParsedSchema(Protocol):
@@ -72,7 +72,10 @@ class ParsedSchema(Protocol):
         """The names of the fields that a value of this schema has itself."""
 
     def normalized(self) -> str:
-        """Return the text in its normal form. Schemas of one meaning have one normal form."""
+        """Return the text in its normal form.
+
+        Schemas with the same meaning have the same normal form.
+        """
 
     def formatted(self, form: str) -> str:
         """Return the text in a form that a client asks for, such as ``resolved``.
@@ -88,7 +91,7 @@ class ParsedSchema(Protocol):
         The result is empty if the schema can read them.
 
         ``sides`` are the names of both schemas in the texts. ``is_lenient`` accepts added and
-        removed properties of open JSON objects. Other languages have one policy alone.
+        removed properties of open JSON objects. Other languages have only one policy.
 
         Raises:
             InvalidSchemaError: the comparison takes more steps than its budget has.

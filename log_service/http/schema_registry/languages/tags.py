@@ -51,6 +51,6 @@ def change(entities: Entities, added: Tags, removed: Tags) -> None:
 
 
 def _tags_of(holder: Mapping[str, Any]) -> list[str]:
-    """Return the tags of a record or field. An attribute of another type is none."""
+    """Return the tags of a record or field. An attribute of another type has no tags."""
     tags = holder.get(TAGS)
     return [each for each in tags if isinstance(each, str)] if isinstance(tags, list) else []

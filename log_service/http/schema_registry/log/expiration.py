@@ -1,8 +1,8 @@
 """Whether the brokers remember a writer for as long as its fencing takes.
 
 A broker that forgets producers earlier than ``freshness`` allows for may take a batch of a
-superseded writer. Nothing refuses such a cluster, because it is only wrong while a writer is paused
-for that long. So the one that takes over says it.
+superseded writer. Such a cluster is not refused, because it is wrong only while a writer is paused
+for that long. So the instance that takes over logs a warning.
 """
 
 import logging
@@ -18,7 +18,9 @@ from log_service.http.schema_registry.log.freshness import REFUSED_AFTER_MS
 logger = logging.getLogger(__name__)
 
 KEYS = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
-"""The first is that of the partition's replicas, the second that of the coordinator."""
+"""The broker keys of these times: the first for the partition's replicas, the second for the
+coordinator.
+"""
 PATIENCE_S = 5.0
 
 

@@ -3,10 +3,11 @@
 A newer writer fences an older one only as long as the brokers remember both. The partition's leader
 forgets the epoch of an idle producer after ``producer.id.expiration.ms`` (a day by default). The
 coordinator forgets an idle transactional id after ``transactional.id.expiration.ms`` (seven days by
-default), and then gives another producer id, which fences no older writer. So a writer refuses its
-epoch long before that. A paused process finds its epoch too old when it runs again.
+default), and then gives another producer id, which fences no older writer. So a writer stops using
+its epoch long before that. A paused process finds its epoch too old when it runs again.
 
-A cluster where either is shorter than ``REFUSED_AFTER_MS`` is not supported. ``expiration`` warns.
+A cluster in which either time is shorter than ``REFUSED_AFTER_MS`` is not supported. ``expiration``
+warns.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from log_service.common.env import Clock
 
 RENEWED_AFTER_MS = 1_800_000
-"""A writer takes over anew before it decides a write, if its epoch is so old."""
+"""The age of its epoch at which a writer takes over again before it decides a write."""
 REFUSED_AFTER_MS = 3_600_000
 """A writer sends nothing under an epoch that is so old."""
 
@@ -35,7 +36,7 @@ def moment_of(clock: Clock) -> Moment:
 def age_ms(since: Moment, now: Moment) -> int:
     """Return the time since a moment, by the clock that shows more.
 
-    A wall clock that was set back counts as if it had been set forward.
+    A change of the wall clock in either direction counts as age.
     """
     return max(now.monotonic_ms - since.monotonic_ms, abs(now.wall_ms - since.wall_ms))
 

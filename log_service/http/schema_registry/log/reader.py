@@ -31,11 +31,11 @@ IDLE_POLL_MS = 1_000
 AWAITED_POLL_MS = 50
 """A poll does not end when the position moves past offsets without records.
 
-While a task waits for an offset, polls are so short.
+While a task waits for an offset, polls are this short.
 """
 FETCH_BYTES = 8 << 20
 TURN_BYTES = 64 << 10
-"""So many bytes of records are taken at once. Then other tasks run."""
+"""Bytes of records that are taken at once. Then other tasks get a turn."""
 RECORD_BYTES = 1 << 10
 """The work of a record without content, in bytes."""
 BACKOFF = Backoff(first_ms=100, max_ms=5_000)
@@ -47,7 +47,10 @@ SETTINGS: Mapping[str, Any] = {
     "skip_corrupt_batches": True,
     "max_partition_fetch_bytes": FETCH_BYTES,
 }
-"""Other registries read uncommitted records, too, so all of them see the same state."""
+"""Settings of the consumer.
+
+It reads uncommitted records as other registries do, so all see the same state.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,7 @@ class LogRecord:
 
 
 class LogListener(Protocol):
-    """The state that the records build. It takes every record, also one without a meaning."""
+    """The state that the records build. It gets every record, also records of unknown kinds."""
 
     def begin_anew(self) -> None:
         """Forget all records. The first record of the log comes next."""
@@ -114,7 +117,7 @@ class SchemasReader:
                     failure_count += 1
 
     async def read_to(self, offset: int, timeout_ms: int) -> None:
-        """Wait until the listener has the record at ``offset``, or the log continues behind it.
+        """Wait until the listener has the record at ``offset``, or the position is behind it.
 
         Raises:
             ReadTimedOut: reading took longer than ``timeout_ms``.
@@ -177,7 +180,7 @@ class SchemasReader:
             self._moved = trio.Event()
 
     def _note(self, error: KafkaError) -> None:
-        """Begin anew if records that were read are gone, and log the error."""
+        """Begin anew if the log no longer has records that were read, and log the error."""
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             text = (
                 "%s: %s. Every schema that is not in the log any more is gone. The log is read anew"

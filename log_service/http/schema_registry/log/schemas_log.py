@@ -22,7 +22,9 @@ from log_service.http.schema_registry.log.topic import DEFAULT_TOPIC, ensure_top
 from log_service.http.schema_registry.log.writer import KeyAndValue, SchemasWriter
 
 END_PAUSE_S = 0.1
-"""Pause while the end is below the position, because a leader is new or the topic was replaced."""
+"""Pause while the log's end is below the position, because a leader is new or the topic was
+replaced.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

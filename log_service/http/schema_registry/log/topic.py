@@ -1,7 +1,7 @@
-"""The registry's topic: created where it is missing, checked where it exists.
+"""The registry's topic: created if it is missing, checked if it exists.
 
-It has one partition, because the order of its records is their meaning. It is compacted and nothing
-else, because retention would delete schemas that are in use.
+It has one partition, because the meaning of records depends on their order. It is only compacted,
+because retention would delete schemas that are in use.
 """
 
 import logging
@@ -33,8 +33,9 @@ def new_topic(name: str, broker_count: int, replication_factor: int | None = Non
 
 
 def topic_fault(name: str, partition_count: int, policy: str | None) -> str | None:
-    """Return a sentence about a topic that cannot hold schemas, or None. ``policy`` None is
-    unknown.
+    """Return a sentence about a topic that cannot hold schemas, or None.
+
+    ``policy`` None is unknown.
     """
     if partition_count != 1:
         text = "the registry needs exactly one, because the order of all records counts"

@@ -4,13 +4,13 @@ All instances share one transactional id. Taking over asks its coordinator for t
 epoch, and writes a first record under it. From then on the partition's leader refuses every batch
 of an older epoch. So everything that an older writer got into the log has a lower offset than the
 first record. The batches are idempotent and in no transaction, because other registries read
-uncommitted records: an aborted write would give an id away there, and not here.
+uncommitted records: an aborted write would assign an id there but not here.
 
 Invariants: one batch is in flight. A batch is sent again with the same sequence number until its
 outcome is known. Without that, and after a cancelled call, the writer has no epoch any more. It
 never writes into a topic that was created anew since it took over. ``freshness`` bounds the age of
-the epoch. After 32,767 epochs the coordinator gives another producer id. That one does not fence
-the last epoch of the former, which only its age ends.
+the epoch. After 32,767 epochs the coordinator gives another producer id. The new id does not fence
+the last epoch of the former id, so only its age ends that one.
 """
 
 from collections.abc import Iterable
@@ -59,7 +59,10 @@ ACKS_ALL = -1
 TRANSACTION_TIMEOUT_MS = 60_000
 """Coordinators demand one, although no transaction is opened."""
 MAX_BATCH_BYTES = 32 << 20
-"""A broker closes the connection of a request that is much larger, which looks like a failure."""
+"""The bound of a batch.
+
+A broker closes the connection of a much larger request, which looks like a failure.
+"""
 LAST_PRODUCE_VERSION_WITH_NAMES = 12
 PURPOSE = "schemas"
 
@@ -100,7 +103,10 @@ class _Identity:
 
 @dataclass(slots=True)
 class _Attempts:
-    """The attempts to append one batch. ``is_unclear``: one of them may have appended it."""
+    """The attempts to append one batch.
+
+    ``is_unclear`` is set if an attempt may have appended it.
+    """
 
     is_unclear: bool = False
 

@@ -43,7 +43,10 @@ async def show(page_request: PageRequest) -> HttpResponse:
 
 
 async def _moves(admin: Admin) -> Sequence[tuple[Move, int]]:
-    """Return the moves under way, none if a broker does not say how much has arrived."""
+    """Return the moves under way.
+
+    The list is empty if a broker does not report the copied bytes.
+    """
     try:
         return await moves_under_way(admin)
     except KafkaError:

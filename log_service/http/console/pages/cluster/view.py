@@ -53,7 +53,7 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "throttles": command("cluster", "watch"),
     }
 )
-"""What to do about a finding whose text does not say it, by its check."""
+"""The advice for findings whose text has none, by check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class QuorumRow:
 class PartitionRow:
     """One partition that needs attention, or moves.
 
-    ``copied_bytes`` have arrived of ``total_bytes``. None is unknown, or no move.
+    ``copied_bytes`` of ``total_bytes`` have arrived. None means unknown, or that there is no move.
     """
 
     topic: str
@@ -135,7 +135,7 @@ class PartitionRow:
 class ClusterPage:
     """Everything that the page shows.
 
-    ``is_hidden`` means that the person may not describe the cluster, and so sees no figures of it.
+    ``is_hidden`` means that the person may not describe the cluster, and so sees no figures.
     """
 
     cluster_id: str

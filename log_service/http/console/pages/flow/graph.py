@@ -31,7 +31,7 @@ def joined(parts: Sequence[FlowPart], *, search: str = "") -> FlowGraph:
     """Return the graph of some parts.
 
     With a ``search`` it has the nodes whose name contains the text, those that their records come
-    from, and those that they go to. Of edges that are there twice, known figures win.
+    from, and those that they go to. If an edge occurs twice, known figures win.
     """
     edges: dict[tuple[FlowNode, FlowNode], FlowEdge] = {}
     for edge in (each for part in parts for each in part.edges):
@@ -56,7 +56,7 @@ def joined(parts: Sequence[FlowPart], *, search: str = "") -> FlowGraph:
 
 
 def _around(edges: Sequence[FlowEdge], needle: str) -> list[FlowEdge]:
-    """Return the edges on the ways through nodes whose names contain a text."""
+    """Return the edges on paths through nodes whose names contain a text."""
     found = {
         node
         for edge in edges

@@ -15,7 +15,7 @@ from log_service.http.server.values import HttpError, HttpResponse
 MAX_SEARCH_CHARACTERS = 250
 PART_TIMEOUT_S = 20.0
 FIRST_TIMEOUT_S = 0.5
-"""So long a page waits for its parts. Its script then asks for those that took longer."""
+"""How long a page waits for its parts. Its script then requests the parts that took longer."""
 
 
 async def show(page_request: PageRequest) -> HttpResponse:
@@ -48,7 +48,7 @@ async def read_parts(
 ) -> tuple[list[FlowPart], tuple[str, ...]]:
     """Return the parts of all areas, and the areas whose part takes longer.
 
-    One that cannot be read is a note, and costs no other.
+    A part that cannot be read becomes a note, and does not affect the others.
     """
     found: dict[str, FlowPart] = {}
     late: list[str] = []

@@ -1,7 +1,7 @@
 """Places the nodes and edges of a flow in a picture. Values in, values out.
 
-Nodes of one kind stand in a column, in the order that crosses few edges. An edge is a curve, and
-one between nodes of the same column goes around on the right. Words of two edges never overlap.
+Nodes of one kind stand in a column, in the order that crosses few edges. An edge is a curve. An
+edge between nodes of the same column goes around on the right. Words of two edges never overlap.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ class PlacedEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """The whole picture. ``heads`` has the heading of each column and where it stands."""
+    """The whole picture. ``heads`` has the heading of each column and its position."""
 
     width: float
     height: float
@@ -109,7 +109,10 @@ def edge_text(edge: FlowEdge) -> str:
 
 
 def _columns(graph: FlowGraph) -> list[list[FlowNode]]:
-    """Return the nodes of each kind that is there, each near the nodes that it is joined with."""
+    """Return the nodes by kind, without empty kinds.
+
+    Each node is near the nodes that it is joined with.
+    """
     columns = [[node for node in graph.nodes if node.kind is kind] for kind in FlowKind]
     columns = [column for column in columns if column]
     joined: dict[FlowNode, list[FlowNode]] = {}
@@ -160,7 +163,7 @@ def _placed_edges(
 
 
 def _apart(points: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the heights of words, moved down where those in the same column would overlap."""
+    """Return the heights of words, moved down if those in the same column would overlap."""
     ys = [y for _, y in points]
     last: dict[float, float] = {}
     for index in sorted(range(len(points)), key=lambda index: points[index][1]):

@@ -1,7 +1,7 @@
 """Reads the edges that the cluster knows: from producers to topics, and from topics to groups.
 
 The names of producers' clients come from the metrics pages of tidelog's nodes, because Kafka's
-protocol tells the ids of producers alone. Without such pages those ids are shown. Rates are the
+protocol reports only the ids of producers. Without such pages those ids are shown. Rates are the
 growth between two requests of the page.
 """
 
@@ -24,7 +24,7 @@ MAX_GROUPS = 100
 MAX_TOPICS = 100
 MAX_PRODUCERS_OF_TOPIC = 10
 SILENT_MS = 600_000
-"""A producer that was silent for so long is not shown by its id."""
+"""Time without records after which a producer is no longer shown by its id."""
 LEAST_INTERVAL_MS = 2_000
 NO_NAMES = (
     "Kafka tells the ids of idempotent producers, and not the names of clients. The metrics pages"
@@ -44,7 +44,7 @@ class Pace:
     rates: dict[Pair, float] = field(default_factory=dict)
 
     def look(self, now_ms: int, counts: Mapping[Pair, int]) -> Mapping[Pair, float]:
-        """Return the growth per second since the last look. What is new has no rate yet."""
+        """Return the growth per second since the last look. A new count has no rate yet."""
         elapsed_ms = now_ms - self.at_ms
         if self.at_ms and elapsed_ms < LEAST_INTERVAL_MS:
             return self.rates
@@ -146,7 +146,7 @@ def _of_groups(
 async def _by_ids(
     admin: Admin, offsets: Mapping[TopicPartition, PartitionOffsets], now_ms: int
 ) -> list[FlowEdge]:
-    """Return an edge for each idempotent producer that wrote lately, by the id that it has."""
+    """Return an edge for each idempotent producer that wrote lately, by its producer id."""
     try:
         producers = await admin.describe_producers(list(offsets))
     except ItemsFailed as error:

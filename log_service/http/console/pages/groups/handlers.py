@@ -132,7 +132,7 @@ async def show(page_request: PageRequest) -> HttpResponse:
 
 
 async def _in_flight(admin: Admin, page: GroupPage) -> InFlight:
-    """Return a queue's records in flight, or why they are not known."""
+    """Return a queue's records in flight, or the reason why they are unknown."""
     partitions = [TopicPartition(each.topic, each.partition) for each in page.offsets]
     if not partitions:
         return InFlight()
@@ -185,7 +185,7 @@ async def reset(page_request: PageRequest) -> HttpResponse:
 
 
 def _target_of(form: Mapping[str, str]) -> tuple[ResetTarget, list[object]]:
-    """Return the target in a form, and the options of the command that means the same."""
+    """Return the target in a form, and the equivalent options of the command."""
     kind = choice_of(form, "to", TARGETS)
     if kind == "offset":
         value = number_of(form, "offset", 0)
@@ -252,7 +252,7 @@ async def delete(page_request: PageRequest) -> HttpResponse:
 
 
 async def release(page_request: PageRequest) -> HttpResponse:
-    """Show which records of a queue a member gives back, or let it give them back."""
+    """Show which records of a queue a member would release, or release them."""
     group_id, member_id = page_request.required("id"), page_request.required("member")
     admin = await page_request.admin()
     page = await read_group(admin, group_id)

@@ -26,7 +26,7 @@ Ends = Mapping[TopicPartition, PartitionOffsets]
 class Progress:
     """The positions of a group by partition. Those of a queue are its start offsets.
 
-    ``queue_lag`` is what the cluster counts of a queue, None where it is not known.
+    ``queue_lag`` is the lag of a queue as the cluster counts it, None if it is unknown.
     """
 
     positions: Mapping[TopicPartition, int | None] = field(default_factory=dict)
@@ -45,7 +45,10 @@ class Progress:
 
 
 async def read_progress(admin: Admin, groups: Iterable[GroupListing]) -> dict[str, Progress]:
-    """Return how far each group has read, by its id. One that just went has no positions."""
+    """Return how far each group has read, by its id.
+
+    A group that was just deleted has no positions.
+    """
     found: dict[str, Progress] = {}
     limiter = trio.CapacityLimiter(GROUPS_AT_ONCE)
 

@@ -28,7 +28,7 @@ STATE_TEXTS = {
     "acknowledged": ("done before its predecessors", ""),
     "archived": ("given up", "failed"),
 }
-"""What a state of a record in flight means, and how it is marked."""
+"""The meaning of each state of a record in flight, and its mark."""
 MAX_SHOWN_ROWS = 1_000
 SHARE = "share"
 KINDS = {
@@ -54,8 +54,8 @@ class GroupList:
 def group_list(groups: Sequence[GroupListing], *, search: str, kind: str, page: int) -> GroupList:
     """Return one page of the groups whose ids contain a text.
 
-    Without a text those are left out that hold responses of a REST proxy, because each of its
-    idempotent requests has one.
+    Without a text the groups of a REST proxy's idempotent requests are left out, because each such
+    request has one.
     """
     needle = search.casefold()
     wanted = [
@@ -77,7 +77,7 @@ def group_list(groups: Sequence[GroupListing], *, search: str, kind: str, page: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRow:
-    """One partition that a group reads. None is unknown, or not committed.
+    """One partition that a group reads. None means unknown or not committed.
 
     ``position`` is the committed offset, or the start offset of a queue.
     """
@@ -233,8 +233,8 @@ class InFlightRow:
 class InFlight:
     """The records of a queue that are in flight.
 
-    ``refusal`` says why they are not known, and ``record_count`` counts also those without a row.
-    ``held_counts`` counts the shown records that each member holds, by the member's id.
+    ``refusal`` is the reason why they are unknown. ``record_count`` also counts records without a
+    row. ``held_counts`` counts the shown records that each member holds, by the member's id.
     """
 
     rows: tuple[InFlightRow, ...] = ()

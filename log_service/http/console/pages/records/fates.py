@@ -1,4 +1,4 @@
-"""How the transactions of records ended, as their markers tell. Values in, values out.
+"""The outcome of records' transactions, from their markers. Values in, values out.
 
 Records are noted in the order of their partition's log. A marker ends the transaction of its
 producer in that partition.
@@ -26,11 +26,11 @@ class Fates:
 
     @property
     def has_open(self) -> bool:
-        """Whether the end of a transaction that was asked for is not known yet."""
+        """Whether a requested outcome of a transaction is not known yet."""
         return bool(self._open)
 
     def note(self, record: ConsumerRecord) -> None:
-        """Note the transaction's end that a marker tells. Other records tell none."""
+        """Note the outcome in a marker. Other records are ignored."""
         marker = record.marker if isinstance(record, LogRecord) else None
         if marker is not None and marker.kind in FATES:
             producer = record.topic_partition, marker.producer_id
@@ -38,14 +38,14 @@ class Fates:
             self._open.discard(producer)
 
     def ask(self, record: ConsumerRecord) -> None:
-        """Ask how the transaction of the record that was noted last ends, if it has one."""
+        """Request the outcome of the transaction of the last noted record, if it has one."""
         if isinstance(record, LogRecord) and record.is_transactional and not record.is_control:
             self._open.add((record.topic_partition, record.producer_id))
 
     def of(self, record: ConsumerRecord) -> str:
-        """Return how the transaction of a record ended: committed, aborted or open, else nothing.
+        """Return the outcome of a record's transaction: committed, aborted or open.
 
-        It is open if no marker behind the record was noted.
+        It is empty without a transaction, and open if no marker behind the record was noted.
         """
         if not isinstance(record, LogRecord) or not record.is_transactional or record.is_control:
             return ""

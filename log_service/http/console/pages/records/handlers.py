@@ -88,7 +88,7 @@ def _browse_page(page_request: PageRequest, question: Question, scan: Scan) -> H
 
 
 async def show_question(page_request: PageRequest) -> HttpResponse:
-    """Show the form of a search that was refused, as it was filled in."""
+    """Show the form of a refused search, with its input."""
     name = page_request.value("topic")
     await (await page_request.admin()).describe_topics([name])
     return page_request.page(
@@ -106,7 +106,7 @@ async def show_question(page_request: PageRequest) -> HttpResponse:
 
 
 def _neighbour(question: Question, offsets: list[int], *, is_older: bool) -> str:
-    """Return the path of the records before or behind those of one partition, empty if none."""
+    """Return the path of the previous or next records of one partition, empty if there are none."""
     if question.partition is None or not offsets:
         return ""
     offset = max(0, min(offsets) - question.limit) if is_older else max(offsets) + 1
@@ -208,7 +208,7 @@ async def show_live(page_request: PageRequest) -> HttpResponse:
 
 
 async def show_live_question(page_request: PageRequest) -> HttpResponse:
-    """Show the form of a live view that was refused, as it was filled in."""
+    """Show the form of a refused live view, with its input."""
     return await _live_page(page_request, "")
 
 

@@ -84,7 +84,7 @@ def _encoded(text: str, name: str, encode: "Encode", about: str) -> bytes | None
 
 
 def _json_of(text: str, name: str) -> object:
-    """Return the value of a JSON text. The bounds are those of values that are shown.
+    """Return the value of a JSON text, within the bounds of shown values.
 
     Raises:
         HttpError: 400, it is none, or too long to be looked at.

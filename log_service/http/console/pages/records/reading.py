@@ -32,7 +32,9 @@ ENOUGH = "enough"
 MAX_SCANNED = 50_000
 MAX_KEPT_BYTES = 2 << 20
 LOOK_AHEAD = 1_000
-"""So many further records are read to learn how the transactions of the shown ones ended."""
+"""The number of further records that are read to learn the outcome of the shown records'
+transactions.
+"""
 POLL_RECORDS = 100
 POLL_MS = 500
 
@@ -42,7 +44,8 @@ TakeRecord = Callable[[ConsumerRecord], Awaitable[bool]]
 
 @dataclass(slots=True, kw_only=True)
 class Scan:
-    """The result of a search so far. ``stopped`` says why it ended early, empty if it did not.
+    """The result of a search so far. ``stopped`` is the reason why it ended early, empty if it did
+    not.
 
     Records of one partition are in the order of its log. Those of several are in that of time.
     """
@@ -107,7 +110,7 @@ async def read_through(
     take: TakeRecord,
     deliver: Callable[[], Awaitable[None]] | None = None,
 ) -> str:
-    """Give all records within bounds to ``take``. Return why reading ended early, or nothing.
+    """Give all records within bounds to ``take``. Return why reading ended early, or an empty text.
 
     ``deliver`` is called after each record. Its time does not count, because it waits for a
     receiver.
@@ -143,7 +146,7 @@ async def read_through(
 
 
 async def _beside(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) -> None:
-    """Run work whose time does not count for the deadline of a scope."""
+    """Run work, and extend the deadline of a scope by its time."""
     left_s = scope.deadline - trio.current_time()
     scope.deadline = math.inf
     await work()
@@ -153,7 +156,7 @@ async def _beside(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) 
 async def search(
     clients: LoginClients, admin: Admin, decoder: RecordDecoder, question: Question
 ) -> Scan:
-    """Return the records that a question asks for, the latest ones or the first ones."""
+    """Return the records that a query selects, the latest ones or the first ones."""
     bounds = await read_bounds(admin, question)
     scan, is_latest = Scan(is_by_offset=len(bounds.ends) == 1), question.start == "latest"
     most = 0

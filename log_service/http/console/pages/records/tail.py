@@ -1,7 +1,8 @@
-"""Follows a topic live: new records as they come, and a sample of them where they come too fast.
+"""Follows a topic live: new records as they come, and a sample of them when they come too fast.
 
 Invariants: at most ``SHOWN_PER_TICK`` records are sent in a tick. A reader that is further behind
-than ``MAX_BEHIND`` records goes to the end. The page is told of all that it does not show.
+than ``MAX_BEHIND`` records goes to the end. The page gets the number of records that it does not
+show.
 """
 
 from collections.abc import Sequence
@@ -125,7 +126,7 @@ async def _poll_tick(consumer: Consumer, until_s: float) -> list[ConsumerRecord]
 
 
 async def _catch_up(consumer: Consumer) -> int:
-    """Go to the end if reading is far behind, and return how many records that leaves out."""
+    """Go to the end if reading is far behind, and return the number of skipped records."""
     behind = sum(consumer.lag(where) or 0 for where in consumer.assignment)
     if behind <= MAX_BEHIND:
         return 0

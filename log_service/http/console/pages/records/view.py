@@ -1,4 +1,4 @@
-"""Records as their pages show them, and the question that a page asks of a topic."""
+"""Records as their pages show them, and the query of a page for a topic's records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,17 +20,16 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 MAX_DOWNLOADED = 10_000
 MAX_SHOWN_CHARACTERS = 20_000
-"""Of one key or value. The rest is in the download."""
+"""The most characters of one key or value that a page shows. The download has the rest."""
 PREVIEW_CHARACTERS = 200
 MAX_KEY_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The records that a page asks for.
-
-    ``partition`` None is all. ``start`` is one of STARTS, with an offset or a time where it needs
-    one. ``limit`` bounds the records that are shown. With a ``key`` it is about that key alone.
+    """The query of a page for records. ``partition`` None means all. ``start`` is one of STARTS,
+    with an offset or a time if it needs one. ``limit`` bounds the records that are shown. With a
+    ``key`` it selects only records with that key.
     """
 
     topic: str
@@ -90,9 +89,9 @@ def question_of(topic: str, query: Mapping[str, str], *, most: int = MAX_LIMIT) 
 
 
 def at_key(question: Question, partition_count: int) -> Question:
-    """Return the question about the records of its key.
+    """Return the query for the records of its key.
 
-    They are in the partition that clients choose by default, unless the question names another. The
+    They are in the partition that clients choose by default, unless the query names another. The
     key is compared as the page shows it.
     """
     if not question.key:
@@ -266,4 +265,6 @@ def bounds_of(
 
 
 SCANNED_BACK = 5_000
-"""So many offsets before the end of each partition a filter looks at for the latest records."""
+"""The number of offsets before the end of each partition that a filter searches for the latest
+records.
+"""

@@ -1,7 +1,6 @@
-"""Registers schemas: the registry checks one first, and takes it with a second request.
-
-The registry parses and compares each schema before the preview. So a preview is shown only for a
-schema that the registry can be expected to take.
+"""Registers schemas: the first request checks a schema, and the second one registers it. The
+registry parses and compares each schema before the preview. So a preview is shown only for a schema
+that the registry can be expected to accept.
 """
 
 from collections.abc import Mapping
@@ -114,7 +113,7 @@ async def register(page_request: PageRequest) -> HttpResponse:
 async def _check(registry: SchemaRegistryClient, subject: str, schema: Schema) -> None:
     """Refuse a schema that the registry cannot parse, or that is not compatible.
 
-    Registries tell a text that they cannot parse in either way.
+    Registries report an unparsable text by either error.
 
     Raises:
         HttpError: 409, it is not compatible, or invalid.

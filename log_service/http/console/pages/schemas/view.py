@@ -25,7 +25,7 @@ TYPES = (AVRO, JSON, PROTOBUF)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectRow:
-    """One subject. ``latest`` 0 means that its details are not read, or not known."""
+    """One subject. ``latest`` is 0 if its details were not read or are unknown."""
 
     name: str
     latest: int = 0
@@ -126,7 +126,10 @@ def subject_page(
 
 
 def printed(text: str, schema_type: str) -> str:
-    """Return the text of a schema in several lines. A text that is no JSON stays as it is."""
+    """Return the text of a schema in several lines.
+
+    A text that is not JSON is returned unchanged.
+    """
     if schema_type not in {AVRO, JSON}:
         return text
     try:
@@ -136,7 +139,10 @@ def printed(text: str, schema_type: str) -> str:
 
 
 def difference(before: str, after: str) -> tuple[DiffLine, ...] | None:
-    """Return the lines of both texts, those of one alone marked. None for too many lines."""
+    """Return the lines of both texts, and mark those of only one.
+
+    Return None for too many lines.
+    """
     old, new = before.splitlines(), after.splitlines()
     if max(len(old), len(new)) > MAX_COMPARED_LINES:
         return None

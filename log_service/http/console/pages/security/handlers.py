@@ -83,7 +83,7 @@ async def set_user(page_request: PageRequest) -> HttpResponse:
 
 
 async def remove_user(page_request: PageRequest) -> HttpResponse:
-    """Show that a user could not log in any more, or remove the password."""
+    """Show that removing the password ends a user's logins, or remove it."""
     name = page_request.required("name")
     mechanism = choice_of(page_request.form, "mechanism", MECHANISMS)
     if is_confirmed(page_request):
@@ -136,7 +136,7 @@ def binding_of(form: Mapping[str, str]) -> AclBinding:
     """Return the ACL in a form.
 
     Raises:
-        HttpError: 400, a field is missing, or none of its choices.
+        HttpError: 400, a field is missing, or is not one of its choices.
     """
     principal = form.get("principal", "").strip()
     kind, colon, user = principal.partition(":")

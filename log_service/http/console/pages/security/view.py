@@ -83,7 +83,10 @@ class Matrix:
 
 
 def matrices(bindings: Iterable[AclBinding], *, search: str = "") -> tuple[Matrix, ...]:
-    """Return a matrix for each principal. ``search`` is in its name, or in that of a resource."""
+    """Return a matrix for each principal.
+
+    ``search`` is a part of its name, or of a resource's name.
+    """
     needle = search.casefold()
     by_principal: dict[str, list[AclBinding]] = {}
     for each in bindings:

@@ -1,7 +1,7 @@
 """Changes of topics: each is shown first, and happens with a second request.
 
-The cluster checks new topics and configs before the preview is shown, so a preview that is shown
-can be expected to work.
+The cluster checks new topics and configs before the preview is shown, so the shown change can be
+expected to work.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from log_service.http.server.values import HttpError, HttpResponse
 MAX_PARTITIONS = 2**31 - 1
 MAX_REPLICAS = 2**15 - 1
 MAX_GROUPS = 200
-"""So many groups are asked for the topics that their members read."""
+"""The most groups that are asked for the topics that their members read."""
 
 
 async def show_creation(page_request: PageRequest) -> HttpResponse:

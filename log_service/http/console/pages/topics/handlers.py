@@ -26,7 +26,7 @@ from log_service.http.server.values import HttpResponse
 
 DIRECTORIES_TIMEOUT_MS = 5_000
 CONFIGS_AT_ONCE = 2
-"""Configs of so many topics are asked for in one request, so that no response is long work."""
+"""Topics whose configs are asked for in one request, so that no response takes long."""
 MAX_SEARCH_CHARACTERS = 249
 DONE = {
     "created": "The topic was created.",

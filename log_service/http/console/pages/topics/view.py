@@ -40,7 +40,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicExtra:
-    """The facts about a topic that cost more requests. None is unknown."""
+    """The facts about a topic that need further requests. None means unknown."""
 
     size_bytes: int | None
     cleanup_policy: str | None
@@ -99,7 +99,7 @@ def _topic_row(topic: TopicView) -> TopicRow:
 
 
 def retention_of(entries: Mapping[str, ConfigEntry]) -> str | None:
-    """Return how long records are kept, in words. None: no record is deleted for its age."""
+    """Return how long records are kept, in words. None means that age deletes no record."""
     policy = entries.get("cleanup.policy")
     if policy is not None and "delete" not in (policy.value or ""):
         return None
@@ -199,7 +199,7 @@ def topic_page(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRow:
-    """One config. ``value`` None is a secret, ``default`` None is unknown."""
+    """One config. ``value`` is None for a secret, ``default`` is None if it is unknown."""
 
     name: str
     value: str | None
@@ -228,7 +228,10 @@ def config_rows(entries: Mapping[str, ConfigEntry]) -> tuple[ConfigRow, ...]:
 
 
 def _default_of(entry: ConfigEntry) -> str | None:
-    """Return the value without one of the topic's own: the next synonym's."""
+    """Return the value that applies if the topic's own value is reset.
+
+    It is that of the next synonym.
+    """
     others = [value for _, value, source in entry.synonyms if source != OWN]
     if others:
         return others[0]

@@ -82,7 +82,7 @@ def hanging_rows(found: Sequence[HangingTransaction]) -> tuple[HangingRow, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterRow:
-    """One partition of a transaction, with what its producer wrote there. None is unknown.
+    """One partition of a transaction, with its producer's offsets there. None means unknown.
 
     ``start_offset`` is that of the open transaction.
     """

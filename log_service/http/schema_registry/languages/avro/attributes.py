@@ -36,7 +36,7 @@ def properties_of(value: Attributes, reserved: frozenset[str] = TYPE_ATTRIBUTES)
 
 
 def text_of(value: Attributes, key: str) -> str | None:
-    """Return the text of an attribute. One of another kind counts as missing."""
+    """Return the text of an attribute. An attribute that is not text counts as missing."""
     text = value.get(key)
     return text if isinstance(text, str) else None
 
@@ -61,7 +61,7 @@ def order_of(value: Attributes, path: str) -> str:
 
 
 def default_of(value: Attributes, use: Use, path: str) -> Json:
-    """Return the default of a field. That of a number may be a text, such as ``NaN``."""
+    """Return the default of a field. The default of a number may be a text, such as ``NaN``."""
     default = value.get("default")
     is_number = isinstance(use, Primitive) and use.kind in {Kind.FLOAT, Kind.DOUBLE}
     if not is_number or not isinstance(default, str):

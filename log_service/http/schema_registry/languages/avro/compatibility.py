@@ -1,9 +1,9 @@
 """Why a reader's type cannot read a writer's data: the verdicts of Java's ``SchemaCompatibility``.
 
 Names count without their namespaces, or by an alias of the reader. Each pair of types with names is
-compared once. A pair that is met inside itself counts as compatible, and a pair that is met again
-has the reasons and places of its first visit. Sources: Avro's specification, "Schema Resolution",
-and the library of Avro 1.12. The texts of reasons are those of Confluent's registry.
+compared once. A pair inside itself counts as compatible. A repeated pair has the reasons and places
+of its first comparison. Sources: Avro's specification, "Schema Resolution", and the library of Avro
+1.12. The texts of reasons are those of Confluent's registry.
 """
 
 from collections.abc import Generator
@@ -58,10 +58,10 @@ DESCRIPTIONS = {
     "READER_FIELD_MISSING_DEFAULT_VALUE": f"The field '{{detail}}' {_AT} {_NO_DEFAULT}",
     "AMBIGUOUS_FIELD": f"The field '{{detail}}' {_AT} has names of several fields of the %s schema",
 }
-"""What each kind of difference says. The first ``%s`` is the reader, the second the writer."""
+"""The text of each kind of difference. The first ``%s`` is the reader, the second the writer."""
 
 Place: TypeAlias = "tuple[Place, str] | None"
-"""Where a type stands: the place around it, and the way from there. None is the root."""
+"""The place of a type in a schema: the enclosing place, and the step from it. None is the root."""
 
 
 class Reason(NamedTuple):
@@ -77,7 +77,7 @@ Question: TypeAlias = tuple[Use, Use, Place]
 """A reader, a writer, and the place of both."""
 
 Comparison: TypeAlias = Generator[Question, Reasons, Reasons]
-"""A comparison under way. It yields what it has to know, and is sent the reasons."""
+"""A comparison under way. It yields the pairs whose result it needs, and is sent the reasons."""
 
 
 class _AmbiguousFieldError(Exception):
@@ -101,7 +101,8 @@ class _Run:
     def is_plain_match(self, reader: Use, writer: Use) -> bool:
         """Return whether both consist of types without parts, and the reader reads all of these.
 
-        This is the quick way for most fields. It is no verdict where it returns False.
+        This is a fast path that decides most fields. False means only that the full comparison is
+        needed.
         """
         try:
             written, readable = self._kinds[id(writer)], self._readable[id(reader)]
@@ -114,7 +115,10 @@ class _Run:
 
 
 def plain_kinds(use: Use) -> frozenset[Kind] | None:
-    """Return the kinds of a type without parts, or of a union of such. None: it is another type."""
+    """Return the kinds of a type without parts, or of a union of such types.
+
+    None for any other type.
+    """
     branches = use.branches if isinstance(use, Union) else (use,)
     kinds = frozenset(branch.kind for branch in branches if isinstance(branch, Primitive))
     return kinds if len(kinds) == len(branches) else None
@@ -156,9 +160,9 @@ def _path(place: Place) -> str:
 
 
 def _compare_all(reader: AvroType, writer: AvroType, run: _Run) -> Reasons:
-    """Run a comparison and all that it asks for, on a stack of its own.
+    """Run a comparison and all inner comparisons, on a stack of its own.
 
-    Names lead from type to type further than Python's stack is deep.
+    Names may lead from type to type deeper than Python's stack allows.
     """
     known: dict[tuple[int, int], Reasons] = {}
     under_way: list[tuple[tuple[int, int], Comparison]] = []
@@ -194,7 +198,7 @@ def _compare_all(reader: AvroType, writer: AvroType, run: _Run) -> Reasons:
 
 
 def _compare(reader: AvroType, writer: AvroType, place: Place, run: _Run) -> Comparison | Reasons:
-    """Return the reasons, or a comparison that has to know those of other pairs."""
+    """Return the reasons, or a comparison that needs the reasons of other pairs first."""
     comparison: Comparison | Reasons
     match reader, writer:
         case Union(), Union():
@@ -276,7 +280,7 @@ def _sizes(reader: Fixed, writer: Fixed, place: Place) -> Reasons:
 
 
 def _symbols(reader: Enum, writer: Enum, place: Place, run: _Run) -> Reasons:
-    """Return the symbols that the reader lacks. With a default of its own it lacks none."""
+    """Return the symbols that the reader lacks. A reader with a default lacks none."""
     run.budget.spend((len(reader.symbols) + len(writer.symbols)) // PARTS_OF_A_STEP)
     missing = set(writer.symbols).difference(reader.symbols)
     if not missing or reader.default is not None:
@@ -302,7 +306,7 @@ def _records(reader: Record, writer: Record, place: Place, run: _Run) -> Compari
 
 
 def _missing_field(field: Field, writer: Record, place: Place) -> Comparison:
-    """Return why a field without a default cannot be missing in the writer."""
+    """Return the reason of a reader's field without a default that the writer does not have."""
     field_type = target(field.type)
     if isinstance(field_type, Enum) and field_type.default is not None:
         # Java compares an enum that has a default with the record, which never fits.

@@ -1,7 +1,7 @@
 """Whether a default is a value of its field's type, as Java's library decides for new schemas.
 
 Avro 1.12 takes a default that fits any branch of a union. It looks at the kind of a value only: a
-default of an enum may be no symbol of it, and one of a fixed may have another size.
+default of an enum need not be one of its symbols, and one of a fixed may have another size.
 """
 
 import re
@@ -37,7 +37,7 @@ def fits_bits(number: int, bits: int) -> bool:
 def fits(use: Use, value: Json, budget: Budget, *, nesting: int) -> bool:
     """Return whether a default is a value of a type.
 
-    A type that is not defined yet takes any object, because it may become a record.
+    A type that is not defined yet accepts any object, because it may become a record.
 
     Raises:
         InvalidSchemaError: defaults lead to each other, deeper than ``nesting``.
@@ -111,7 +111,7 @@ def _fits_primitive(kind: Kind, value: Json) -> bool:
 
 
 def number_in(text: str) -> float | None:
-    """Return the number in a text, as Java's ``Double.parseDouble`` does. None: there is none."""
+    """Return the number in a text, as Java's ``Double.parseDouble`` does, or None."""
     number = text.strip(_TRIMMED)
     if len(number) > NUMBER_CHARACTERS:
         return None

@@ -1,6 +1,6 @@
 """Names of types: which are valid, where a name leads, and whether a type may be defined again.
 
-Java's library takes a second definition of a name where it says the same. It compares names,
+Java's library accepts a second definition of a name if it is equal to the first. It compares names,
 fields, symbols, sizes, defaults and properties, but neither documentation nor aliases.
 """
 
@@ -72,7 +72,7 @@ class Definitions:
         return tuple(self._types.values())
 
     def find(self, text: str, namespace: str, path: str) -> Use:
-        """Return the type of a name: in the namespace, or else in none."""
+        """Return the type of a name in the namespace, or else of the name without a namespace."""
         if text in PRIMITIVES:
             return Primitive(kind=PRIMITIVES[text])
         full = f"{namespace}.{text}" if namespace and "." not in text else text
@@ -135,7 +135,7 @@ def _bound(use: Use) -> Use:
 
 
 def _parts_to_compare(one: Use, other: Use) -> list[tuple[Use, Use]] | None:
-    """Return the parts that must be the same as well. None: the two differ already."""
+    """Return the parts that must be the same as well. None if the two differ already."""
     if isinstance(one, Reference) or isinstance(other, Reference):
         return None
     is_same = one.kind is other.kind and _same_properties(one.properties, other.properties)

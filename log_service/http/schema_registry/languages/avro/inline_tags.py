@@ -26,7 +26,7 @@ def inline_tags(text: str) -> dict[Entity, list[str]]:
 
 
 def with_tags(text: str, added: Tags, removed: Tags) -> str:
-    """Return the text of a valid schema with some tags more, and others less.
+    """Return the text of a valid schema with some tags added and others removed.
 
     Raises:
         InvalidSchemaError: the schema has no such record or field.
@@ -37,7 +37,7 @@ def with_tags(text: str, added: Tags, removed: Tags) -> str:
 
 
 def entities(schema: Any, namespace: str) -> Iterator[tuple[Entity, dict[str, Any]]]:
-    """Yield each record and each field with the object of it, one after those around it."""
+    """Yield each record and each field with its JSON object, outer ones first."""
     if isinstance(schema, list):
         for branch in schema:
             yield from entities(branch, namespace)

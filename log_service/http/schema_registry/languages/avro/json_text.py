@@ -75,7 +75,7 @@ def _decoded(plain: str, text: str) -> Json:
 
 
 def _blank(token: re.Match[str]) -> str:
-    """Return a token, or for a comment as many blanks, so that positions stay."""
+    """Return a token, or blanks of the same length for a comment, so that positions stay."""
     text = token.group()
     is_whole = text.startswith("/*") and text.endswith("*/") and len(text) > len("/*/")
     return re.sub(r"[^\r\n]", " ", text) if is_whole or text.startswith("//") else text
@@ -147,14 +147,14 @@ def json_text(value: Json, *, is_sorted: bool = False) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes. What JSON need not escape stays as it is."""
+    """Return a text in quotes. Only characters that JSON has to escape are escaped."""
     return f'"{_TO_ESCAPE.sub(lambda found: _ESCAPES[found.group()], text)}"'
 
 
 def java_double(number: float) -> str:
     """Return a number as Java's ``Double.toString`` does from Java 19 on.
 
-    JSON lacks the numbers without digits. Jackson puts their names in quotes.
+    JSON has no infinite numbers and no NaN. Jackson puts their names in quotes.
     """
     if not math.isfinite(number):
         return '"NaN"' if math.isnan(number) else f'"{"-" if number < 0 else ""}Infinity"'
@@ -163,9 +163,9 @@ def java_double(number: float) -> str:
 
 
 def _shortest_digits(number: float) -> tuple[str, int]:
-    """Return the fewest digits that mean a number, and the power of ten of the first."""
+    """Return the fewest digits that identify a number, and the power of ten of the first."""
     mantissa, _, exponent = f"{Decimal(repr(number)).normalize():e}".partition("e")
-    # Of two digits Java takes those that come nearer, even where one digit would do: 4.9E-324.
+    # Of two digits Java takes those that come nearer, even if one digit would do: 4.9E-324.
     if len(mantissa) == 1 and float(nearer := f"{number:.1e}") == number:
         mantissa = nearer.partition("e")[0]
     return mantissa.replace(".", "").rstrip("0"), int(exponent)

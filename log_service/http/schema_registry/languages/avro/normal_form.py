@@ -1,8 +1,8 @@
-"""The normal form of a type: what differs only in layout becomes equal.
+"""The normal form of a type: types that differ only in layout become equal.
 
 Aliases and properties are sorted, an error is a record, and a default has the form of its type. The
-rules are those of Confluent's registry, with two exceptions. A default stays that does not fit the
-first branch of a union, where Confluent drops it. A name without a namespace stays without one.
+rules are those of Confluent's registry, with two exceptions. A default that does not fit the first
+branch of a union is kept, while Confluent drops it. A name without a namespace stays without one.
 """
 
 import math
@@ -48,7 +48,7 @@ LOGICAL_TYPES = {
 
 FIXED_SIZES = {"duration": 12, "uuid": 16}
 JAVA_CLASS_PROPERTIES = ("avro.java.string", "java-class", "java-key-class", "java-element-class")
-"""With one of these, a property that names a logical type means nothing to Java."""
+"""With one of these properties, Java ignores a property that names a logical type."""
 
 
 def normal(avro_type: AvroType) -> AvroType:
@@ -75,7 +75,7 @@ def _sorted_aliases(named: Named) -> tuple[Name, ...]:
 
 
 def alias_text(named: Named, alias: Name) -> str:
-    """Return an alias as Java compares and sorts it: with a dot where it leaves the namespace."""
+    """Return an alias as Java compares and sorts it: with a dot if it leaves the namespace."""
     return f".{alias.simple}" if named.name.namespace and not alias.namespace else alias.full
 
 
@@ -89,7 +89,7 @@ def _normal_field(field: Field) -> Field:
 
 
 def _normal_properties(avro_type: AvroType) -> Properties:
-    """Return sorted properties. Those of a logical type come first where it is valid."""
+    """Return sorted properties. Those of a logical type come first if it is valid."""
     properties = _sorted_object(avro_type.properties)
     first = {"logicalType"} if (name := logical_type(avro_type)) else set()
     if name == "decimal":
@@ -98,7 +98,7 @@ def _normal_properties(avro_type: AvroType) -> Properties:
 
 
 def logical_type(avro_type: AvroType) -> str | None:
-    """Return the logical type that a type has by its properties. None: it has no valid one."""
+    """Return the logical type that a type has by its properties, or None if it has no valid one."""
     name = avro_type.properties.get("logicalType")
     if not isinstance(name, str) or avro_type.kind not in LOGICAL_TYPES.get(name, ()):
         return None
@@ -110,7 +110,9 @@ def logical_type(avro_type: AvroType) -> str | None:
 
 
 def _is_decimal(avro_type: AvroType) -> bool:
-    """Return whether a type has room for its digits, and no more behind the point than it has."""
+    """Return whether a type is large enough for its precision, and the scale is at most the
+    precision.
+    """
     precision, scale = _int(avro_type, "precision", 0), _int(avro_type, "scale", 0)
     if precision is None or scale is None:
         return False
@@ -154,7 +156,7 @@ def _normal_part(field: Field | None, value: Json) -> Json:
 
 
 def _number(kind: Kind, value: float) -> float:
-    """Return a number with the precision of its type. Beyond its range it is without end."""
+    """Return a number with the precision of its type. Beyond the type's range it is infinite."""
     try:
         return float(value) if kind is Kind.DOUBLE else _float(float(value))
     except OverflowError:
@@ -162,7 +164,7 @@ def _number(kind: Kind, value: float) -> float:
 
 
 def _float(number: float) -> float:
-    """Return the number of fewest digits that means the same single-precision number."""
+    """Return the number with the fewest digits that is the same in single precision."""
     packed = struct.pack("f", number)
     single: float = struct.unpack("f", packed)[0]
     candidates = (float(f"{single:.{digits}g}") for digits in range(1, 10))

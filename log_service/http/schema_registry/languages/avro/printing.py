@@ -44,8 +44,8 @@ def print_type(
 ) -> str:
     """Return the text of a type.
 
-    The types that are ``known`` by their full names are not written out. ``view`` returns what is
-    printed in the place of a type.
+    The types that are ``known`` by their full names are not written out. ``view`` returns the type
+    to print in place of a type.
 
     Raises:
         InvalidSchemaError: the text would nest types deeper than ``nesting``.

@@ -56,7 +56,8 @@ MAX_FIXED_BYTES = 2**31 - 9
 """The longest array of Java."""
 
 BRACKETS_OF_A_TYPE = 3
-"""A record in a record opens three: its own, its list of fields, and that of the field."""
+"""Brackets that a record within a record opens: its own, its list of fields, and that of the field.
+"""
 
 CHARACTERS_OF_A_STEP = 64
 
@@ -79,7 +80,8 @@ class Place:
 class SchemaTypes:
     """The types of a text and its references.
 
-    ``referenced`` are those of the references' texts, and ``named`` all types with names in these.
+    ``referenced`` are the types of the references' texts, and ``named`` all types with names in
+    them.
     """
 
     root: AvroType
@@ -88,7 +90,10 @@ class SchemaTypes:
 
     @property
     def referenced_names(self) -> frozenset[str]:
-        """The full names of the types that references stand for. A text does not repeat these."""
+        """The full names of the types that references define.
+
+        A text does not repeat their definitions.
+        """
         return frozenset(one.name.full for one in self.referenced if isinstance(one, Named))
 
 
@@ -115,7 +120,7 @@ def read_schema(
 
 
 class SchemaReader:
-    """Reads texts one after the other. Each may use the names that those before it define.
+    """Reads texts one after the other. Each may use the names that earlier ones define.
 
     ``is_new`` asks for valid names and defaults.
     """
@@ -190,7 +195,7 @@ class SchemaReader:
         return Primitive(kind=PRIMITIVES[str(value["type"])], properties=properties_of(value))
 
     def _name_in_object(self, value: Attributes, place: Place) -> Use:
-        """Return the type of a name. Other attributes of the object mean nothing."""
+        """Return the type of a name. Other attributes of the object are ignored."""
         return self.definitions.find(str(value["type"]), place.namespace, f"{place.path}/type")
 
     def _array(self, value: Attributes, place: Place) -> Use:
@@ -233,7 +238,10 @@ class SchemaReader:
         return record
 
     def _field(self, value: Json, path: str, of_type: Place) -> Field:
-        """Return the field that a JSON object declares. ``of_type`` is the place of its type."""
+        """Return the field that a JSON object declares.
+
+        ``of_type`` is the place of the field's type.
+        """
         if not isinstance(value, dict):
             raise invalid(path, "a field is an object")
         name = text_of(value, "name")
@@ -362,7 +370,7 @@ def validate_size(text: str, limits: SchemaLimits) -> None:
 
 
 def validate_union(uses: Sequence[Use], path: str) -> None:
-    """Check that a union holds no union, and each type once. Names that wait are left out.
+    """Check that a union holds no union, and each type once. Undefined names are not checked yet.
 
     Raises:
         InvalidSchemaError: the union breaks this rule.

@@ -45,7 +45,7 @@ class AvroSchema:
         """Return the text in its normal form.
 
         Java's library refuses a type of a reference that is defined again in another form. Such a
-        type is left to the reference, even where the canonical text has it.
+        type is left out and the reference defines it, even if the canonical text has it.
         """
         budget = Budget(self.limits)
         changed = (each for each in self.types.named if not same_type(normal(each), each, budget))
@@ -104,5 +104,7 @@ AVRO = AvroLanguage()
 
 
 def _with_sides(text: str, sides: Sides) -> str:
-    """Return a text whose first ``%s`` is the reader's name, and whose second is the writer's."""
+    """Return a text with the reader's name in place of the first ``%s``, and the writer's in the
+    second.
+    """
     return text.replace("%s", sides.reader, 1).replace("%s", sides.writer, 1)

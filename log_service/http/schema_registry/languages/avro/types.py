@@ -40,7 +40,7 @@ PRIMITIVES = {kind.value: kind for kind in Kind if kind not in COMPLEX}
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The name of a record, enum or fixed. ``namespace`` is empty where there is none."""
+    """The name of a record, enum or fixed. ``namespace`` is empty if there is none."""
 
     simple: str
     namespace: str = ""
@@ -52,12 +52,15 @@ class Name:
 
     @classmethod
     def of(cls, text: str, namespace: str) -> "Name":
-        """Return the name that a text means inside a namespace. With a dot it is a full name."""
+        """Return the name that a text stands for in a namespace.
+
+        A text with a dot is a full name.
+        """
         before, dot, simple = text.rpartition(".")
         return cls(simple, before if dot else namespace)
 
     def seen_from(self, namespace: str) -> str:
-        """Return the shortest text that means this name inside a namespace."""
+        """Return the shortest text that stands for this name in a namespace."""
         is_near = self.namespace == namespace and self.simple not in KIND_NAMES
         return self.simple if is_near else self.full
 
@@ -108,7 +111,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Named:
-    """The common part of types with names. ``doc`` is None where the text has none."""
+    """The common part of types with names. ``doc`` is None if the text has none."""
 
     name: Name
     doc: str | None
@@ -118,7 +121,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Enum(Named):
-    """One of several symbols. ``default`` is what a reader takes for a symbol that it lacks."""
+    """One of several symbols. ``default`` replaces a written symbol that the reader lacks."""
 
     kind: ClassVar = Kind.ENUM
     symbols: tuple[str, ...]
@@ -135,7 +138,7 @@ class Fixed(Named):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Field:
-    """One field of a record. ``default`` counts only where ``has_default`` is set."""
+    """One field of a record. ``default`` counts only if ``has_default`` is set."""
 
     name: str
     type: "Use"
@@ -149,7 +152,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Record(Named):
-    """Named fields in an order. An error is a record with another word for it."""
+    """Named fields in an order. An error is a record that is declared by the word ``error``."""
 
     kind: ClassVar = Kind.RECORD
     is_error: bool
@@ -162,7 +165,7 @@ Use: TypeAlias = AvroType | Reference
 
 
 def target(use: Use) -> AvroType:
-    """Return the type that is meant. The text of it has been read as a whole."""
+    """Return the type that a reference leads to, once the whole text has been read."""
     if isinstance(use, Reference):
         assert use.target is not None, "references are bound before a schema leaves the reader"
         return use.target
@@ -170,7 +173,7 @@ def target(use: Use) -> AvroType:
 
 
 def full_name(avro_type: AvroType) -> str:
-    """Return the name of a type in a union, of which each stands there once."""
+    """Return the name of a type in a union. Each name occurs there once."""
     return avro_type.name.full if isinstance(avro_type, Named) else avro_type.kind.value
 
 

@@ -1,7 +1,7 @@
 """Writes a schema and its dependencies as one schema, which a client can read without a registry.
 
 Each dependency becomes a definition. References become JSON pointers, so ids of inner schemas and
-anchors are left out. Confluent's registry has no such form, and answers the schema as it is.
+anchors are left out. Confluent's registry has no such form, and returns the schema unchanged.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from log_service.http.schema_registry.languages.limits import Budget
 
 _NAMING = frozenset({"$anchor", "$dynamicAnchor", "$schema", "$vocabulary"})
 _FRAGMENT = "#/~!$&'()*+,;=:@?"
-"""Characters that stay as they are in a fragment, beside letters and digits."""
+"""Characters that are not escaped in a fragment, besides letters and digits."""
 
 
 def bundled(documents: Documents, budget: Budget) -> Json:
@@ -41,7 +41,9 @@ def bundled(documents: Documents, budget: Budget) -> Json:
 
 
 def _free_names(wanted: Mapping[str, Place], taken: Mapping[str, Json]) -> dict[str, str]:
-    """Return a name for each dependency: its own, with primes where a definition has it already."""
+    """Return a name for each dependency: its own, with primes if a definition already has that
+    name.
+    """
     free: dict[str, str] = {}
     for name in wanted:
         candidate = name
@@ -53,7 +55,10 @@ def _free_names(wanted: Mapping[str, Place], taken: Mapping[str, Json]) -> dict[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Writer:
-    """Writes schemas of several documents for one. ``homes`` are the ways to them in it."""
+    """Writes schemas of several documents into one.
+
+    ``homes`` are the paths of the documents in it.
+    """
 
     documents: Documents
     homes: Mapping[Document, tuple[str, ...]]
@@ -79,7 +84,7 @@ class _Writer:
         return made
 
     def _reference(self, target: Place | None, text: str) -> str:
-        """Return the pointer to a schema of the bundle. A meta-schema is none of it."""
+        """Return the pointer to a schema of the bundle. A meta-schema is not part of the bundle."""
         if target is None or target.document not in self.homes:
             return text
         return quote(pointer(self.homes[target.document] + target.steps), safe=_FRAGMENT)

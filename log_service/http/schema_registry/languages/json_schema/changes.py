@@ -1,4 +1,4 @@
-"""The kinds of change between two JSON schemas: which of them a reader takes, and what is said.
+"""The kinds of change between two JSON schemas: which of them a reader accepts, and their messages.
 
 Kinds, verdicts and sentences are those of Confluent's registry 8.3, because clients look for them.
 """
@@ -7,7 +7,7 @@ from enum import Enum, StrEnum, auto
 
 
 class Policy(StrEnum):
-    """How strict a comparison is. LENIENT takes changes of properties that STRICT refuses."""
+    """How strict a comparison is. LENIENT accepts changes of properties that STRICT refuses."""
 
     STRICT = "STRICT"
     LENIENT = "LENIENT"
@@ -205,7 +205,7 @@ COMPATIBLE = frozenset(
         _C.NOT_TYPE_NARROWED,
     }
 )
-"""Changes after which a reader takes what was written before."""
+"""Changes after which a reader still accepts old values."""
 
 LENIENTLY_COMPATIBLE = COMPATIBLE | {
     _C.ADDITIONAL_PROPERTIES_NARROWED,
@@ -218,7 +218,7 @@ LENIENTLY_COMPATIBLE = COMPATIBLE | {
     _C.PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
     _C.PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL,
 }
-"""As if each document had only the properties that its schema declares."""
+"""Changes that are compatible if each document has only the properties that its schema declares."""
 
 
 def compatible_changes(policy: Policy) -> frozenset[Change]:
@@ -227,7 +227,10 @@ def compatible_changes(policy: Policy) -> frozenset[Change]:
 
 
 def message(change: Change, path: str, *, reader: str, writer: str) -> str:
-    """Return the line of a verbose answer. ``reader`` and ``writer`` are words: new and old."""
+    """Return the line of a verbose answer.
+
+    ``reader`` and ``writer`` are the words "new" and "old".
+    """
     sentence = _SENTENCES.get(change, "").format(p=path, r=reader, w=writer)
     return f'{{errorType:"{change.name}", description:"{sentence}"}}'
 
@@ -292,4 +295,4 @@ _SENTENCES = {
     _C.ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL: _REMOVED_UNCOVERED,
     _C.ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL: _ADDED_UNCOVERED,
 }
-"""The sentences about kinds. Confluent's registry has none about the others."""
+"""The sentences about kinds of change. Confluent's registry has none about the other kinds."""

@@ -1,7 +1,8 @@
 """Compares schemas that are combined of several: by ``allOf``, ``anyOf`` and ``oneOf``.
 
 The schemas of the writer and of the reader are paired so that each pair is compatible. The smaller
-side must be paired as a whole. A reader may have more schemas to choose from, and fewer to fulfil.
+side must be paired as a whole. A reader may have more alternatives (anyOf, oneOf), and fewer
+conditions (allOf).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +42,7 @@ def compare_combined(notes: Notebook, writer: Combined, reader: Combined) -> Ste
 
 
 def choose_part(notes: Notebook, writer: Node, reader: Combined) -> Choice:
-    """Find a schema of the reader that takes what a single schema of the writer permits."""
+    """Find a schema of the reader that accepts every value of a single schema of the writer."""
     pairs = (Pair(writer=writer, reader=part) for part in reader.parts)
     if len(reader.parts) == 1:
         return (yield from _include_first(notes, pairs, None))
@@ -61,7 +62,10 @@ def choose_part_of_writer(notes: Notebook, writer: Combined, reader: Node) -> Ch
 
 
 def _include_first(notes: Notebook, pairs: Iterable[Pair], change: Change | None) -> Choice:
-    """Note the changes of the first compatible pair, and one more. Return whether there is one."""
+    """Note the changes of the first compatible pair, and ``change``.
+
+    Return whether there is such a pair.
+    """
     for pair in pairs:
         outcome = yield pair
         if outcome.is_compatible:

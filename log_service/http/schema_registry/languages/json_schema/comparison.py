@@ -1,10 +1,10 @@
 """Compares two schemas pair by pair of their shapes, each pair once, without recursion.
 
-The comparison of a pair is a generator: it notes changes, and asks for other pairs where their
-outcome matters. A pair that is asked for while it is still open is recursive. It counts as
-compatible until it is known to be not: then each outcome that relied on it is dropped, and found
-anew when it is asked for again. Since an incompatible pair never makes another one compatible, an
-outcome of incompatible is final.
+The comparison of a pair is a generator: it notes changes, and asks for other pairs if their outcome
+matters. A pair that is asked for while it is still open is recursive. It counts as compatible until
+it turns out incompatible. Then each outcome that relied on it is dropped, and computed again on
+demand. Since an incompatible pair never makes another one compatible, an outcome of incompatible is
+final.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -17,16 +17,19 @@ from log_service.http.schema_registry.languages.json_schema.shapes import Node, 
 from log_service.http.schema_registry.languages.limits import Budget
 
 MAX_CHANGES = 1_000
-"""So many changes of one pair are kept, and so many are returned. Verdicts count them all."""
+"""Changes of one pair that are kept, and changes that are returned. Verdicts count all changes."""
 PAIR_STEPS = 3
-"""What it takes to compare a pair. To ask for one takes one step more."""
+"""The steps that comparing a pair costs. Asking for a pair costs one step more."""
 MAX_PATHS_LENGTH = 1 << 20
 """The length of all paths that are returned. Schemas that refer to each other have long ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two schemas to compare. What the writer's permits, the reader's should permit."""
+    """Two schemas to compare.
+
+    The reader's schema should permit every value that the writer's permits.
+    """
 
     writer: Node
     reader: Node
@@ -41,7 +44,7 @@ class Outcome:
 
 
 Steps: TypeAlias = Generator[Pair, Outcome, None]
-"""The comparison of a pair: it asks for pairs, and is told their outcomes."""
+"""The comparison of a pair. It yields other pairs, and is sent their outcomes."""
 
 Choice: TypeAlias = Generator[Pair, Outcome, bool]
 """Steps that may decide a comparison, and return whether they have."""
@@ -180,7 +183,7 @@ class Comparison:
             current.lowest = min(current.lowest, place)
 
     def _finish(self) -> Outcome:
-        """Close the innermost pair, and keep its outcome as far as it holds."""
+        """Close the innermost pair. Keep its outcome unless it relies on an open pair."""
         closed = self._open.pop()
         place = self._place_of.pop(closed.key)
         outcome = self._known[closed.key] = closed.notebook.outcome()
@@ -214,7 +217,7 @@ def changes_of(
 
 
 def _flat(outcome: Outcome, *, all_changes: bool) -> Iterator[tuple[str, Change]]:
-    """Yield changes with their whole paths. An outcome without a wanted one is passed over."""
+    """Yield changes with their whole paths. An outcome without a wanted change is skipped."""
     waiting = [("", iter(outcome.entries))]
     while waiting:
         path, inner = next(waiting[-1][1], ("", None))

@@ -1,7 +1,7 @@
 """The drafts of JSON Schema: their names, and the keywords whose values are schemas.
 
-A schema says in ``$schema`` which draft it is of. Without it, or with an unknown one, it is of
-draft 7, as in Confluent's registry.
+A schema names its draft in ``$schema``. Without it, or with an unknown one, the draft is 7, as in
+Confluent's registry.
 """
 
 import re
@@ -77,7 +77,7 @@ _BY_URI = {uri: draft for draft in DRAFTS for uri in draft.uris}
 
 
 def draft_of(schema: Json, otherwise: Draft = DRAFT_7) -> Draft:
-    """Return the draft that a whole schema is of: ``otherwise`` where it names none."""
+    """Return the draft of a whole schema, or ``otherwise`` if it names none."""
     uri = schema.get("$schema") if isinstance(schema, dict) else None
     if not isinstance(uri, str):
         return otherwise
@@ -96,7 +96,7 @@ class Child:
 def children(schema: dict[str, Json], draft: Draft) -> Iterator[Child]:
     """Yield the schemas right within a schema, also those in definitions.
 
-    A value that is not a schema is left out: an object or a boolean is one.
+    Values that are not schemas (objects or booleans) are left out.
     """
     for keyword, value in schema.items():
         if keyword in draft.single and isinstance(value, dict | bool):

@@ -32,7 +32,7 @@ CONDITIONS = ("if", "then", "else")
 DEFINITIONS = ("definitions", "$defs")
 TYPE = "type"
 KIND_OF_TYPE = {"integer": "number"}
-"""The kind of a schema of a type, where that has another name."""
+"""The kind of a schema of a type, if that has another name."""
 OF_OBJECTS = frozenset(
     (
         "properties",
@@ -51,7 +51,7 @@ OF_ARRAYS = frozenset(
 
 
 class Part(NamedTuple):
-    """One kind that a schema is of. ``keyword`` is that of a combination."""
+    """One kind of a schema. ``keyword`` is the keyword of a combination, such as allOf."""
 
     kind: str
     keyword: str = ""
@@ -63,7 +63,7 @@ def inline_tags(text: str) -> dict[Entity, list[str]]:
 
 
 def with_tags(text: str, added: Tags, removed: Tags) -> str:
-    """Return the text of a valid schema with some tags more, and others less.
+    """Return the text of a valid schema with some tags added and others removed.
 
     Raises:
         InvalidSchemaError: the schema has no such object or property.
@@ -76,9 +76,9 @@ def with_tags(text: str, added: Tags, removed: Tags) -> str:
 def entities(
     schema: Json, place: str = "", *, is_field: bool = False
 ) -> Iterator[tuple[Entity, dict[str, Any]]]:
-    """Yield each object and property below a place with its schema, one after those around it.
+    """Yield each object and property below a place with its schema, outer ones first.
 
-    An object that is a property itself is a field, and no record.
+    An object that is itself a property counts as a field, not as a record.
     """
     if not isinstance(schema, dict):
         return
@@ -128,7 +128,7 @@ def _of_object(
 
 
 def _parts(schema: dict[str, Json]) -> list[Part]:
-    """Return the kinds that a schema is of. Beside a reference nothing counts."""
+    """Return the kinds of a schema. Keywords beside a reference do not count."""
     if "$ref" in schema:
         return [Part(REFERENCE)]
     parts = [Part(COMBINED, keyword) for keyword in COMBINATIONS if keyword in schema]
@@ -148,7 +148,10 @@ def _parts(schema: dict[str, Json]) -> list[Part]:
 
 
 def _order(branch: Json) -> tuple[Any, ...]:
-    """Return the key by which branches are counted. Equal ones stay in the order of the text."""
+    """Return the sort key by which branches are numbered.
+
+    Equal ones stay in the order of the text.
+    """
     if not isinstance(branch, dict):
         return TRUE if branch else FALSE, (), (), (), ()
     parts = _parts(branch)

@@ -1,7 +1,7 @@
 """Reads JSON text into values within bounds, and prints values as Jackson does.
 
 Jackson is the library with which Confluent's registry prints schemas. Numbers keep their digits:
-``1.0`` stays ``1.0``, and ``1e400`` becomes ``1E+400``. Where a name stands twice in an object, the
+``1.0`` stays ``1.0``, and ``1e400`` becomes ``1E+400``. If a name occurs twice in an object, the
 last value counts, at the place of the first. Unlike Confluent's registry, this file refuses NaN and
 text behind the value, because neither is JSON.
 """
@@ -20,10 +20,10 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | Decimal | bool | N
 MAX_DIGITS = 1_000
 """The digits of one number, as in Jackson."""
 MAX_EXPONENT = 1_000
-"""The largest exponent, either way. Larger ones make a comparison of numbers dear."""
+"""The largest exponent, of either sign. Larger ones make comparisons of numbers expensive."""
 
 _STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]|NaN|Infinity', re.DOTALL)
-"""Strings, brackets, and names of numbers that JSON has not.
+"""Strings, brackets, and names of numbers that JSON does not have.
 
 An open string reaches to the end of the text, so that each character is read once.
 """

@@ -1,7 +1,7 @@
 """Pairs the members of two sides, as many as possible: a maximum matching of a bipartite graph.
 
-The caller is asked whether two members may be paired only where it matters, because for schemas
-that is a comparison. Members that are given the likeliest partner first need few questions.
+The caller is asked whether two members may be paired only if it matters, because for schemas
+that is a comparison. Few comparisons are needed if each member's likeliest partner is given first.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -10,7 +10,7 @@ from log_service.http.schema_registry.languages.limits import Budget
 
 LeftAndRight = tuple[int, int]
 Candidates = Callable[[int], Iterable[int]]
-"""Returns the right members that a left member is asked for, in order."""
+"""Returns the right members to try for a left member, in order."""
 
 
 def maximum_matching(

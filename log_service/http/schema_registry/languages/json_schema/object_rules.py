@@ -1,8 +1,8 @@
 """Compares objects: required properties, properties, dependencies, and properties not named.
 
-A schema is open where a property that it does not name may have any value, closed where there may
-be none, and partly open where a schema or a pattern says which. A reader may drop a property only
-where it is open for it, and add one only where the writer was closed for it.
+A schema is open if a property that it does not name may have any value, closed if there may
+be none, and partly open if a schema or a pattern says which. A reader may drop a property only
+if it is open for it, and add one only if the writer was closed for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ def compare_objects(notes: Notebook, writer: Objects, reader: Objects) -> Steps:
 def compare_unevaluated(
     notes: Notebook, writer: Place | None, reader: Place | None, of: str
 ) -> Steps:
-    """Note how the schemas of unevaluated properties or items differ. None stands for anything."""
+    """Note how the schemas of unevaluated properties or items differ. None permits any value."""
     path, name = f"unevaluated{of}", f"UNEVALUATED_{of.upper()}"
     was_closed, is_closed = (each is not None and each.schema is False for each in (writer, reader))
     if was_closed and not is_closed:
@@ -179,8 +179,8 @@ def _rest_of(
 ) -> dict[str, Place | None]:
     """Return the schema of each property that is not named: of the first pattern, else of the rest.
 
-    A pattern may be one that no bounded search can read. With ``is_strict`` it matches nothing,
-    else it matches all: either way, a property is rather taken as uncovered.
+    A pattern may be unreadable for RE2. With ``is_strict`` it then matches nothing, otherwise
+    everything. Both choices err towards a property that is not covered.
     """
     found: dict[str, Place | None] = dict.fromkeys(names, schema.rest)
     if names:
@@ -191,7 +191,7 @@ def _rest_of(
 
 
 def _has_default(notes: Notebook, place: Place) -> bool:
-    """Whether a schema has a default as it is written. One behind a reference does not count."""
+    """Whether a schema itself has a default. A default behind a reference does not count."""
     return notes.shapes.written(place).notes.default is not None
 
 

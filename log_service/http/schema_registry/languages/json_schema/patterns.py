@@ -11,15 +11,18 @@ from log_service.common.regexes import matching, program_size, validate_regex
 from log_service.http.schema_registry.languages.limits import Budget
 
 COMPILE_STEPS = 10
-"""What it takes to compile one character of a pattern, in steps."""
+"""The steps that compiling one character of a pattern costs."""
 CLASS_STEPS = 200
-"""What it takes to compile a class of Unicode, which may stand for hundreds of ranges."""
+"""The steps that compiling a Unicode class costs. A class may have hundreds of ranges."""
 SEARCHED_PER_STEP = 10_000
-"""So many characters, times the instructions of the pattern, are searched in one step."""
+"""The characters, times the instructions of the pattern, that are searched in one step."""
 
 
 def names_that_match(pattern: str, names: Collection[str], budget: Budget) -> Collection[str]:
-    """Return the names in which a pattern is found. One that RE2 cannot read is found in none."""
+    """Return the names in which a pattern is found.
+
+    A pattern that RE2 cannot read is found in none.
+    """
     return _found(pattern, names, budget) or ()
 
 

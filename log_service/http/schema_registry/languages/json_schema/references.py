@@ -34,8 +34,9 @@ _METASCHEMAS = ("http://json-schema.org/draft", "https://json-schema.org/draft")
 class Document:
     """One text, with the schemas in it that can be named.
 
-    ``name`` is how the schema refers to it, empty for the schema itself. ``resources`` are schemas
-    by URI. ``anchors`` are schemas by the identity of the resource around them, and their name.
+    ``name`` is the name by which the schema refers to it, empty for the schema itself.
+    ``resources`` are schemas by URI. ``anchors`` are schemas by the identity of the resource around
+    them, and their name.
     """
 
     schema: Json = field(repr=False)
@@ -51,7 +52,7 @@ class Place:
     """A schema, and its surroundings that decide where its references lead.
 
     ``base`` is the URI around it, its own ``$id`` included. ``scope`` is the nearest schema around
-    it with a URI of its own, None where it is one itself.
+    it with a URI of its own, None if the place itself is such a schema.
     """
 
     schema: Json = field(repr=False)
@@ -123,7 +124,7 @@ class Documents:
     def of(cls, schema: Json, dependencies: Sequence[tuple[str, Json]], budget: Budget) -> Self:
         """Collect the ids of a schema, and of dependencies by name.
 
-        A dependency that does not name its draft is of the same one.
+        A dependency that does not name its draft has the schema's draft.
         """
         draft = draft_of(schema)
         own = document(schema, name="", uri="", draft=draft, budget=budget)
@@ -149,7 +150,7 @@ class Documents:
         )
 
     def resolve(self, place: Place, reference: str) -> Place | None:
-        """Return the schema that a reference leads to, None where it leads to none."""
+        """Return the schema that a reference leads to, or None."""
         if (named := self.names.get(reference)) is not None:
             return named
         if reference.startswith("#"):
@@ -204,7 +205,7 @@ def _target(documents: Documents, place: Place, keyword: str, text: str) -> Plac
 
 
 def _reached(place: Place) -> Iterator[Place]:
-    """Yield the schemas that apply. Old definitions apply only where a schema refers to them."""
+    """Yield the schemas that apply. Old definitions apply only if a schema refers to them."""
     depth = len(place.steps)
     return (child for child in place.children() if child.steps[depth] != "definitions")
 

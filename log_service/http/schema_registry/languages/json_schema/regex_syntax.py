@@ -20,11 +20,11 @@ _TOKEN = re.compile(
 )
 _CLASS_ITEM = re.compile(r"\\.|[^\\]", re.DOTALL)
 _NOTHING = 2
-"""As many repetitions as make another one a fault: there is nothing to repeat."""
+"""The number of repetitions after which another one is a fault, because nothing can be repeated."""
 
 
 def regex_fault(regex: str) -> str | None:
-    """Return the fault of an expression, None where it has none."""
+    """Return the fault of an expression, None if it has none."""
     depth = index = 0
     repetitions = _NOTHING
     while index < len(regex):
@@ -53,7 +53,10 @@ def regex_fault(regex: str) -> str | None:
 
 
 def _repeat_fault(sign: str, repetitions: int) -> str | None:
-    """Return a fault of a repetition. A second sign makes the first one lazy or possessive."""
+    """Return a fault of a repetition.
+
+    A second sign (``?`` or ``+``) makes the first one lazy or possessive.
+    """
     if repetitions >= _NOTHING or (repetitions == 1 and sign not in "?+"):
         return f"nothing to repeat for {sign}"
     low, _, high = sign.strip("{}").partition(",")

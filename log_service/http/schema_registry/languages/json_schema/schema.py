@@ -69,7 +69,10 @@ class JsonSchema:
         return print_json(self.documents.root.schema, is_sorted=True)
 
     def formatted(self, form: str) -> str:
-        """Return the text in a form. Only ``resolved`` has one of its own, with dependencies."""
+        """Return the text in a form.
+
+        Only ``resolved`` differs from the canonical text. It includes dependencies.
+        """
         if form != RESOLVED:
             return self.canonical
         return print_json(bundled(self.documents, Budget(self.limits)))
@@ -91,7 +94,7 @@ class JsonSchema:
     def changes(
         self, writer: Self, *, policy: Policy = Policy.STRICT, with_compatible: bool = True
     ) -> list[FoundChange]:
-        """Return how this schema differs from ``writer``, also where that does no harm.
+        """Return all changes of this schema from ``writer``, including compatible ones.
 
         Raises:
             InvalidSchemaError: the comparison takes too many steps.

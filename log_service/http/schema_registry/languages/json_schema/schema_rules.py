@@ -39,7 +39,7 @@ from log_service.http.schema_registry.languages.json_schema.value_rules import (
 )
 
 _BYTES = "bytes"
-"""The ``connect.type`` of decimals. Kafka Connect has written them as two kinds of schema."""
+"""The ``connect.type`` of decimals. Versions of Kafka Connect write them as two kinds of schema."""
 
 
 def compare_shapes(notes: Notebook, writer: Shape, reader: Shape) -> Steps:

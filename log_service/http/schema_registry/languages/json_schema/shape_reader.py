@@ -1,7 +1,8 @@
 """Reads shapes from schemas, one schema at a time.
 
-A keyword belongs to a kind: ``maxLength`` to strings. A schema with a ``type`` is of that kind. The
-keywords that are left make a shape of their kind each, because they hold for values of it alone.
+A keyword belongs to a kind: ``maxLength`` to strings. A schema with a ``type`` is of that kind.
+Each kind of the remaining keywords makes a shape, because keywords apply only to values of their
+kind.
 """
 
 from collections.abc import Mapping
@@ -75,14 +76,16 @@ class ShapeReader:
         return f"<ShapeReader of {len(self._kept)} shapes>"
 
     def written(self, place: Place) -> Shape:
-        """Return the shape of a schema as it is written. A reference is one."""
+        """Return the shape of a schema as it is written. A reference is a shape of its own."""
         key = id(place.schema)
         if (shape := self._kept.get(key)) is None:
             shape = self._kept[key] = self._read(place)
         return shape
 
     def meant(self, node: Place | Shape) -> Shape:
-        """Return the shape that counts: where references lead, if they lead to a schema."""
+        """Return the shape behind references, or the reference's own shape if it leads to no
+        schema.
+        """
         shape = self.written(node) if isinstance(node, Place) else node
         passed: set[Shape] = set()
         while shape not in passed and (target := _target(shape)) is not None:
@@ -95,7 +98,7 @@ class ShapeReader:
         return shape
 
     def is_anything(self, place: Place) -> bool:
-        """Whether a schema says nothing. A reference to such a schema says something."""
+        """Whether a schema has no limits. A reference to such a schema does not count as one."""
         return self.written(place).kind in {Kind.ANYTHING, Kind.TRUE}
 
     def _read(self, place: Place) -> Shape:
@@ -222,7 +225,10 @@ def _target(shape: Shape) -> Place | None:
 
 
 def _joined(parts: list[Shape], notes: Notes) -> Shape:
-    """Return one shape. Several parts must all hold, those that are combined themselves first."""
+    """Return one shape.
+
+    Several parts become an allOf, and parts that are combinations come first.
+    """
     if not parts:
         return Shape(kind=Kind.ANYTHING, notes=notes)
     if len(parts) == 1:
@@ -271,7 +277,7 @@ def _sniffed(schema: dict[str, Json], draft: Draft) -> list[Kind]:
 
 
 _EMPTY = frozenset({"properties", "patternProperties"})
-"""Keywords that say nothing where they are empty, since 2019-09."""
+"""Keywords that say nothing if they are empty, since 2019-09."""
 
 
 def _enumeration(schema: dict[str, Json]) -> list[Shape]:
@@ -317,7 +323,7 @@ def _place(place: Place, keyword: str) -> Place | None:
 
 
 def _unless_flag(place: Place | None) -> Place | None:
-    """Return a schema that is an object. None stands for the others."""
+    """Return a schema that is an object, and None for a boolean."""
     return place if place is not None and isinstance(place.schema, dict) else None
 
 

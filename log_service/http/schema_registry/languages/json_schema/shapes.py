@@ -2,8 +2,8 @@
 
 A shape is of one kind, such as a string or an object. A schema that says several things is the
 product of several shapes. The kinds, and which keywords belong to one, are those of the library
-``everit-json-schema``, by which Confluent's registry compares. Schemas inside a shape stay places
-until they are looked at, so that recursive schemas have finite shapes.
+``everit-json-schema``, by which Confluent's registry compares. Schemas inside a shape stay unread
+places until they are needed, so that recursive schemas have finite shapes.
 """
 
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objects:
-    """Limits of objects. ``unevaluated`` is None, too, where any value is valid for it."""
+    """Limits of objects. ``unevaluated`` is None, too, if any value is valid for it."""
 
     properties: Mapping[str, Place]
     required: frozenset[str]
@@ -90,13 +90,16 @@ class Objects:
 
     @property
     def rest(self) -> Place | None:
-        """The schema of properties that no other keyword names. None: anything, or nothing."""
+        """The schema of properties that no other keyword names.
+
+        None if all or none are permitted.
+        """
         return _rest(self.additional, self.unevaluated, permits_additional=self.permits_additional)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrays:
-    """Limits of arrays. ``unevaluated`` is None, too, where any value is valid for it."""
+    """Limits of arrays. ``unevaluated`` is None, too, if any value is valid for it."""
 
     every_item: Place | None
     items: tuple[Place, ...]
@@ -116,7 +119,7 @@ class Arrays:
 
     @property
     def rest(self) -> Place | None:
-        """The schema of items behind the listed ones. None: anything, or nothing."""
+        """The schema of items behind the listed ones. None if all or none are permitted."""
         return _rest(self.additional, self.unevaluated, permits_additional=self.permits_additional)
 
 
@@ -145,7 +148,7 @@ class Negation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Another schema. ``target`` is None where an old schema refers to one that is not known."""
+    """Another schema. ``target`` is None if an old schema refers to one that is not known."""
 
     text: str
     target: Place | None
@@ -157,7 +160,10 @@ Body: TypeAlias = _Typed | Combined | Values | Negation | Reference | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """Words that a schema has beside its type. None stands for nothing."""
+    """Annotations that a schema has beside its type.
+
+    None means that there is no such annotation.
+    """
 
     own_id: str | None = None
     title: str | None = None
@@ -168,7 +174,10 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shape:
-    """One schema, or one part of a schema that says several things. It is equal to itself alone."""
+    """One schema, or one part of a schema that has several parts.
+
+    Shapes are compared by identity.
+    """
 
     kind: Kind
     body: Body = None

@@ -41,7 +41,7 @@ def without_fragment(uri: str) -> str:
 
 
 def fragment_of(uri: str) -> str:
-    """Return the fragment of a URI, decoded. It is empty where there is none."""
+    """Return the fragment of a URI, decoded. It is empty if there is none."""
     return unquote(uri.partition("#")[2])
 
 

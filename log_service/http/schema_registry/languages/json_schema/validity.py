@@ -2,7 +2,7 @@
 
 The library ``jsonschema`` decides, with meta-schemas that come along with it: nothing is fetched.
 It takes 0.1 ms for an object of draft 7 and 0.7 ms for one of 2020-12, and 60 ms to import, so it
-is asked about an object only where ``_RULES`` leaves a doubt. Rules accept, they never refuse.
+is asked about an object only if ``_RULES`` leaves a doubt. Rules only accept and never refuse.
 Objects are judged without those inside them, so that nesting costs no recursion.
 """
 
@@ -76,7 +76,7 @@ def _validate_object(
 
 
 def _regexes(schema: dict[str, Json]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each regular expression of an object, with the way to it."""
+    """Yield each regular expression of an object, with its path."""
     pattern, patterns = schema.get("pattern"), schema.get("patternProperties")
     if isinstance(pattern, str):
         yield ("pattern",), pattern
@@ -85,7 +85,7 @@ def _regexes(schema: dict[str, Json]) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _list_steps(schema: dict[str, Json]) -> int:
-    """Return the work that the library may have with lists: it compares each item with each."""
+    """Return the cost of the library for lists, because it compares each item with each other."""
     return sum(len(value) ** 2 for value in schema.values() if isinstance(value, list)) // 100
 
 
@@ -167,7 +167,7 @@ def _is_some_names(value: Json) -> bool:
 
 
 def _is_values(value: Json) -> bool:
-    """Whether a list has simple values, one at least and none twice."""
+    """Whether a list is not empty and has only simple, distinct values."""
     if not isinstance(value, list) or not value:
         return False
     simple = (item for item in value if isinstance(item, str | int | None))
@@ -179,7 +179,7 @@ def _is_anchor(value: Json) -> bool:
 
 
 def _has_limits(schema: dict[str, Json]) -> bool:
-    """Whether each flag of draft 4 that excludes a limit stands beside one."""
+    """Whether each flag of draft 4 that excludes a limit has its limit beside it."""
     return all(limit in schema for flag, limit in _LIMIT_OF.items() if flag in schema)
 
 
@@ -278,4 +278,7 @@ def _is_whole_uri(value: Json) -> bool:
 
 
 _RULES = {draft.number: _rules(draft) for draft in DRAFTS}
-"""Whether a value is valid for sure, by draft and keyword. Other keywords may have any value."""
+"""Checks whether a value is certainly valid, by draft and keyword.
+
+Other keywords may have any value.
+"""

@@ -1,6 +1,6 @@
 """Compares strings, numbers and listed values.
 
-A limit that is gone or looser is compatible, one that is new or tighter is not. Limits are compared
+A removed or looser limit is compatible, a new or tighter one is not. Limits are compared
 exactly. Confluent's registry compares numbers as doubles, and ``multipleOf`` by whole parts.
 """
 

@@ -67,7 +67,10 @@ SCALAR_KINDS = NUMBERS | {
     "float": "float",
     "double": "double",
 }
-"""Scalars of one kind are read as each other. Source: protobuf.dev, "Updating a Message Type"."""
+"""Scalars of one kind can be read as each other.
+
+Source: protobuf.dev, "Updating a Message Type".
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A field that is of these messages. It is wrong if they are."""
+    """A field whose types are these messages. It is incompatible if they are."""
 
     path: tuple[str, ...]
     pair: Pair
@@ -111,7 +114,7 @@ def compare(reader: Side, writer: Side, budget: Budget) -> list[Difference]:
     items = list(comparison.files())
     found: dict[Pair, list[Item]] = {}
     waiting = links(items)
-    # Types of other files are compared where a field leads to them, each pair once.
+    # Types of other files are compared if a field leads to them, each pair once.
     while waiting:
         link = waiting.pop()
         if link.pair not in found:
@@ -219,7 +222,9 @@ class Comparison:
         yield from self._types(nested, reader.messages, path)
 
     def _moves(self, old: "Members", new: "Members", path: tuple[str, ...]) -> Iterator[Item]:
-        """Yield the oneofs that would drop a value, because several fields can be set today."""
+        """Yield the oneofs that would drop a value, because the writer may set several of their
+        fields.
+        """
         for name, fields in new.oneofs.items():
             moved = sum(number in old.plain for number in fields)
             existing = sum(number in old.oneof_of for number in fields)
@@ -270,7 +275,7 @@ class Comparison:
             yield from self._values(writer, reader, path, has_labels=True)
 
     def _entry(self, side: Side, field: FieldDefinition) -> tuple[FieldDefinition, ...]:
-        """Return the key and the value of a map, or nothing if the field is none."""
+        """Return the key and the value of a map. The tuple is empty if the field is not a map."""
         message = side.pool.message(field.type_name) if field.kind == "message" else None
         is_map = message is not None and message.is_map_entry and len(message.fields) == 2
         return message.fields if is_map and message is not None else ()
@@ -298,7 +303,7 @@ class Comparison:
     ) -> Iterator[Item]:
         """Yield the difference of two types that are messages.
 
-        A package may change. Types of the two files themselves are compared for their own sake.
+        A package may change. Types of the two files themselves are compared separately.
         """
         if writer.kind == "group":
             yield Link(path=path, pair=Pair(writer=writer.type_name, reader=reader.type_name))

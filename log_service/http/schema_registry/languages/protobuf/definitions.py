@@ -173,7 +173,7 @@ class MessageDefinition:
         return [each for each in self.node.body if isinstance(each, Reserved)]
 
     def text_names(self) -> dict[str, FieldDefinition]:
-        """Return the fields by their names in the text format, where groups have capitals."""
+        """Return the fields by their names in the text format. A group has its message's name."""
         groups = {each.node.name: each for each in self.fields if each.node.group}
         return groups | {each.name: each for each in self.fields}
 

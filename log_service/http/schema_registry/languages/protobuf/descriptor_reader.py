@@ -156,7 +156,7 @@ class DescriptorReader:
         depth: int,
         fields: Iterable[FieldDescriptorProto] = (),
     ) -> tuple[list[Message | Enum], dict[str, DescriptorProto]]:
-        """Return the types of a scope, and apart from them the messages that groups have."""
+        """Return the types of a scope, and separately the messages of groups."""
         group_names = {
             decoded(each.type_name).rpartition(".")[2]
             for each in (*fields, *extensions)
@@ -192,7 +192,7 @@ class DescriptorReader:
     def _fields(
         self, proto: DescriptorProto, grouped: dict[str, DescriptorProto], depth: int
     ) -> list[Field | OneOf]:
-        """Return the fields in their order, a oneof where its first field is."""
+        """Return the fields in their order. A oneof stands at the place of its first field."""
         body: list[Field | int] = []
         members: dict[int, list[Field]] = {}
         for each in proto.field:
@@ -372,7 +372,7 @@ def decoded(text: str | bytes) -> str:
 
 
 def counted(number: int) -> int:
-    """Return the number of a field, which no text can have below zero.
+    """Return the number of a field, which must not be negative, because no text has such a number.
 
     Raises:
         InvalidSchemaError: the number is below zero.

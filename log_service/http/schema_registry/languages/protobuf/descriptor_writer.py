@@ -1,7 +1,7 @@
 """Turns definitions into a ``FileDescriptorProto``, as protoc writes it.
 
-Options are interpreted. JSON names are written where the text has them, as compilers hand
-descriptors to generated code.
+Options are interpreted. JSON names are written only if the text has them, as in the descriptors of
+generated code.
 """
 
 import math

@@ -47,7 +47,7 @@ FEATURE_NAMES = frozenset(each.name for each in fields(Features))
 
 
 def features_of(file: ProtoFile) -> Features:
-    """Return the features that hold where a file says nothing else."""
+    """Return the features that hold if a file says nothing else."""
     base = PROTO3 if file.syntax == "proto3" else PROTO2
     return with_options(EDITION_FEATURES.get(file.edition, base), file.options)
 

@@ -1,7 +1,7 @@
 """Builds the definitions of a file from its tree: full names first, then types.
 
 With ``is_strict`` an unknown import or type and a repeated name are errors. Otherwise the
-definitions keep what can be known: an old record may have passed a laxer registry.
+definitions keep all that can be resolved, because an old record may have passed a laxer registry.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,10 +1,10 @@
-"""The normal form of a file: schemas of one meaning are one text.
+"""The normal form of a file: schemas with the same meaning become the same text.
 
 As at Confluent: fields by number, options by name, full names of types and extensions, imports
 sorted, reserved numbers one by one, parts of one option merged into one message, and maps instead
 of the messages that stand for their entries. Otherwise than there, the first value of an enum stays
 the first, parts of a message that is not a list are merged, numbers keep all digits, groups in
-oneofs are kept, and a JSON name or a zero is left out where it is the default.
+oneofs are kept, and a JSON name or a zero is left out if it is the default.
 """
 
 import math
@@ -94,7 +94,7 @@ class Normalizer:
     def _messages(
         self, messages: Iterable[MessageDefinition], groups: frozenset[str]
     ) -> list[Message]:
-        """Return the messages that are not entries of maps, and that no group has."""
+        """Return the messages that are neither entries of maps nor bodies of groups."""
         return [
             self._message(each)
             for each in messages
@@ -247,7 +247,7 @@ class Normalizer:
         return message.text_names().get(part.text) if message else None
 
     def _nested(self, option: Option, scope: str) -> Value:
-        """Return the value of an option, inside of the messages that its name leads through."""
+        """Return the value of an option, wrapped in the messages along its name."""
         value = option.value
         for part in reversed(option.name[1:]):
             key = part.text

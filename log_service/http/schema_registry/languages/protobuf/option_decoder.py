@@ -42,7 +42,7 @@ CONFLUENT_ORDER = {
 
 
 class OptionDecoder:
-    """Decodes options by the definitions of a pool. An option that none defines is dropped."""
+    """Decodes options by the definitions of a pool. An option without a definition is dropped."""
 
     def __init__(self, pool: Pool, budget: Budget) -> None:
         self._pool = pool

@@ -93,7 +93,7 @@ class OptionEncoder:
     def _add(
         self, root: MessageDefinition, whole: MessageValue, option: Option, scope: str
     ) -> None:
-        """Set one option. Messages on the way are made, and their other values kept."""
+        """Set one option. Messages along its name are created, and keep their other values."""
         message, holder = root, whole
         for part in option.name[:-1]:
             self._budget.spend()

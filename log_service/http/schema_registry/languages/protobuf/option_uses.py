@@ -25,7 +25,7 @@ TARGETS = {
 
 
 class OptionError(Exception):
-    """An option cannot be interpreted. ``at`` is where, ``sentence`` is why."""
+    """An option cannot be interpreted. ``at`` is its offset, ``sentence`` is the reason."""
 
     def __init__(self, at: int, sentence: str) -> None:
         super().__init__(sentence)

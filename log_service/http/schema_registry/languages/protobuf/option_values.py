@@ -126,7 +126,10 @@ def float_of(definition: FieldDefinition, value: Value, *, is_text: bool) -> flo
 
 
 def special_float(text: str, *, is_text: bool) -> str:
-    """Return which special number a word is, or nothing. The text format has more words."""
+    """Return the special number in a text, empty if there is none.
+
+    The text format has more words.
+    """
     word = text.removeprefix("-")
     if is_text:
         word = word.lower()

@@ -1,7 +1,7 @@
 """The files of one schema, and where their names are found.
 
 A name is searched as protoc does: the first part of it from the innermost scope outward, then the
-rest of it inside of what was found.
+rest inside the found definition.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,8 @@ class Missing:
 
 
 class Pool:
-    """The linked files, in the order of their dependencies. Names of files that came first win.
+    """The linked files, in the order of their dependencies. If names collide, the file that was
+    added first wins.
 
     ``base`` has the definitions of options, which hold without an import.
     """
@@ -61,7 +62,10 @@ class Pool:
         return f"<Pool of {list(self.files)}>"
 
     def copy(self) -> "Pool":
-        """Return a pool with the same files. What is added to one is not in the other."""
+        """Return a pool with the same files.
+
+        Later additions to one pool do not affect the other.
+        """
         other = Pool(self._base)
         other.files = dict(self.files)
         other.names = dict(self.names)
@@ -128,7 +132,7 @@ class Pool:
         *,
         is_type: bool = False,
     ) -> Found | Missing:
-        """Search a name as it is written. ``is_type`` passes over what is not a type."""
+        """Search a name as it is written. ``is_type`` skips definitions that are not types."""
         if name.startswith("."):
             return self.find(name[1:], visible) or self._missing(name[1:])
         first, _, rest = name.partition(".")
@@ -146,7 +150,7 @@ class Pool:
             scope = scope.rpartition(".")[0]
 
     def _hidden(self, name: str, scope: str) -> Missing:
-        """Return where a name would be found, if all files were imported."""
+        """Return the place of a name that is only in files without an import."""
         while scope and joined(scope, name) not in self.names:
             scope = scope.rpartition(".")[0]
         return self._missing(joined(scope, name))

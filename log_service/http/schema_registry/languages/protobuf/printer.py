@@ -2,7 +2,7 @@
 
 Order: a message has its reserved numbers, options, fields, oneofs, groups, extension ranges,
 extensions, messages and enums. Options stand as they are written, strings are escaped anew.
-Confluent prints the elements of Wire's parser. Where these lose meaning, the true text is printed:
+Confluent prints the elements of Wire's parser. If these lose meaning, the true text is printed:
 options and nested types of groups, options of extension ranges, groups in extensions, quotes of
 defaults of bytes, bytes that are not UTF-8, weak imports, and editions.
 """
@@ -53,7 +53,7 @@ ESCAPES = {
 ESCAPED = str.maketrans(
     ESCAPES | {chr(0xDC00 + byte): f"\\{byte:03o}" for byte in range(0x80, 0x100)}
 )
-"""What stands for a character. Bytes that are no UTF-8 are surrogates, as Python decodes them."""
+"""Escapes by character. Bytes that are not UTF-8 are surrogates, as Python decodes them."""
 
 
 Part = (
@@ -110,7 +110,7 @@ def dotted(name: Iterable[NamePart]) -> str:
 
 
 class Printer:
-    """Collects lines. It stops when they are over the bound on a text."""
+    """Collects lines. It stops when they exceed the bound on a text."""
 
     def __init__(self, limits: SchemaLimits, style: PrintStyle) -> None:
         self.pieces: list[str] = []
@@ -351,7 +351,7 @@ class Printer:
             self.value(option.value)
 
     def value(self, value: Value) -> None:
-        """Print a value. What is in braces or brackets stands on lines of its own."""
+        """Print a value. The content of braces or brackets has lines of its own."""
         self._budget.spend()
         match value:
             case Quoted():

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from log_service.http.schema_registry.languages.language import InvalidSchemaError
 
 MAX_SENTENCE = 400
-"""The length of a sentence that an error may have. A name in it may be as long as the text."""
+"""The longest sentence of an error. Without a bound it could quote a name as long as the text."""
 NOWHERE = -1
 """The position of a node that did not come from a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The text of one file. ``path`` is how others import it, and is empty for the schema itself.
+    """The text of one file. ``path`` is the path by which others import it, empty for the schema
+    itself.
 
     ``text`` is empty if the schema came as a serialized descriptor.
     """

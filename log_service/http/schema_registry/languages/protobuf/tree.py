@@ -1,4 +1,4 @@
-"""The syntax tree of a ``.proto`` file. It holds what is written, in the order in which it is.
+"""The syntax tree of a ``.proto`` file. It holds all statements in their written order.
 
 Names of types stay as written, relative or with a leading dot. Positions (``at``) are offsets into
 the text, and do not count when trees are compared. Comments are not kept.

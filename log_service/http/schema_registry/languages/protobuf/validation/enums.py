@@ -30,7 +30,7 @@ def check_enum(context: Context, enum: EnumDefinition) -> None:
 
 
 def check_numbers(context: Context, enum: EnumDefinition) -> None:
-    """Check that two values have one number only where aliases are allowed."""
+    """Check that two values have one number only if aliases are allowed."""
     may_have_aliases = has_flag(enum.node.options, "allow_alias")
     is_stated = has_option(enum.node.options, "allow_alias")
     context.require(
@@ -91,7 +91,7 @@ def check_generated_names(context: Context, enum: EnumDefinition) -> None:
 
 
 def without_prefix(name: str, prefix: str) -> str:
-    """Return a name without the name of its enum, if something that can be a name is left."""
+    """Return a name without the name of its enum, if the rest is a valid name."""
     at = matched = 0
     while at < len(name) and matched < len(prefix):
         if name[at] != "_":

@@ -85,7 +85,8 @@ FEATURE_RULES: tuple[tuple[str, Callable[[FieldDefinition, str], bool], str], ..
         "message_encoding is for messages",
     ),
 )
-"""A feature, when it does not fit a field with its value, and why."""
+"""Rules on features: the feature, the test whether its value does not fit a field, and the reason.
+"""
 
 
 def feature_misfit(field: FieldDefinition, name: str, value: str) -> str:

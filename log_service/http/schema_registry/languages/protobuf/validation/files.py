@@ -42,7 +42,7 @@ def check_file(context: Context, encoder: OptionEncoder) -> None:
 
 
 def check_visibility(context: Context, message: MessageDefinition) -> None:
-    """Check that nothing inside of a message is exported where that is forbidden."""
+    """Check that no nested type is exported if the file's features forbid it (STRICT)."""
     if message.features.default_symbol_visibility == "STRICT":
         nested: list[Message | Enum] = [each.node for each in message.messages]
         nested += [each.node for each in message.enums]

@@ -154,7 +154,7 @@ def check_free(
 
 
 def own_json_name(field: FieldDefinition) -> str:
-    """Return the name in JSON that a field is given, if it is not the default."""
+    """Return the explicit JSON name of a field, if it differs from the default."""
     if field.node.json_name is None:
         return ""
     name = field.node.json_name.data.decode(errors="replace")
