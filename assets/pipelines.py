@@ -199,7 +199,7 @@ def airlines(records: DataFrame) -> DataFrame:
 def flights_with_weather(
     flights: DataFrame, hourly_weather: DataFrame, registry: DataFrame
 ) -> DataFrame:
-    """Each clean flight once, with its weather and its plane where these are known.
+    """Each clean flight once, with its weather and its plane if these are known.
 
     The weather is that of the flight's airport and scheduled hour.
     """

@@ -37,7 +37,7 @@ async def order(bootstrap_servers: str, topic: str) -> None:
             )
     async with Producer(bootstrap_servers) as careless:
         await careless.send(topic, "this is no JSON", partition=0)
-        # Null: the key is withdrawn, and there is nothing to deserialize.
+        # A null value deletes the key, and there is nothing to deserialize.
         await careless.send(topic, None, key="customer 1", partition=0)
 
 

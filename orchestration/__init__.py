@@ -41,10 +41,10 @@ def __dir__() -> list[str]:
 
 
 def _attach() -> None:
-    """Put the lazy loader, which reads the names in the stub, in the place of these functions.
+    """Replace these functions by the lazy loader, which reads the names in the stub.
 
-    It loads the compiler's modules for that. So the first use of a name pays for them, and not a
-    process that imports an inner module alone.
+    The loader needs the compiler's modules. They are imported at the first use of a name, so that a
+    process that imports only an inner module does not load them.
     """
     from lazy_loader import attach_stub  # noqa: PLC0415 - for the first use of a name
 

@@ -1,4 +1,4 @@
-"""Start a process of the platform sooner: ``python -m orchestration NAME ARGUMENTS``.
+"""Start a process of the platform quickly: ``python -m orchestration NAME ARGUMENTS``.
 
 NAME is one of ``PROCESSES``. Decides only how the module is imported (``project.importing``).
 """

@@ -5,7 +5,7 @@
     defs = dg.Definitions.merge(assemble([my_pipelines]), my_other_definitions)
 
 Runs execute in one process, because a killed run then has no step process that goes on writing.
-Decides which standard sensors and which upkeep a project gets that declares none. Each table from a
+Decides which standard sensors and which upkeep a project without its own gets. Each table from a
 topic gets its replays, and all of them get the asset of their dead letters. A topic that declares a
 table, such as an archive, gets its asset. A topic is downstream of the transforms and sources that
 send to it. A top-level name of a module in ``assets`` or ``sensors`` that is a definition of
@@ -46,9 +46,9 @@ def assemble(
     ``definitions`` are made by components (``dg.load_from_defs_folder``). They are treated as if a
     module declared their contents.
 
-    Added are the standard sensors (that of sources where there is a source), unless the modules
+    Added are the standard sensors (that of sources if there is a source), unless the modules
     declare their own. ``has_sensors`` says whether they do. If it is None, they do if a module lies
-    in a package ``sensors``. Also added are upkeep where none is declared, archives, replays, the
+    in a package ``sensors``. Also added are upkeep if none is declared, archives, replays, the
     asset of the dead letters, and the resources ``log_service``, ``spark``, ``lake``, ``warehouse``
     and ``database``.
 
@@ -109,7 +109,8 @@ def assemble(
 def registry_checks(
     assets: Sequence[dg.AssetsDefinition], followed: Collection[str]
 ) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of topics whose schemas are in a registry, and of the tables on them.
+    """Return the checks of topics whose schemas are in a registry, and of the tables that follow
+    them.
 
     ``followed`` are the tables that read values.
     """
@@ -138,7 +139,9 @@ def contents(definitions: dg.Definitions) -> Iterator[Any]:
 
 
 def surroundings(definitions: dg.Definitions) -> dg.Definitions:
-    """Return ``definitions`` without their contents: resources, executor, loggers, metadata."""
+    """Return the resources, executor, loggers and metadata of ``definitions``, without their
+    contents.
+    """
     return dg.Definitions(
         resources=definitions.resources,
         executor=definitions.executor,
@@ -178,7 +181,7 @@ def _keys(asset: Any) -> set[dg.AssetKey]:
 
 
 def declared(modules: Sequence[ModuleType]) -> Iterator[Any]:
-    """Yield every object that is a top-level name of a module, or in a list that is one, once."""
+    """Yield every object with a top-level name in a module, or in a list with such a name, once."""
     seen: set[int] = set()
     for module in modules:
         for value in vars(module).values():

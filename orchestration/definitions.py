@@ -2,7 +2,8 @@
 
 ``tidelog up``, ``dagster dev``, ``dg dev`` and a workspace.yaml load them. They are the modules of
 ``assets`` and ``sensors`` and the components of every ``defs.yaml`` below ``assets``, put together
-by ``orchestration.assembly``. A folder that is not a project, and a mistake in it, is one sentence.
+by ``orchestration.assembly``. A folder that is not a project, or a mistake in it, is reported as
+one sentence.
 """
 
 import sys
@@ -20,4 +21,4 @@ _modules = import_project(_project)
 
 defs = assemble(_modules, definitions=load_components(_project, _modules[0]))
 LOADED_S = time.time()
-"""The time of this load. What failed before it is tried again without a longer pause."""
+"""The time of this load. Runs that failed before it are tried again without a longer pause."""

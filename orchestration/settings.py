@@ -150,12 +150,12 @@ def client_settings(
     """Return the settings by which clients of the log service encrypt and log in.
 
     They come from TIDELOG_CLIENT_CONFIG, and TIDELOG_SASL_... and the like. Each process reads them
-    where it connects, so that no secret stands in a run's configuration, a pickle or an event. A
+    when it connects, so that no secret stands in a run's configuration, a pickle or an event. A
     ``file`` of properties replaces the environment, because that is about another cluster.
 
     :raises ConfigError: the file cannot be read or understood.
     """
-    from log_service.client import (  # noqa: PLC0415 - where a connection is made, never while definitions load
+    from log_service.client import (  # noqa: PLC0415 - when a connection is made, never while definitions load
         settings_from_environment,
         settings_from_file,
     )
@@ -168,7 +168,7 @@ def client_settings(
 def registry_settings(environ: Mapping[str, str] | None = None) -> tuple[str, dict[str, Any]]:
     """Return the URL of the schema registry, and the settings by which its clients log in.
 
-    Each process reads them where it connects, because they may hold secrets. By default it is the
+    Each process reads them when it connects, because they may hold secrets. By default it is the
     registry that ``tidelog up`` starts.
 
     :raises SettingsError: a number is none.
@@ -261,7 +261,7 @@ def _own_broker(given: Mapping[str, str]) -> str:
 
 
 def _own_database(given: Mapping[str, str], base: Path) -> str:
-    """Return the database of SQL tables where none is named.
+    """Return the database of SQL tables if none is named.
 
     It is PostgreSQL if that is configured for everything, else a SQLite file.
     """

@@ -48,11 +48,11 @@ def ask(
     _value`` (texts), ``_bytes`` and ``_headers``. Those in ``topics`` have a column per field of
     their schema, too. With ``is_archive_only`` no broker is asked, and a topic is only its archive.
     ``timeout_ms`` bounds each request to the log service, but not the whole answer. The client's
-    own default holds where it is None. ``confinement`` bounds the question of another
-    person. Its relations also name topics, as ``topics.NAME``.
+    own default holds if it is None. ``confinement`` bounds a query that another person wrote. It
+    may name topics among its relations, as ``topics.NAME``.
 
-    Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were
-    archived, where a batch cannot be read, and where a topic is gone.
+    Warns with ``IncompleteAnswerWarning`` if records of a topic were removed before they were
+    archived, if a batch cannot be read, and if a topic is gone.
 
     :raises WarehouseError: the SQL is not a single question, DuckDB cannot answer it, or the
         confinement does not name one of its topics.
@@ -88,7 +88,7 @@ def _refuse_topics(names: Iterable[str], confinement: Confinement) -> None:
 def _advised(lake: Lake, names: Iterable[str]) -> Iterator[None]:
     """Add advice to a refusal of the log service, if all topics have an archive.
 
-    It says that the archives can be asked without the log service.
+    The advice is that the archives can be queried without the log service.
     """
     try:
         yield

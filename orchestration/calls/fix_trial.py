@@ -1,9 +1,9 @@
 """Tries fixes: finds the records that a table would reject again with their fixes.
 
-A dead letter holds its record whole, so the records are read from there. Writes nothing, and asks
-no broker. Decides nothing about kept rows, and knows no Dagster. The trial knows only the fixed
-records. A replay may read other records beside them, which come first and have the key of one. The
-trial cannot see those.
+A dead letter holds its whole record, so the records are read from the dead letters. Writes nothing,
+and asks no broker. Decides nothing about kept rows, and knows no Dagster. The trial knows only the
+fixed records. A replay may also read an earlier record with the same key, which the trial cannot
+see.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ RecordPlace = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _FixedLetters:
-    """Reads dead letters as the log would be read, with the values of their fixes."""
+    """Reads dead letters, with the values of their fixes, in the manner of a log reader."""
 
     letters: Sequence[Mapping[str, Any]]
     values: Mapping[RecordPlace, bytes | None]

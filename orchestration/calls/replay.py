@@ -48,7 +48,7 @@ def replay(
     """Read committed records once more into ``table``.
 
     It is an asset of the project, or its name once the project is imported. ``offsets`` are
-    (partition, start, end), end exclusive. Times are of records, ``to_time`` exclusive, UTC where
+    (partition, start, end), end exclusive. Times are of records, ``to_time`` exclusive, UTC if
     they name no zone. A transform to a topic takes ``dead_letters=True`` alone. A join and a table
     of aggregates take ``everything=True``. Records that the log no longer holds are read from the
     topic's archive. If only a part of a span of time can be read, that part is replayed, and

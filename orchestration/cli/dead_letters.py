@@ -104,7 +104,7 @@ def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bo
 def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
     """Return the message for a table or a rule without dead letters.
 
-    The name of the table or of the rule may be a slip, so the message lists those that have some.
+    The name may be misspelt, so the message lists the tables or rules that have dead letters.
     """
     summary = letters.summary()
     rules = sorted({str(row["rule"]) for row in summary if row["target"] == table})
@@ -123,8 +123,8 @@ def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
 def show(*, table: str, place: "Place", as_json: bool) -> None:
     """Show a dead letter whole, with the reason and the time of its rejection.
 
-    A repetition shows its original, too. Key, headers and value follow. The topic is needed where a
-    table rejected records of several, as a join does.
+    A repeated record shows its original, too. Key, headers and value follow. The topic is needed if
+    a table rejected records of several, as a join does.
     """
     with opened_letters() as (letters, _):
         from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
@@ -283,10 +283,7 @@ def replay(
 
 @contextmanager
 def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
-    """Yield the dead letters of the lake here, and the settings.
-
-    Refusals within become sentences.
-    """
+    """Yield the dead letters of this lake, and the settings. Errors inside become one sentence."""
     from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command
         explained,
         found_settings,
@@ -304,7 +301,7 @@ def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
 
 
 def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> dict[str, str]:
-    """Return the names, by id, of the topics of a table's dead letters that are deleted.
+    """Return the names, by id, of deleted topics that a table has dead letters of.
 
     It is empty if the broker cannot be reached, because the replay then reports that itself.
     """
@@ -348,7 +345,7 @@ def print_deleted(count: int) -> None:
 
 
 def chosen_rule(rule: str | None) -> Any:
-    """Return the filter for dead letters of one rule. None filters none."""
+    """Return the filter for dead letters of one rule. None keeps all of them."""
     import pyarrow.dataset as pads  # noqa: PLC0415 - with the command, not with its help
 
     return None if rule is None else pads.field("rule") == rule
@@ -409,7 +406,7 @@ def edited(row: dict[str, Any]) -> str | None:
 def repair_named(name: str) -> Callable[[bytes | None], bytes | None]:
     """Import a function of the project.
 
-    :raises ClickException: there is none of that name.
+    :raises ClickException: no function has that name.
     """
     module, _, attribute = name.partition(":")
     try:
@@ -484,7 +481,7 @@ def show_fixes(
 ) -> None:
     """Print the fixes, and which of them would be rejected ``again``, as ``tried`` returned it.
 
-    ``nothing`` is printed where there are no fixes.
+    ``nothing`` is printed if there are no fixes.
     """
     from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
         names_of_topics,

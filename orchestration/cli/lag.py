@@ -1,7 +1,7 @@
 """``tidelog lag``: shows the rows of each table of the project, and its lag behind its topics.
 
-Lake and log service are asked now. The last run comes from the installation's Dagster, if there is
-one.
+Lake and log service are queried when the command runs. The last run comes from the installation's
+Dagster, if there is one.
 """
 
 import time
@@ -39,7 +39,7 @@ def lag(*, table: str | None, as_json: bool) -> None:
 
     LAG counts the offsets that the table has not committed. SECONDS_BEHIND tells how long the
     oldest record waits. FAILURE tells why the last run failed, if it did. With TABLE only that one
-    is shown. Call it in the folder of the project. Exit code 1 where the log service does not
+    is shown. Call it in the folder of the project. Exit code 1 if the log service does not
     respond.
     """
     from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command
@@ -77,7 +77,7 @@ def lag(*, table: str | None, as_json: bool) -> None:
 def looked_at(
     assets: "Sequence[dg.AssetsDefinition]", table: str | None, settings: "Settings"
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return a row per table, and why lag is not known, empty if it is."""
+    """Return a row per table, and the reason why lag is unknown, which is empty if it is known."""
     from orchestration.lake.tables import (  # noqa: PLC0415 - with the command, not with its help
         Lake,
     )

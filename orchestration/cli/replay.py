@@ -174,7 +174,7 @@ def show_replay(table: str, totals: Mapping[str, Any], *, execute: bool, as_json
 
 
 def from_archive(totals: Mapping[str, Any]) -> str:
-    """Return the note on offsets that the log no longer holds. It is empty where there are none."""
+    """Return the note on offsets that the log no longer holds. It is empty if there are none."""
     count = totals.get("offsets_from_the_archive")
     return f"; {count} of them from the archive" if count else ""
 
@@ -196,10 +196,9 @@ def refuse_transforms(
 
 
 def why_built_anew(name: str, assets: "Iterable[dg.AssetsDefinition]") -> str | None:
-    """Return why a mart, a table from tables or a SQL table is not replayed, and what builds it
-    anew.
+    """Return why a mart, a table from tables or a SQL table is not replayed, and how to rebuild it.
 
-    ``assets`` are those of the project. None of them has the name where the result is None.
+    ``assets`` are those of the project. The result is None if none of them has the name.
     """
     from orchestration.marts.mart import (  # noqa: PLC0415 - with the command, not with its help
         BUILT_ANEW,

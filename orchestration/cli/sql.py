@@ -43,7 +43,7 @@ DECLARED: Mapping[str, str] = {
 )
 @json_option
 def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) -> None:
-    """Answer a question in SQL (DuckDB's), read from standard input where none is given.
+    """Answer a question in SQL (DuckDB's), read from standard input if none is given.
 
     Relations are the tables of the lake and the marts by their names, `dead_letters`, and
     `topics.NAME` for any topic of the log service. A topic has the columns _partition, _offset,
@@ -87,7 +87,7 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
 
 
 def answered(question: str, settings: "Settings", **how: Any) -> "tuple[pa.Table, list[str]]":
-    """Return the answer to a question, and sentences on what it lacks.
+    """Return the answer to a query, and a sentence for each kind of missing records.
 
     ``how`` goes to ``ask``.
 
@@ -125,7 +125,7 @@ def answered(question: str, settings: "Settings", **how: Any) -> "tuple[pa.Table
 def declared_topics(question: str) -> list[Any]:
     """Return the topics that the project of this folder declares.
 
-    There are none where the query names no topic, or where there is no project.
+    There are none if the query names no topic, or if there is no project.
     """
     from orchestration.warehouse.topics_in_sql import (  # noqa: PLC0415 - with the command, not with its help
         topic_names,
@@ -142,7 +142,7 @@ def declared_topics(question: str) -> list[Any]:
 def declared_as(name: str) -> str:
     """Return a line on the project's declaration of a relation that does not exist yet.
 
-    It is empty where the project declares none of that name.
+    It is empty if the project declares none of that name.
     """
     if not is_project_here():
         return ""
@@ -218,7 +218,7 @@ def _plain_scalar(value: Any) -> Any:
 
 
 def shown(value: Any) -> Any:
-    """Return a plain value as one cell of a table. Lists and structures stand there as JSON."""
+    """Return a plain value as one cell of a table. Lists and structures are written as JSON."""
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value

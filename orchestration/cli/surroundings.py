@@ -49,7 +49,7 @@ QUIET_LOGGERS = {"console": {"config": {"log_level": "CRITICAL"}}}
 def found_settings() -> Settings:
     """Return the settings in force here.
 
-    Broker, registry and Spark are those of a running ``tidelog up`` where the settings name no
+    Broker, registry and Spark are those of a running ``tidelog up`` if the settings name no
     others.
 
     :raises ClickException: a setting cannot be used, or the platform is not installed.

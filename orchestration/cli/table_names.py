@@ -68,7 +68,7 @@ def refuse_unknown(table: str, letters: "DeadLetters") -> None:
 def declared_here(topic: str) -> tuple[Collection[str], Collection[str]]:
     """Return the tables of this folder's project that may have dead letters.
 
-    The second collection has those that follow ``topic``. Both are empty where there is no project.
+    The second collection has those that follow ``topic``. Both are empty if there is no project.
     """
     if not is_project_here():
         return (), ()

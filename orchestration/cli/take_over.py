@@ -29,7 +29,7 @@ def take_over(*, table: str, execute: bool, as_json: bool) -> None:
     """Take over TABLE of a database from another lake, deployment or asset.
 
     TABLE is an asset: a sql_table, @spark_sql_table or @spark_duckdb_table of the project of this
-    folder (sql/NAME or lake/NAME where both exist). Rows and progress stay as they are. The former
+    folder (sql/NAME or lake/NAME if both exist). Rows and progress stay as they are. The former
     owner commits nothing from then on. Its runs fail and name the new owner. A sql_table replaces
     all rows with its next run.
 

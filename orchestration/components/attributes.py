@@ -75,7 +75,7 @@ def refusals_placed(context: dg.ComponentLoadContext) -> Iterator[None]:
 
 
 def place_of(context: dg.ComponentLoadContext, text: str = "") -> str:
-    """Return file and line of the component, or of its attribute that ``text`` is about."""
+    """Return file and line of the component, or of the attribute that ``text`` names."""
     decl = context.component_decl
     if not isinstance(decl, YamlDecl) or decl.source_tree is None:
         return str(context.path)
@@ -85,9 +85,9 @@ def place_of(context: dg.ComponentLoadContext, text: str = "") -> str:
 
 
 def blamed(attributes: Mapping[str, Any], text: str) -> str:
-    """Return the attribute that a sentence is about.
+    """Return the attribute to blame for an error.
 
-    It is the longest attribute that the sentence names, else the name.
+    It is the longest attribute that the sentence names, else ``name``.
     """
     named = [
         key

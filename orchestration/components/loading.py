@@ -3,7 +3,7 @@
 Reads each file by Dagster's own loader, so templates, post-processing and components of other
 packages work as under ``dg``. All components are loaded before one of them builds its definitions,
 because a transform may name a topic of any file. Decides how a mistake is reported: as one sentence
-with file and line. Imports nothing but the components that the files name.
+with file and line. Imports only the components that the files name.
 """
 
 import warnings
@@ -69,7 +69,7 @@ def component_files(folder: Path) -> Iterator[Path]:
 def _declared(tree: ComponentTree, file: Path) -> ComponentDecl[Any]:
     """Return the declaration of a file.
 
-    The tree knows it then, and looks for no other file.
+    It is noted in Dagster's tree, which then looks for no other file.
     """
     with mistakes_as_sentences(file):
         context = tree.decl_load_context.for_component_loc(ComponentPath.from_path(file.parent))
@@ -135,7 +135,8 @@ def sentence(file: Path, error: BaseException) -> str:
 def _meant(error: ValidationError) -> list[Any]:
     """Return the refusals, unknown attributes first.
 
-    Refusals that only say that a value is not a template are left out, as every value might be one.
+    Refusals that only say "not a template" are left out, because pydantic gives one for every
+    value.
     """
     found = [one for one in error.errors() if one["type"] != "string_type"] or list(error.errors())
     return sorted(found, key=lambda one: one["type"] != UNKNOWN)
@@ -154,8 +155,8 @@ def _refusal(file: Path, error: Any) -> str:
 
 
 def _parts(part: str | int) -> list[str | int]:
-    """Return the keys in a part of a path, without Dagster's note of the line and pydantic's of a
-    type.
+    """Return the keys of a path, without the line that Dagster adds and the type that pydantic
+    adds.
     """
     if isinstance(part, int):
         return [part]
@@ -208,7 +209,7 @@ def placed(
 ) -> str:
     """Return file and line of a value at ``path``, in the document that contains ``near``.
 
-    Where ``near`` is not known, they are those of the value itself.
+    If ``near`` is not known, they are those of the value itself.
     """
     for document in documents(file):
         position = document.source_position_tree.position

@@ -1,7 +1,7 @@
 """The area of the console that the entry point ``tidelog.console`` names, with its routes.
 
-It is in the navigation where the console runs in a project and the platform is installed. Its pages
-say elsewhere what to do.
+It is in the navigation when the console runs in a project and the platform is installed. Otherwise
+its pages say what is missing.
 """
 
 from collections.abc import Awaitable, Callable

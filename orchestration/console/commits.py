@@ -14,8 +14,9 @@ SHOWN_RANGES = 40
 class Commit:
     """One commit of a table.
 
-    ``ranges`` are partition, start and end, the end exclusive. With ``is_replay`` they were
-    replaced, and no checkpoint moved. ``run_id`` is empty where no run of Dagster committed.
+    ``ranges`` are partition, start and end, the end exclusive. With ``is_replay`` the commit
+    replaced the rows of these ranges, and no checkpoint moved. ``run_id`` is empty if no run of
+    Dagster committed.
     """
 
     version: int

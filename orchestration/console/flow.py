@@ -1,7 +1,7 @@
 """The platform's part of the page Flow: topics, tables and marts, joined by edges.
 
-``platform_flow`` decides the edges from facts alone, so that a picture and its tests need neither
-broker nor lake.
+``platform_flow`` decides the edges from facts alone, so that its tests need neither broker nor
+lake.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ async def show_flow(platform: Platform, page_request: PageRequest) -> FlowPart:
 def platform_flow(tables: Iterable[TableFacts]) -> FlowPart:
     """Return the edges from topics to tables, between tables, and on to topics and marts.
 
-    The lag and the rate of a table that follows several topics belong to none of them alone.
+    A table that follows several topics has no lag and rate at a single edge.
     """
     edges: list[FlowEdge] = []
     shown = sorted(tables, key=lambda each: each.asset)

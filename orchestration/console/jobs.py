@@ -1,7 +1,7 @@
-"""Work that takes long: it goes on behind a page of its own, until it is done or stopped.
+"""Long work: it runs in the background with a page of its own, until it is done or stopped.
 
-Invariants: so many jobs run at a time, of all people and of one. Only the person who began a job
-sees it. The results of the last jobs are kept, and older ones are forgotten.
+Invariants: the number of running jobs is bounded, in total and per person. Only the person who
+began a job sees it. The results of the last jobs are kept, and older ones are forgotten.
 """
 
 import logging
@@ -28,7 +28,7 @@ Work = Callable[[], Awaitable[Any]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Job:
-    """One piece of work. ``facts`` are what its page shows, ``result`` is what it returned."""
+    """One piece of work. ``facts`` are shown on its page, ``result`` is its return value."""
 
     job_id: str
     user: str
@@ -78,7 +78,7 @@ class Jobs:
         """Return a job of a person.
 
         Raises:
-            HttpError: 404, there is none of that id, or another person began it.
+            HttpError: 404, no job has that id, or another person began the job.
         """
         found = self._jobs.get(job_id)
         if found is None or found.user != user:

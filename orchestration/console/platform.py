@@ -1,4 +1,4 @@
-"""The platform behind the pages: the project's folder, its processes, and what they said last.
+"""The platform behind the pages: the project's folder, its processes, and their last answers.
 
 Facts are asked anew after a few seconds. People share them, and each page shows what the rights of
 its person allow.
@@ -58,7 +58,7 @@ class Overview:
 
 @dataclass(slots=True, kw_only=True)
 class _Answer:
-    """The answer that requests wait for. A ``refusal`` is raised instead."""
+    """The answer that requests wait for. If there is a ``refusal``, it is raised instead."""
 
     found: Any = None
     refusal: HttpError | None = field(default_factory=partial(HttpError, 503, STOPPING))
@@ -74,7 +74,10 @@ class Sight:
 
 
 class Platform:
-    """The project in a folder. ``missing`` is why there is none, empty if there is one."""
+    """The project in a folder.
+
+    ``missing`` is the reason why there is no project, empty if there is one.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -93,8 +96,8 @@ class Platform:
     async def ask(self, page_request: PageRequest, method: str, **parameters: Any) -> Any:
         """Return facts that are at most a few seconds old.
 
-        Requests for the same facts wait for one answer. A request that is given up ends nothing,
-        because a process that starts would otherwise begin again with the next one.
+        Requests for the same facts wait for one answer. A cancelled request does not stop the
+        worker, because the next request would have to start it again.
 
         Raises:
             HttpError: there is no project, or the platform refuses.
@@ -165,7 +168,7 @@ class Platform:
 
 
 def why_missing(folder: Path) -> str:
-    """Return why there are no tables in a folder, empty if there may be some."""
+    """Return why a folder cannot have tables. The text is empty if it can."""
     if any(find_spec(name) is None for name in NEEDED):
         return NO_PLATFORM
     return "" if (folder / ASSETS / "__init__.py").is_file() else NO_PROJECT

@@ -1,8 +1,8 @@
 """Decides who may see tables, ask in SQL and change: rights on tables follow those on topics.
 
-A table's rows come from topics, and a person who may read these may read the table. A fix says what
-a record should have been, so that it needs WRITE on the table's topics. Without logins the console
-acts as itself, and may do all.
+A table's rows come from topics, and a person who may read these may read the table. A fix changes
+the value of a record, so it needs WRITE on the table's topics. Without logins the console acts as
+itself, and may do all.
 
 Invariant: topics are compared by their ids, too. Rights on a topic of another cluster that has the
 same name count for nothing.
@@ -82,7 +82,7 @@ def rights_on(
 
 
 def needed_topics(tables: Sequence[TableFacts], every_topic: Collection[str]) -> tuple[str, ...]:
-    """Return the topics that a name needs, which may stand for several tables.
+    """Return the topics whose rights a name needs. The name may stand for several tables.
 
     A table without known sources needs all topics of the project.
     """

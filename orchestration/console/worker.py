@@ -1,8 +1,9 @@
-"""A process of the platform, as the console asks it: started at first use, ended when idle.
+"""The console's handle on a process of the platform, which starts at first use and ends when idle.
 
-Invariants: one request is open at a time, and so many may wait, of all people and of one. A process
-whose request was stopped or took too long is killed, with all that it started and spilled. It ends
-when nothing has asked it for a while, and with the console. A response is bounded.
+Invariants: one request is open at a time. The number of waiting requests is bounded, in total and
+per person. A process whose request was stopped or took too long is killed, with all that it started
+and spilled. It ends after a while without requests, and with the console. A response is
+bounded.
 """
 
 import json
@@ -168,7 +169,10 @@ class Worker:
         return found
 
     async def _end_when_idle(self, scope: trio.CancelScope) -> None:
-        """End the process after a while, or with the console, unless somebody asks before."""
+        """End the process after an idle time, or with the console.
+
+        A request restarts the idle time.
+        """
         try:
             with scope:
                 await trio.sleep(self._kind.idle_s)

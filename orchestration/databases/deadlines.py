@@ -20,7 +20,7 @@ It is longer than the restart of a server takes, and shorter than TCP's own minu
 
 
 QUERY_CANCELED = "57014"
-"""PostgreSQL's code for a statement that it ended before its time."""
+"""PostgreSQL's error code for a cancelled statement."""
 
 
 def connect_arguments(url: URL, *, connect_s: int, lock_s: int | None = None) -> dict[str, Any]:

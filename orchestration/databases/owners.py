@@ -2,8 +2,8 @@
 
 A second writer would replace, double or delete the rows of the first. Decides who may write a
 table. The database itself keeps the owner, in ``tidelog_owners`` beside the tables of progress,
-because all writers know no other common place. A table without owner, new or of an earlier release,
-is claimed by its first writer, unless the caller finds another's progress there.
+because all writers know no other common place. A table without owner is new or of an earlier
+release. Its first writer claims it, unless the caller finds the progress of another writer.
 Invariant: ``hold`` runs in the transaction that writes rows, and locks the owner until it ends.
 """
 
@@ -48,8 +48,8 @@ class NotOwnerError(ProgressError):
 class Owner:
     """An asset, as ``lake/accounts``, of the lake with that id.
 
-    ``place`` shows people where the lake is. ``deployment`` belongs to the identity where the
-    progress bears its name, and is empty elsewhere.
+    ``place`` shows people where the lake is. ``deployment`` is part of the identity if the progress
+    is stored under its name. Otherwise it is empty.
     """
 
     lake_id: str
@@ -58,7 +58,7 @@ class Owner:
     place: str = ""
 
     def is_same(self, other: "Owner") -> bool:
-        """Return whether both are one, wherever the lake has been moved to."""
+        """Return whether both are the same owner, even if the lake was moved."""
         return (self.lake_id, self.asset, self.deployment) == (
             other.lake_id,
             other.asset,
@@ -85,9 +85,8 @@ def owner_of(root: Path, asset: str, deployment: str | None = None) -> Owner:
 
 
 def lake_id(root: Path) -> str:
-    """Return the id of the lake in ``root``. It is drawn when it is first asked for.
-
-    If several processes draw one at once, one wins.
+    """Return the id of the lake in ``root``. The id is created at first use. If several processes
+    create one at once, one wins.
 
     :raises OSError: the file cannot be read or written.
     """
@@ -108,7 +107,7 @@ def lake_id(root: Path) -> str:
 def _place(draft: Path, path: Path) -> None:
     """Give ``draft`` the name ``path``, unless that is taken.
 
-    Some file systems have no links. There the name is looked for once more.
+    A file system without links needs a second look for the name.
     """
     try:
         os.link(draft, path)
@@ -120,7 +119,7 @@ def _place(draft: Path, path: Path) -> None:
 
 
 def refusal(place: str, table: str, held: str, owner: Owner) -> NotOwnerError:
-    """Return the error of ``owner``, which would write the table of ``held``."""
+    """Return the error for ``owner``, which tries to write a table that belongs to ``held``."""
     return NotOwnerError(
         f"the table {table} in {place} belongs to {held}. Nothing was written, because {owner}"
         " would change rows that are not its own. Give one of them another table. Where"
@@ -130,12 +129,12 @@ def refusal(place: str, table: str, held: str, owner: Owner) -> NotOwnerError:
 
 
 def create_owners(connection: sa.Connection | sa.Engine) -> None:
-    """Create the table of owners where there is none."""
+    """Create the table of owners if there is none."""
     _owners.create(connection, checkfirst=True)
 
 
 def sql_owner(connection: sa.Connection, table: str) -> tuple[Owner, datetime] | None:
-    """Return the owner of ``table`` and when it last wrote, None where the database knows none."""
+    """Return the owner of ``table`` and when it last wrote, None if the database knows none."""
     found = (
         connection.execute(sa.select(_owners).where(_owners.c.table_name == table.lower()))
         .mappings()

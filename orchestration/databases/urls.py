@@ -67,7 +67,7 @@ def shown_url(url: URL) -> str:
 
 
 def is_harmless(option: str) -> bool:
-    """Whether the value of an option is known to be no secret."""
+    """Whether the value of an option is known not to be secret."""
     return option.lower() in HARMLESS
 
 

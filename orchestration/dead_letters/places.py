@@ -1,9 +1,9 @@
 """Reads the place of a dead letter, ``PARTITION:OFFSET`` or ``TOPIC/PARTITION:OFFSET``.
 
-Decides which dead letter is meant. A table can have two with the same partition and offset. A join
-rejects records of two topics, and a topic that was created anew is another one of the same name. An
-ambiguous place is refused, and the refusal lists the candidates. The topic's name stands before the
-slash, or its id where two topics have one name.
+Decides which dead letter is meant. A table can have two with the same partition and offset, because
+a join rejects records of two topics, and because a topic may be deleted and created again under its
+name. An ambiguous place is refused, and the refusal lists the candidates. The topic's name stands
+before the slash, or its id if two topics have one name.
 """
 
 import re
@@ -52,7 +52,7 @@ class Place:
 def names_of_topics(letters: DeadLetters, target: str) -> dict[str, str | None]:
     """Return, by topic id, the beginning of the places of a table's dead letters.
 
-    It is None where all of them come from one topic.
+    It is None if all of them come from one topic.
     """
     topics = letters.topics_of(target)
     if len(topics) < 2:

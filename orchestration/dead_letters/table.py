@@ -2,7 +2,7 @@
 
 Two tables cannot commit together, and the target's commit alone decides. So the dead letters go
 first. Each commit of them is an *attempt* with a rising number per target and topic id. New rows
-carry it (``attempt``), and rows that a replay takes back carry it (``ended_by``). The target's
+have it as ``attempt``, and rows that a replay withdraws have it as ``ended_by``. The target's
 commit then names the number (application transaction ``letters/<topic id>``). In that moment the
 new rows count and the others do not. Readers use ``committed``. Knows no rule and no Spark.
 
@@ -166,8 +166,8 @@ class DeadLetters:
     ) -> TableSnapshot:
         """Return ``snapshot`` without the rows of attempts that the target never named.
 
-        Mostly there are none, and then no commit is made. The target is fenced first, so that none
-        of these attempts can be named any more.
+        Usually there are no such rows, and then no commit is made. The target is fenced first, so
+        that none of these attempts can be named any more.
 
         :raises CommitConflictError: a rival committed to the target, or dead letters of it, since
             the snapshots.
@@ -214,7 +214,7 @@ class DeadLetters:
         checkpoints.
 
         Return the number of the attempt for the target's commit. It is None, without a commit,
-        where there are neither rows nor pending dead letters.
+        if there are neither rows nor pending dead letters.
 
         :raises CommitConflictError: a rival run of the same target committed dead letters since
             ``snapshot``.
@@ -249,7 +249,7 @@ class DeadLetters:
         replace.
 
         The target's commit decides which of them count, and has to name the returned number. It is
-        None, without a commit, where there were no dead letters and are none now.
+        None, without a commit, if there were no dead letters and are none now.
 
         :raises CommitConflictError: a rival run of the same target committed dead letters since
             ``snapshot``.
@@ -280,8 +280,8 @@ class DeadLetters:
         """Return the dead letters that count.
 
         They are below the checkpoint of their target and of attempts that it named. ``targets``
-        restricts them to these tables, so that no other table has to be whole. Without any
-        rejection there is no table, and none is created for a reader.
+        restricts them to these tables, so that no other table has to be whole. If there was no
+        rejection yet, there is no table, and a reader does not create one.
         """
         snapshot = self._written()
         if snapshot is None:
@@ -475,7 +475,7 @@ class DeadLetters:
     def _overwrite(self, snapshot: TableSnapshot, commit: "_Commit") -> TableSnapshot:
         """Commit from ``snapshot``.
 
-        Try again from the new version where only other targets were faster.
+        Try again from the new version if only other targets were faster.
 
         Other targets share this table.
         """

@@ -79,7 +79,7 @@ def _prepared(arguments: argparse.Namespace, console: Console) -> tuple[Story, S
     prepare_directory(data_directory)
     spec = installation(data_directory, project, is_secure=arguments.secure)
     if spec.context.operator_config is not None:
-        # The story is told by the person who administers.
+        # The demo acts as the installation's operator.
         export_environment({FILE_VARIABLE: str(spec.context.operator_config)})
     story = Story(
         pipeline=Pipeline.of(list(assets.values())),
@@ -93,7 +93,7 @@ def _prepared(arguments: argparse.Namespace, console: Console) -> tuple[Story, S
 
 
 async def _run(story: Story, supervisor: Supervisor) -> Outcome:
-    """Run the supervisor while the story is told.
+    """Run the supervisor during the demo.
 
     Stop it in order afterwards, whatever happened.
     """

@@ -1,7 +1,7 @@
 """Finds the assets of a project that are still behind their topics or inputs.
 
-Decides from the tables themselves. It compares checkpoints with watermarks, and the versions that
-were computed from with the current ones.
+Decides from the tables themselves. It compares checkpoints with watermarks, and the input versions
+of each table with the current ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,7 @@ from orchestration.transforms.to_lake.derived import INPUT_TRANSACTION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """A lake table from tables, a mart or a SQL table: its key, and the names of its lake
-    tables.
-    """
+    """A lake table from tables, a mart or a SQL table: its key, and its input tables' names."""
 
     key: dg.AssetKey
     inputs: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Proves that every record of a topic is a row or a dead letter, exactly once.
 
-A record is known by (topic id, partition, offset). Decides from stored data alone, the offsets of
-the log against those in the tables. It trusts no counter.
+A record is identified by (topic id, partition, offset). Decides from stored data alone, the offsets
+of the log against those in the tables. It trusts no counter.
 """
 
 from collections.abc import Mapping

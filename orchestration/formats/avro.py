@@ -36,8 +36,8 @@ from orchestration.project.names import names_of
 class AvroSchema:
     """A format that reads values in Avro.
 
-    ``avro_schema`` makes it from a file. ``text`` is the schema's JSON. A value may also be a
-    record of only the first N fields, for each N of ``older_ends``.
+    ``avro_schema`` makes it from a file. ``text`` is the schema's JSON. A value may also have only
+    the first N fields, for each N of ``older_ends``.
     """
 
     KIND: ClassVar[str] = "avro"

@@ -1,8 +1,8 @@
 """Avro's bytes as columns in bulk: one step per field of a flat record, for all values at once.
 
-Decides which values leave no doubt. ``avro_resolving`` reads the others one by one, and alone says
-why a value does not fit. A record is flat if its fields are numbers, texts, bytes, booleans, enums,
-dates and times, or one of these or null. Knows no file and no registry.
+Decides which values can be read in bulk without doubt. ``avro_resolving`` reads the others one by
+one, and alone says why a value does not fit. A record is flat if its fields are numbers, texts,
+bytes, booleans, enums, dates and times, or one of these or null. Knows no file and no registry.
 Invariant: a value that is read here has the row that ``avro_resolving`` reads from it.
 """
 
@@ -24,7 +24,7 @@ Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Octets = npt.NDArray[np.uint8]
 BulkRead = Callable[[pa.Array], tuple[pa.Table, Flags]]
-"""Returns the rows of the values that leave no doubt, and which values these are."""
+"""Returns the rows of the values that can be read in bulk, and which values these are."""
 
 NUMBERS: Mapping[str, str] = {"float": "<f4", "double": "<f8"}
 FLAT = frozenset({"boolean", "int", "long", "float", "double", "string", "bytes", "enum"})
@@ -38,7 +38,7 @@ PADDING = 16
 
 @dataclass(slots=True, kw_only=True)
 class Cursor:
-    """The place in each value, and which values leave no doubt so far."""
+    """The place in each value, and which values can be read in bulk so far."""
 
     data: Octets
     at: Numbers
@@ -46,12 +46,18 @@ class Cursor:
     is_certain: Flags
 
     def keep(self, is_good: Flags) -> None:
-        """Doubt the values that are not good. They are read from the first byte on."""
+        """Mark the values that are not ``good`` as doubtful.
+
+        They are read again from the first byte.
+        """
         self.is_certain &= is_good
         self.at[~self.is_certain] = 0
 
     def varints(self, places: Flags) -> Numbers:
-        """Return the zigzag varint at each of ``places``, and pass it. Others have 0."""
+        """Return the zigzag varint at each of ``places``, and move behind it.
+
+        Other values get 0.
+        """
         found = np.zeros(len(self.at), np.uint64)
         active = np.flatnonzero(places)
         for step in range(MOST_VARINT_BYTES):
@@ -133,7 +139,7 @@ def _cursor(values: pa.Array, begin: int) -> Cursor:
 
 
 def _presence(cursor: Cursor, kind: AvroType) -> Flags:
-    """Pass the index of a union, and return where a value is not null."""
+    """Move behind the index of a union, and return which values are not null."""
     if not kind.is_union:
         return cursor.is_certain.copy()
     index = cursor.varints(cursor.is_certain)
@@ -157,7 +163,7 @@ def _fixed(size: int, kind: str) -> Column:
 
 
 def _octets(cursor: Cursor, places: Flags) -> tuple[Numbers, Numbers]:
-    """Return where the bytes of each place begin, and how many they are."""
+    """Return the start and the length of the bytes at each place."""
     sizes = cursor.varints(places)
     is_good = (sizes >= 0) & (sizes <= cursor.ends - cursor.at)
     cursor.keep(is_good | ~places)
@@ -187,7 +193,7 @@ def _column(  # noqa: PLR0917 - the two types, and what was read
     cursor: Cursor,
     arrow: pa.DataType,
 ) -> pa.Array:
-    """Return the read values as a column. Values that the column cannot hold are doubted."""
+    """Return the read values as a column. Values that the column cannot hold become doubtful."""
     if kind.name in {"string", "bytes"}:
         starts, sizes = found
         is_kept, is_text = is_there & cursor.is_certain, target.name == "string"
@@ -246,7 +252,7 @@ def _symbols(
 def _texts(
     starts: Numbers, sizes: Numbers, is_there: Flags, cursor: Cursor, *, is_text: bool
 ) -> pa.Array:
-    """Return bytes or texts. If one is not UTF-8, all that are not ASCII are doubted."""
+    """Return bytes or texts. If one is not UTF-8, all that are not ASCII become doubtful."""
     sizes = np.where(is_there, sizes, 0)
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
@@ -270,7 +276,7 @@ def _texts(
 def in_both(
     values: pa.Array, bulk: BulkRead, read: Callable[[pa.Array], tuple[pa.Table, pa.Array]]
 ) -> Sequence[tuple[Numbers, pa.Table, pa.Array]]:
-    """Return the values that leave no doubt, and those that ``read`` reads one by one.
+    """Return the values that were read in bulk, and those that ``read`` reads one by one.
 
     Each part has the places of its values, their rows and their faults. Values are read in pieces
     of ``BULK_BYTES``, because an index of each byte takes memory. A larger one is read alone.

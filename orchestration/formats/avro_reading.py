@@ -171,9 +171,9 @@ def _too_deep_reader(where: str) -> Read:
 
 
 def _again_reader(kind: AvroType, where: str) -> Read:
-    """Return a function that passes a record within itself.
+    """Return a function that skips a record nested within itself.
 
-    Its readers are made when they are needed.
+    Its readers are made on first use.
     """
     made: list[Read] = []
 
@@ -347,7 +347,7 @@ def _struct_reader(kind: AvroType, where: str) -> Read:
 
 
 def _block(data: bytes, at: int, where: str) -> tuple[int, int]:
-    """Return how many items follow, and where they begin.
+    """Return the number of items that follow, and the place of the first one.
 
     A negative count is followed by the block's size, which is not needed.
     """
@@ -400,7 +400,7 @@ def map_reader(read_item: Read, where: str) -> Read:
 
 
 def conversion_of(kind: AvroType, where: str) -> Convert | None:
-    """Return a function from a value without its logical type to a column's, or None."""
+    """Return a function that converts a raw value to the value of its logical type, or None."""
     if kind.name == "enum" or kind.logical == "decimal":
         return _symbol_of(kind.symbols, where) if kind.name == "enum" else _decimal_of(kind, where)
     if kind.logical == "date":

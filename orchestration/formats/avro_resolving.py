@@ -3,9 +3,9 @@
 Decides how a written type becomes a declared one, by the rules of Avro's specification for schema
 resolution: fields by name or alias, defaults for fields that were not written, numbers and texts in
 a wider type, symbols of an enum by name. Names of records are not compared, because a topic's
-subject has one record. What one value of a union cannot become is a fault of that value only.
-Times keep their meaning: milliseconds become microseconds. Knows no file and no registry.
-Invariant: a pair of schemas that cannot be resolved is refused before any byte is read.
+subject has one record. A branch of a union that cannot be resolved is a fault only of the values
+that have it. Times keep their meaning: milliseconds become microseconds. Knows no file and no
+registry. Invariant: a pair of schemas that cannot be resolved is refused before any byte is read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ def resolving_reader(
 ) -> Callable[[bytes], Sequence[Any]]:
     """Return a function that reads a record of ``written`` as the fields of ``declared``.
 
-    The record begins at ``begin`` in a value. A record within itself may be so in ``written``
+    The record begins at ``begin`` in a value. A record of ``written`` may be nested within itself
     without end (``parse_written``).
 
     :raises UnresolvableError: ``written`` cannot be read as ``declared``.
@@ -105,7 +105,7 @@ def field_pairs(
 
 
 Fields = Sequence[tuple[str, Read, str | None]]
-"""The written fields in order: name, reader, and the declared field, None where it is passed."""
+"""The written fields in order: name, reader, and the declared field, None if it is skipped."""
 
 
 def _fields(written: AvroType, declared: AvroType, path: str) -> tuple[Fields, Mapping[str, Any]]:
@@ -217,7 +217,7 @@ def _into(written: AvroType, declared: AvroType, where: str, name: str = "") -> 
 def _distance(
     written: AvroType, name: str, member: str, branch: AvroType
 ) -> tuple[bool, bool, bool]:
-    """Return how far a branch is from a written type. The nearest one is tried first."""
+    """Return how different a branch is from a written type. The closest branch is tried first."""
     return (
         branch.name != written.name,
         member != (name or written.name),

@@ -3,11 +3,10 @@
 Decides which schemas a topic may declare: a record at the top, no type within itself more often
 than declared, no array whose items take no bytes (a value of few bytes could claim any number of
 them), and only types that columns of a table can hold. A field that is left out keeps its type,
-because its bytes have to be passed. An unknown logical type is read as its underlying type, as Avro
-specifies. Knows no file and no bytes.
-Invariant: a tree of types is finite. It ends in ``TOO_DEEP`` and ``AGAIN``. Each item of its
-arrays, and each entry of its maps, takes at least one byte. What is read from a value, and the time
-that this takes, are in proportion to its bytes.
+because its bytes have to be skipped. An unknown logical type is read as its underlying type, as
+Avro specifies. Knows no file and no bytes. Invariant: a tree of types is finite. It ends in
+``TOO_DEEP`` and ``AGAIN``. Each item of its arrays, and each entry of its maps, takes at least one
+byte. So the result of reading a value, and the time for it, are in proportion to its bytes.
 """
 
 import json
@@ -49,9 +48,9 @@ LOGICAL: Mapping[str, Sequence[str]] = {
 """The underlying types of each logical type."""
 MAX_DECIMAL_DIGITS, UUID_BYTES = 38, 16
 MAX_TYPES = 10_000
-"""Bound on the types of a record, each as often as it stands there.
+"""Bound on the types of a record, counted at each place.
 
-A record may name another one twice, that one a third one twice, and so on.
+Without it nested references double the count at each level.
 """
 TOO_DEEP, AGAIN = "too deep", "again"
 """The types of a record within itself: below the declared depth, and in a field that is left
@@ -78,14 +77,14 @@ class AvroType:
     fields: tuple["AvroField", ...] = ()
     symbols: tuple[str, ...] = ()
     default_symbol: str = field(default="", compare=False)
-    """The symbol of an enum that stands for those it lacks, empty without one."""
+    """The symbol of an enum that replaces unknown symbols, empty without one."""
     items: "AvroType | None" = None
     members: tuple[tuple[str, "AvroType"], ...] = ()
     """The names and types of a union of several types, with null at ``null_index``."""
     type_count: int = field(default=1, compare=False)
-    """The number of types in it, each as often as it stands there."""
+    """The number of types in it, counted at each place."""
     empty_count: int = field(default=0, compare=False)
-    """The number of values that a value of the least size has and that take no bytes."""
+    """The number of values without bytes in a value of the least size."""
     size: int = 0
     precision: int = 0
     scale: int = 0
@@ -140,7 +139,7 @@ def parse_avro(text: str | bytes, chosen: Chosen = ALL, *, is_older: bool = Fals
 
 
 def parse_written(text: str) -> AvroType:
-    """Return the record that values were written with.
+    """Return the record type of written values.
 
     A record within itself ends in ``AGAIN``, because values may be nested without end.
 
@@ -159,10 +158,9 @@ def parse_written(text: str) -> AvroType:
 
 
 class _Names:
-    """The named types that were declared so far. A type that is being read is None.
-
-    A choice of fields makes a type another one at each place. Then a record is read anew wherever
-    it is named.
+    """The named types that were declared so far. A type that is being read is None. With a choice
+    of fields a record may have other fields at each place, so it is read again wherever it is
+    named.
     """
 
     def __init__(self, chosen: Chosen, *, is_endless: bool = False) -> None:

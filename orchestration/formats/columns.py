@@ -27,11 +27,11 @@ NO_PREFIX = "the value does not begin with a zero and a schema's id, as Confluen
 ROW_DELETED = (
     "the change is a DELETE: only a table with latest_by removes the row that its key names"
 )
-"""The reason of a value that is the deletion of a row, and so no row."""
+"""The reason for a value that deletes a row, and so is not a row."""
 UNREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that reading a value, or making columns of it, may raise if a reader has a gap.
 
-They are a fault of the value, and do not stop a table.
+They count as a fault of the value, and do not stop a table.
 """
 ReadValue = Callable[[bytes], Sequence[Any]]
 """Returns the fields of a value, as Arrow takes them."""
@@ -117,10 +117,10 @@ class ValueFormat(Protocol):
 
 
 def read_values(values: pa.Array, read: ReadValue, schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
-    """Return the columns (``schema``) of the values that ``read`` takes, and all faults.
+    """Return the columns (``schema``) of the values that ``read`` accepts, and all faults.
 
-    The fault is null for a value that fits. Any other error of a value is a fault, too, with the
-    error's type, so that one value stops no table.
+    The fault is null for a value that fits. An unexpected error of a value is a fault, too, and
+    names the error's type, so that one value does not stop the table.
     """
     rows: list[Sequence[Any]] = []
     faults: list[str | None] = []

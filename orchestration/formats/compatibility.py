@@ -43,7 +43,7 @@ READABLE: Mapping[type[types.DataType], tuple[type[types.DataType], ...]] = {
     types.DoubleType: NUMBERS,
     types.BooleanType: (types.BooleanType,),
 }
-"""The columns as which a property of JSON may be read, by the type of the property."""
+"""The column types that a property of JSON may be read as, by the type of the property."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def newest_compatibility(schema: RegistrySchema) -> Compatibility:
 
 
 def recent_compatibility(schema: RegistrySchema) -> Compatibility | str:
-    """Return a verdict that is at most ``RECENT_S`` old, or why there is none."""
+    """Return a verdict that is at most ``RECENT_S`` old, or the reason why there is none."""
     return _recent(schema, int(time.monotonic() / RECENT_S))
 
 

@@ -140,7 +140,7 @@ class DebeziumRecords:
 
 
 def debezium_format(schema: types.StructType | ValueFormat) -> DebeziumJson | DebeziumRecords:
-    """Return the format of an envelope: around the fields of a row in JSON, or a record.
+    """Return the format of an envelope, which is JSON around the fields of a row, or a record.
 
     :raises ValueError: the record is not an envelope.
     """
@@ -184,7 +184,10 @@ def _member(change: Mapping[str, Any], name: str) -> Any:
 
 
 def _fault_of(op: Any, *, has_row: bool) -> str | None:
-    """Return why a change leaves no row, or None. ``has_row`` says that it has a row after it."""
+    """Return why a change leaves no row, or None.
+
+    ``has_row`` tells whether it has the row ``after``.
+    """
     if op == DELETE_OP:
         return ROW_DELETED
     if op is None:
@@ -219,7 +222,7 @@ def _placeholders(rows: pa.StructArray) -> Iterator[tuple[str, list[bool]]]:
 
 
 def _first_items(column: pa.ListArray) -> pa.Array:
-    """Return the first item of each array, null where there is none."""
+    """Return the first item of each array, null if there is none."""
     has_items = pc.fill_null(pc.greater(pc.list_value_length(column), 0), False)
     firsts = pc.list_element(column.filter(has_items), 0)
     return pc.replace_with_mask(pa.nulls(len(column), firsts.type), has_items, firsts)

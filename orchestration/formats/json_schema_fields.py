@@ -37,7 +37,7 @@ Column = tuple[types.DataType, bool]
 
 @dataclass(slots=True)
 class Count:
-    """The number of places that were looked at, and the paths that were left out."""
+    """The number of visited places, and the paths that were left out."""
 
     places: int = 0
     left_out: set[str] = attribute(default_factory=set)
@@ -112,7 +112,7 @@ def _resolver(declared: Any, others: Mapping[str, Any]) -> Any:
 
 
 def _column(declared: Any, place: Place) -> Column | None:
-    """Return the column of a place, None where it is nested deeper than declared."""
+    """Return the column of a place, None if it is nested deeper than declared."""
     place.count.places += 1
     if place.count.places > MAX_PLACES:
         raise ValueError(f"the schema has more than {MAX_PLACES} properties")

@@ -1,6 +1,6 @@
 """JSON as a format of values: columns by a declared schema, in bulk or one by one.
 
-Arrow reads values that leave no doubt in bulk. Decides nothing of its own: ``plain_json`` is
+Arrow reads most values in bulk. Decides nothing of its own: ``plain_json`` is
 certain only of values that ``strict_json`` accepts, and finds the same values in them. So tables,
 ``topics.NAME`` in SQL, fixes and senders read a record in the same way. Spark reads a schema with a
 VARIANT.

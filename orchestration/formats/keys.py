@@ -3,11 +3,10 @@
 Decides which forms a key may have. A topic that declares ``key_schema`` has keys of that schema:
 JSON, Avro or Protobuf. Otherwise a key that is a JSON object with all key columns names them, and
 any other key is, as text, the value of the only key column. JSON is read by the rule of JSON
-values. Connect's envelope (``{"schema": ..., "payload": ...}``) stands for its payload. A bare JSON
-value is that of the only column. An array has those of several columns in their order, as
-``sql_source`` writes them.
-Invariant: the column ``_key`` is the original key. Each key names a value for every column, or has
-a reason.
+values. Connect's envelope (``{"schema": ..., "payload": ...}``) is read as its payload. A bare JSON
+value is the value of the only column. An array has the values of several columns in their order, as
+``sql_source`` writes them. Invariant: the column ``_key`` is the original key. Each key names a
+value for every column, or has a reason.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -145,7 +144,7 @@ def _spark_type(kind: pa.DataType) -> types.DataType:
 
 
 def _json_reader(fields: types.StructType, columns: pa.Schema, order: Sequence[str]) -> ReadKey:
-    """Return a function that reads keys in JSON. ``order`` is that of an array's values."""
+    """Return a function that reads keys in JSON. ``order`` is the order of an array's values."""
     schema, strict = arrow_schema(fields), StrictSchema(fields)
 
     def read(key: bytes) -> Sequence[pa.Scalar]:
@@ -164,7 +163,7 @@ def _json_reader(fields: types.StructType, columns: pa.Schema, order: Sequence[s
 
 
 def _named(document: Any, order: Sequence[str]) -> Mapping[str, Any]:
-    """Return the values of a key that is not a JSON object, by their names."""
+    """Return the values of a key that is not a JSON object, by the names of their columns."""
     if isinstance(document, list) and len(order) > 1:
         if len(document) != len(order):
             raise UnfitError(

@@ -28,7 +28,7 @@ Part = tuple[Places, pa.Table, pa.Array]
 
 
 def schema_ids(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Return the schema's id of each of ``values`` (binary), ``NO_ID`` where there is no prefix."""
+    """Return the schema's id of each of ``values`` (binary), ``NO_ID`` if there is no prefix."""
     found = np.full(len(values), NO_ID, np.int64)
     if not len(values):
         return found

@@ -26,7 +26,7 @@ Convert = Callable[[Any], Any]
 TIMESTAMP = "google.protobuf.Timestamp"
 NANOS_END = 1_000_000_000
 NAMED_COUNT, KEY_LENGTH = 3, 40
-"""Most missing fields that a reason names, and most characters of a map's key in it."""
+"""The most missing fields, and the most characters of a map's key, that a reason shows."""
 INT, BIGINT, UNSIGNED = types.IntegerType(), types.LongType(), types.DecimalType(20, 0)
 (
     DOUBLE,
@@ -72,7 +72,7 @@ WELL_KNOWN: Mapping[str, types.DataType] = {
     TIMESTAMP: types.TimestampType(),
     **{f"google.protobuf.{name}": types.StringType() for name in ("Struct", "Value", "ListValue")},
 }
-"""Messages that are one value: a time, and JSON of any form, which is kept as its text."""
+"""Messages that become one value: a time, and JSON of any form, which is kept as text."""
 ALL = Chosen()
 
 
@@ -238,8 +238,8 @@ def message_reader(
 def _lacking(found: Any) -> str:
     """Return the reason of a message that lacks required fields.
 
-    The runtime's own list is not used. It names all of them, and the process ends within it if a
-    map's key is not UTF-8.
+    The runtime's own list is not used, because it has no bound, and crashes the process if a map's
+    key is not UTF-8.
     """
     missing = _missing(found, "")
     named = list(islice(missing, NAMED_COUNT))
@@ -410,7 +410,7 @@ def _conversion(field: Any, place: Place, where: str) -> Convert | None:
 def _text(text: str | bytes, where: str) -> str:
     """Return a text.
 
-    The runtime returns bytes where the syntax does not require UTF-8.
+    The runtime returns bytes if the syntax does not require UTF-8.
 
     :raises UnfitError: it is not UTF-8.
     """

@@ -1,8 +1,8 @@
 """Protobuf messages as other messages: which fields keep their meaning.
 
 Decides which type of a field may be read as which other one, by the numbers of fields. The bytes of
-some types are alike, but a number could lose its sign or its upper half. Those are refused here,
-because the runtime would say nothing. Knows no bytes.
+some types are alike, but a number could lose its sign or its upper half. Such pairs are refused
+here, because the runtime would not notice the loss. Knows no bytes.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,10 +1,10 @@
 """Values with a schema registry: ``TopicSpec(..., schema=from_registry("orders-value"))``.
 
-Decides how a subject declares columns, and what becomes of each value: the schema that its prefix
-or its header names reads it, as the declared columns have it. ``registry`` asks, ``prefixes``
-groups the values of a batch, and ``resolving`` reads them.
-Invariants: a declaration can be read anywhere without the registry. A registry that is away makes
-no dead letters: reading stops, and the records wait.
+Decides how a subject declares columns, and what becomes of each value: it is read by the schema
+that its prefix or header names, into the declared columns. ``registry`` asks, ``prefixes`` groups
+the values of a batch, and ``resolving`` reads them. Invariants: a declaration can be read anywhere
+without the registry. A registry that is away makes no dead letters: reading stops, and the records
+wait.
 """
 
 import time
@@ -164,7 +164,7 @@ class RegistrySchema:
         """Return the reader of values with a schema, or the reason why there is none.
 
         A topic that waits asks for an unknown schema at each run, and stops at the first one.
-        Others remember unknown schemas, so that a flood of them is not asked for.
+        Other topics remember unknown schemas, so that a flood of them does not flood the registry.
         """
         readers, key = readers_of(self), (identity, is_in_header)
         known = readers.get(key)
@@ -213,7 +213,7 @@ def from_registry(
 
     Fields at the paths ``leave_out`` (``"tree"``, ``"lines[].tree"``) become no columns. A record
     may be within itself ``depth`` times. A value that is nested deeper does not fit, but in JSON
-    what is deeper is not read.
+    the deeper part is ignored.
 
     While no registry responds a project is loaded with the version that its data directory had
     before, with a warning.
@@ -294,7 +294,7 @@ def _first_message(declared: SubjectVersion) -> str:
 
 
 def _validate(schema: RegistrySchema) -> None:
-    """Refuse a schema by which no value could be read. Raises ValueError."""
+    """Refuse a schema that could read no value. Raises ValueError."""
     language = schema.declared_version.language
     if language not in (AVRO, JSON, PROTOBUF):
         raise ValueError(f"it is in the language {language}, which is not read")

@@ -1,9 +1,9 @@
 """Asks a schema registry for the schemas of topics, and keeps the last ones in the data directory.
 
-Decides what is asked, what is remembered, and what a project does while no registry responds: it
-loads with the version that it had before, and says so. A schema under an id or a guid never
-changes, so it is asked for once in a process. Schemas that a registry does not know are remembered
-for a short while. Knows no columns.
+Decides what is requested and remembered. While no registry responds, a project is loaded with the
+version that it had before, and a warning says so. A schema under an id or a guid never changes, so
+it is asked for once in a process. Schemas that a registry does not know are remembered for a short
+while. Knows no columns.
 """
 
 import json
@@ -37,7 +37,10 @@ SERIALIZED = "serialized"
 """The format in which a registry returns a Protobuf schema as a descriptor in base64."""
 ROOT = "the_schema_of_the_subject.proto"
 PATIENCE: Mapping[str, Any] = {"timeout": 5.0, "max_retries": 1}
-"""A registry that is away keeps no project from loading for long. Settings of the user go first."""
+"""Short timeouts, so that an unreachable registry does not delay the load of a project for long.
+
+Settings of the user go first.
+"""
 FOLDER = "schemas"
 UNKNOWN_FOR_S = 30.0
 """How long a schema that a registry did not know is not asked for again."""
@@ -52,7 +55,7 @@ class RegistrySchemaError(ValueError):
 
 
 class RegistryError(Exception):
-    """A registry gives no schema now. A later question may succeed. The text names its address."""
+    """A registry gives no schema now. A later request may succeed. The text names its address."""
 
 
 class RegistryAwayError(RegistryError):
@@ -60,7 +63,7 @@ class RegistryAwayError(RegistryError):
 
 
 class UnknownSchemaError(RegistryError):
-    """A registry does not know a schema. A topic may wait for that of a record."""
+    """A registry does not know a schema. A topic may wait until the schema is registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,7 @@ class WholeSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectVersion:
-    """A version of a subject, with what is needed to read its values.
+    """A version of a subject, with all that reading its values needs.
 
     Version 0 stands for columns that a project declares itself.
     """
@@ -92,7 +95,10 @@ class SubjectVersion:
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self:
-        """Return the version in a JSON object. Raises TypeError or ValueError: it is none."""
+        """Return the version in a JSON object.
+
+        Raises TypeError or ValueError: the object is not a version.
+        """
         whole = {"references": (), **kept}
         return cls(
             **{**whole, "references": tuple((name, text) for name, text in whole["references"])}
@@ -122,7 +128,7 @@ class UnknownSchemas:
         self._since: dict[SchemaIdentity, float] = {}
 
     def why_not_asked(self, identity: SchemaIdentity) -> str | None:
-        """Return why a schema counts as unknown without a question, None if it is asked for."""
+        """Return why a schema counts as unknown without a request, None if a request is needed."""
         first = self._now() - self._seconds
         for one, since in list(self._since.items()):
             if since > first:
@@ -222,7 +228,7 @@ def written_schema(address: str, subject: str, identity: SchemaIdentity) -> Whol
 def versions_of(address: str, subject: str, identity: SchemaIdentity) -> Mapping[str, int]:
     """Return the subjects that have a schema at ``address``, with the version of each.
 
-    Of a schema that is named by its guid only the version of ``subject`` is found.
+    For a schema that is named by its guid, only the version in ``subject`` is found.
 
     :raises RegistryAwayError: no registry responds.
     """
@@ -254,7 +260,7 @@ def _named(
 def _translated() -> Iterator[None]:
     """Translate the refusals of a registry.
 
-    :raises UnknownSchemaError: what is asked for is not there.
+    :raises UnknownSchemaError: the registry does not have the schema, subject or version.
     :raises RegistryAwayError: no registry responds, or it refuses for another reason.
     """
     try:
@@ -374,7 +380,7 @@ def _kept(file: Path) -> SubjectVersion | None:
 
 
 def _keep(file: Path, found: SubjectVersion) -> None:
-    """Write the version of a subject, in one step, if it is not there yet."""
+    """Write the version of a subject, in one step, if it is missing."""
     if _kept(file) == found:
         return
     new = file.with_name(f".{uuid4().hex}")

@@ -43,7 +43,7 @@ ReadGroup = Callable[[pa.Array], tuple[pa.Table, pa.Array]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredColumns:
-    """The columns that values are read as: those of a version, or of a project's own schema.
+    """The columns that values are read into: those of a version, or of a project's own schema.
 
     ``message`` is that of Protobuf.
     """

@@ -7,8 +7,8 @@ an observation of the flow's asset, which the UI plots: records and seconds, and
 The file is read when definitions load, and with each tick. No cluster is asked while definitions
 load. A file that cannot be used does not keep the rest of the project from loading. An asset of the
 file's own shows the mistake, and so does each tick. ``decide_lags`` decides which lags are worth an
-observation, and the cursor remembers the reported ones. A flow that cannot be measured keeps no
-other from its turn. Its asset shows the reason, and so does the tick.
+observation, and the cursor remembers the reported ones. A flow that cannot be measured does not
+keep others from their turn. Its asset shows the reason, and so does the tick.
 """
 
 import json
@@ -38,7 +38,7 @@ TIMEOUT_MS = 5_000
 def mirror_assets(file: Path | str = MIRROR_FILE) -> list[dg.AssetSpec]:
     """Return the assets ``mirrors/A_to_B`` of a mirror's file, one for each flow that it enables.
 
-    Where the file cannot be used, one asset with the name of the file says why.
+    If the file cannot be used, one asset with the name of the file says why.
     """
     try:
         flows = _settings(file).flows
@@ -83,7 +83,7 @@ def mirror_sensor(
     """Return the sensor that reports the lags of a mirror's flows.
 
     ``now_s`` returns the time in seconds. Ticks fail with ``ConfigError`` as long as the file
-    cannot be read, or asks for the impossible.
+    cannot be read, or has settings that cannot work.
     """
 
     @dg.sensor(
@@ -144,7 +144,7 @@ def decide_lags(
     """Return the flows to report, and the reports to remember.
 
     ``failures`` has the reason, by flow, why a lag could not be measured. A lag that changed is
-    reported at most once per interval, and at once where it became zero. A lag that stays, and is
+    reported at most once per interval, and at once when it became zero. A lag that stays, and is
     not zero, is reported every minute, because its seconds grow. A failure to measure a flow is
     reported at once, and once.
     """

@@ -6,8 +6,8 @@ service for the depth of each queue and reports it as an observation of that ass
 plots. The depth is the queue's lag: the number of unfinished records, also behind finished ones.
 
 ``decide_depths`` decides which depths are worth an observation, and the cursor remembers the
-reported ones. A queue that cannot be looked at keeps no other from its turn, and the tick gives the
-reason.
+reported ones. A queue whose depth cannot be read does not keep others from their turn, and the tick
+gives the reason.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The project's code server: Dagster's own, with forked run processes.
 
 ``python -m orchestration code_server --socket PATH`` runs in the project's folder. Every process
-that reaches it can have code run. So it listens on a Unix socket that its owner alone can reach
+that reaches it can have code run. So it listens on a Unix socket that only its owner can reach
 (``code_socket``).
 
 Dagster's server spawns an interpreter per run, which imports Dagster, Spark, Delta and the project
@@ -107,7 +107,7 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
 def wait_without_looking(server: Any, ended: threading.Event) -> None:
     """Make the server wait for its end without polling.
 
-    gRPC looks ten times a second whether the end has come. Here its wait begins only when ``ended``
+    gRPC polls ten times a second. Here its wait begins only when ``ended``
     is set, which stops the server. From then on the project counts as not loaded. A tick that waits
     for records ends with its wait then, because the server's end waits for it.
     """
@@ -134,7 +134,7 @@ def start_rehearsal(forking: BaseContext) -> None:
 
 
 def rehearse_once() -> None:
-    """Rehearse in the forked process, which has the import at hand already."""
+    """Rehearse in the forked process, which has all imports already."""
     from orchestration.transforms.rehearsal import (  # noqa: PLC0415 - seconds of import that this process does without
         rehearse,
     )

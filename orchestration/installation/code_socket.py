@@ -21,7 +21,7 @@ MAX_PATH_BYTES = 100
 def code_socket(data_directory: Path) -> Path:
     """Return the path of the socket, and make its directory.
 
-    The socket lies in the data directory. Where that path would be too long, it lies in the
+    The socket lies in the data directory. If that path would be too long, it lies in the
     directory for temporary files.
 
     :raises ConfigError: the directory may be another account's, or that path is too long, too.

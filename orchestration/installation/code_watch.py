@@ -6,7 +6,7 @@ work of an idle installation. Here they look each second at the socket's file. A
 it at its start, and touches it when it has loaded the project anew (``announce_reload``). They ask
 when the file has changed, and every ``ASK_S`` in any case, so that a dead code server is noticed.
 
-Code servers that are reached by a port are asked each second, as ever.
+Code servers with a port are asked each second, as in Dagster.
 Invariant: the file's time is read before the question, and is changed after the answer, so that no
 load is missed.
 """
@@ -58,17 +58,17 @@ class Asked:
     ) -> str:
         """Return the id of the load that is served.
 
-        ``ask`` asks the code server where the last answer may be outdated.
+        ``ask`` asks the code server if the last answer may be outdated.
         """
         stamp = stamp_of(socket_path)
         if stamp is None or stamp != self.stamp or now_s() - self.at_s >= ASK_S:
-            self.stamp = None  # nothing is known while a question fails
+            self.stamp = None  # unknown while requests fail
             self.server_id, self.stamp, self.at_s = ask(), stamp, now_s()
         return self.server_id
 
 
 def ask_seldom(now_s: Callable[[], float] = time.monotonic) -> None:
-    """Have clients of this process ask a code server for its id only where that may have changed.
+    """Have clients of this process ask a code server for its id only if that may have changed.
 
     This is for clients that reach the code server by a socket.
     """

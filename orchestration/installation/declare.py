@@ -2,9 +2,9 @@
 
 It runs before the brokers start. A broker creates a topic for the first client that asks for it.
 With this file a declared topic gets its declared partitions, replicas and configs then, however
-early the client is. The project is loaded only where its files are newer than the written file, and
-by one process at a time. A project that cannot be loaded, or hangs, keeps no broker from starting.
-Its earlier topics stay in the file.
+early the client is. The project is loaded only if its files are newer than the written file, and by
+one process at a time. A project that cannot be loaded, or hangs, does not keep brokers from
+starting. Its earlier topics stay in the file.
 """
 
 import argparse

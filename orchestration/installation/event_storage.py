@@ -1,12 +1,12 @@
-"""Dagster's SQLite storage with connections that stay open, so a commit of an event waits for no
+"""Dagster's SQLite storage with connections that stay open, so that commits do not wait for the
 disk.
 
 Dagster opens and closes a connection for every event. SQLite writes its log back and waits for the
 disk when the last connection is closed. That is five times for an event, and ninety times for a
 run's new file. Here each process keeps its connections. The databases, in WAL mode already, are
-synchronous NORMAL. A loss of power may take the last events along, never a database. Rows that were
-committed to a table stay there, and the next run reports a materialization that was lost in this
-way.
+synchronous NORMAL. A loss of power may lose the last events, but never damages a database. Rows
+that were committed to a table stay there, and the next run reports a materialization that was lost
+in this way.
 
 Decides how long a connection lives. Tables, queries and files are Dagster's own, so its other
 commands read them as ever.
@@ -63,7 +63,7 @@ class KeptEngines:
     def has(self, address: str, what: str, look: Callable[[], bool]) -> bool:
         """Return whether ``what`` is in the database of an address.
 
-        ``look`` is called until it has seen it, because existing tables stay.
+        ``look`` is called until it has found the table or index, because existing ones stay.
         """
         if (address, what) not in self._seen and look():
             self._seen.add((address, what))
@@ -82,14 +82,14 @@ class KeptEngines:
 
 
 class SharedEngines(KeptEngines):
-    """Engines of all storages of a process. The end of one of them closes nothing."""
+    """Engines of all storages of a process. The end of one storage does not close them."""
 
     def release(self) -> None:
         """Keep all engines, because other storages use them after the end of one."""
 
 
 _shared: list[SharedEngines] = []
-"""The engines of this process, where its storages share them."""
+"""The engines of this process, if its storages share them."""
 
 
 @contextmanager
@@ -159,7 +159,7 @@ class KeptEventLogStorage(SqliteEventLogStorage):
         super().__init__(*args, **kwargs)
 
     def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:  # noqa: FBT001 - Dagster's signature
-        """Create the tables where there are none.
+        """Create the tables if there are none.
 
         Dagster's own test for them takes a process 30 ms for each file.
         """
@@ -176,11 +176,11 @@ class KeptEventLogStorage(SqliteEventLogStorage):
             with engine.begin() as connection:
                 yield connection
             if shard != INDEX_SHARD_NAME:
-                # The UI watches a run's file, and a commit changes only the log beside it.
+                # The UI watches the time of a run's file, but a commit changes only the WAL file.
                 os.utime(self.path_for_shard(shard))
 
     def _have_tables(self, shard: str, engine: Engine) -> None:
-        """Create the tables where there are none.
+        """Create the tables if there are none.
 
         The tables of a run's file are not remembered, because maintenance removes such files.
         """
@@ -209,7 +209,7 @@ def kept(storage: Any, file: str) -> Any:
     """Return ``storage``, one of Dagster's over a single file, with connections that stay open."""
 
     class Kept(storage):  # type: ignore[misc]  # a class that is handed in
-        """Creates tables where there are none, by Dagster's own way, and keeps its connections."""
+        """Creates tables if there are none, by Dagster's own way, and keeps its connections."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._kept = engines_to_use()

@@ -133,7 +133,7 @@ POSTGRES_PACKAGES = ("dagster_postgres", "psycopg")
 
 
 def write_configuration(home: Path, *, is_postgres: bool = False) -> None:
-    """Write dagster.yaml where there is none, or one that Tidelog wrote.
+    """Write dagster.yaml if there is none, or one that Tidelog wrote.
 
     Also write the note that keeps the UI from asking for an e-mail address first. The directory is
     closed to other accounts. It holds the events of runs, and an account that could read its
@@ -164,7 +164,7 @@ def is_ours(text: str) -> bool:
 
 
 def validate_postgres(is_postgres: bool) -> None:  # noqa: FBT001 - the setting itself
-    """Refuse PostgreSQL where its packages are not installed.
+    """Refuse PostgreSQL if its packages are not installed.
 
     :raises ConfigError: names them.
     """
@@ -250,7 +250,7 @@ def require_storage(home: Path) -> None:
 
 
 def main() -> None:
-    """Run one of the two commands. Exit with a sentence where no instance is named."""
+    """Run one of the two commands. Exit with a sentence if no instance is named."""
     parser = argparse.ArgumentParser(prog="python -m orchestration instance", description=__doc__)
     parser.add_argument("command", choices=["prepare", "cancel-runs"])
     command = parser.parse_args().command

@@ -1,4 +1,4 @@
-"""Makes Dagster's processes log plain lines, and of an error its message without the stack.
+"""Makes Dagster's processes log plain lines, and errors without their stack.
 
 Dagster colours its lines, also in a file, and writes the whole stack of each error, often twice.
 Its UI keeps the stack with the tick or the run that failed, and the log is for reading. Decides
@@ -40,7 +40,7 @@ class PlainFormatter(logging.Formatter):
         return without_stacks(super().formatException(ei))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line. An error that stands in it twice is written once."""
+        """Return the line. An error that it contains twice is written once."""
         lines = without_stacks(super().format(record)).splitlines()
         return "\n".join(dict.fromkeys(line.rstrip() for line in lines if line.strip()))
 

@@ -23,7 +23,7 @@ def check_postgres(url: str) -> None:
     :raises SettingsError: the database cannot be reached or refuses the login. The text gives the
         reason.
     """
-    import psycopg  # noqa: PLC0415 - where PostgreSQL is used at all
+    import psycopg  # noqa: PLC0415 - only if PostgreSQL is used at all
 
     unreadable = (
         f"TIDELOG_POSTGRES_URL cannot be read as {POSTGRES_SCHEME}user:password@host/name:"

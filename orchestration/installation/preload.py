@@ -2,9 +2,8 @@
 
 So runs start in a tenth of a second. Decides only which modules are worth importing early.
 Importing this module does it. A project that cannot be imported is passed over here, because the
-code server reports it.
-Invariant: imported modules start no thread, open no connection and no JVM, because a fork takes
-none of these along.
+code server reports it. Invariant: imported modules start no thread, open no connection and no JVM,
+because these do not survive a fork.
 """
 
 import contextlib

@@ -33,7 +33,7 @@ WATCH_INTERVAL_S = 1.0
 class ForkedRuns:
     """Takes the place of multiprocessing's context in the server.
 
-    Its processes import the project anew where it was reloaded since the fork.
+    Its processes import the project anew if it was reloaded since the fork.
     """
 
     def __init__(self, forking: BaseContext) -> None:
@@ -56,7 +56,7 @@ def run_with_project(
 ) -> None:
     """Run ``target`` in a forked process, with the current project.
 
-    The fork's copy of the project is forgotten where the project was reloaded since.
+    The fork's copy of the project is forgotten if the project was reloaded since.
     """
     if reload_count:
         forget_project(Path.cwd())

@@ -4,7 +4,7 @@ They appear at the terminal and in ``tidelog status``. They are mistakes that we
 the project loaded, topics that differ from their declarations, and assets whose last run failed.
 Decides how often each is looked at. Topics are created, and brought up to their declarations, when
 the project is loaded. A later difference was made by a person, so it is reported and not undone.
-Looking stops no part of the service, and a look that fails is logged.
+A look does not stop the service, and a failed look is logged.
 """
 
 import logging
@@ -38,7 +38,7 @@ PROJECT, TOPICS, ASSETS = "project", "topics", "assets"
 class ServedProject:
     """The project of a code server.
 
-    ``home`` is the folder of its instance of Dagster, None where it has none.
+    ``home`` is the folder of its instance of Dagster, None if it has none.
     """
 
     def __init__(self, logger: logging.Logger, complaints: Complaints, home: Path | None) -> None:

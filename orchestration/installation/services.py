@@ -286,9 +286,9 @@ def external_spark(remote: str) -> Component:
 def spark_readiness(host: str, port: int, token: Path | None) -> GrpcReadiness:
     """Return the readiness check of a Spark Connect server.
 
-    It asks the server to release a session that does not exist. Any server does so, and keeps
-    nothing of it. ``token`` is the file of the token that it takes, where that is known. Spark's
-    own variable goes before the file.
+    It asks the server to release a session that does not exist. Any server does so, without side
+    effects. ``token`` is the file of the token that it takes, if that is known. Spark's own
+    variable goes before the file.
     """
     return GrpcReadiness(
         host=host,
@@ -344,8 +344,8 @@ def registry_environment(context: ServiceContext) -> dict[str, str]:
 def memory_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that keep the memory of runs low, unless ``environ`` sets them.
 
-    Freed columns go back to one allocator of few arenas. Arrow's own pool, and an arena of glibc
-    for each thread, keep their memory, and a run had a third more in its peak.
+    Freed columns go back to one allocator with few arenas. With Arrow's own pool and one glibc
+    arena per thread, the peak of a run was a third higher.
     """
     return {name: environ.get(name, value) for name, value in MEMORY_VARIABLES.items()}
 
@@ -353,7 +353,7 @@ def memory_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def clients_environment(context: ServiceContext) -> dict[str, str]:
     """Return the variables by which the platform's clients encrypt and log in.
 
-    There are none where the installation does not decide it.
+    There are none if the installation does not decide it.
     """
     return (
         {}

@@ -1,7 +1,7 @@
 """Runs Dagster's webserver: ``python -m orchestration webserver ...`` takes Dagster's arguments.
 
 It asks the code server less (``code_watch``), refuses requests of other sites (``ui.guard``), and
-asks for a login where the settings say so (``ui.login``).
+asks for a login if the settings say so (``ui.login``).
 """
 
 from collections.abc import Collection

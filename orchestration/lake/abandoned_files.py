@@ -12,7 +12,7 @@ from uuid import uuid4
 
 STAGING_PREFIX = "_staging-"
 STAGING_AGE_S = 6 * 3_600
-"""A staging folder that has not changed for so long belongs to a killed run."""
+"""A staging folder that has not changed for this time belongs to a killed run."""
 
 
 def old_ones(folder: Path, pattern: str, age_s: float) -> Iterator[Path]:
@@ -31,7 +31,7 @@ def old_ones(folder: Path, pattern: str, age_s: float) -> Iterator[Path]:
 
 
 def new_staging_folder(table_folder: Path) -> Path:
-    """Return a new name in a table's folder, for files that are no part of the table yet.
+    """Return a new name in a table's folder, for files that are not yet part of the table.
 
     Removes the staging folders of killed runs.
     """

@@ -2,7 +2,7 @@
 
 delta-rs can merge, but writes texts as Arrow's views. Readers that filter through pyarrow, as
 DuckDB does, cannot compare these with a text. It has no call that replaces chosen files either. So
-this module writes the commit as Delta's protocol demands: one JSON file with the next version's
+this module writes the commit by Delta's protocol. It is one JSON file with the next version's
 number, which exists whole or not at all. The first writer of a version wins. Others conflict, as
 does delta-rs by the application transactions that both carry. A lake is a local folder.
 
@@ -131,7 +131,7 @@ def _sizes(snapshot: TableSnapshot) -> dict[str, int]:
 
 
 def _touched(folder: Path, names: Collection[str], gone: pa.Table) -> Places:
-    """Return the files with rows that go, and the numbers of these rows in order."""
+    """Return the files with rows to remove, and the numbers of these rows in order."""
     if not names or not gone.num_rows:
         return {}
     files = [str(folder / name) for name in names]
@@ -152,7 +152,7 @@ def _touched(folder: Path, names: Collection[str], gone: pa.Table) -> Places:
 
 
 def _kept(folder: Path, touched: Places, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of the touched files that stay, a row group at a time."""
+    """Yield the remaining rows of the touched files, a row group at a time."""
     for name, places in touched.items():
         with pq.ParquetFile(folder / name) as file:
             first = 0
@@ -178,7 +178,7 @@ def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _write(folder: Path, schema: pa.Schema, kept: Iterator[pa.Table], rows: pa.Table) -> list[str]:
-    """Write the kept and the new rows into files of a size that reads well, and return their
+    """Write the kept and the new rows into files of a good size for readers, and return their
     names.
     """
     names: list[str] = []

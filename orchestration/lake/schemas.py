@@ -3,7 +3,7 @@
 Decides whether rows may be appended as they are, with added columns, only with wider columns, or
 not at all, and gives the reason. Knows Arrow types only.
 
-Invariant: rows that conform have exactly the table's columns, in its order and types. Where it is
+Invariant: rows that conform have exactly the table's columns, in its order and types. If it is
 allowed they have wider types, and new columns behind these.
 """
 
@@ -35,11 +35,11 @@ def conform(
 ) -> tuple[pa.Table, SchemaMode | None]:
     """Return ``rows`` in the table's order and types, and how the table's columns change.
 
-    They do not where the mode is None. With "merge" columns, or fields of structs, are new. With
+    A mode of None means no change. With "merge" columns, or fields of structs, are new. With
     "widen" a type of the table becomes wider, so its files have to be written anew.
 
     With ``is_evolving`` structs may have new fields and lack some. Numbers and days may be of a
-    smaller or a wider type than the table's, where every value of one is a value of the other.
+    smaller or a wider type than the table's, if every value of one is a value of the other.
 
     :raises SchemaConflictError: a column is missing, new or of another type, and that is not
         allowed.
@@ -156,7 +156,7 @@ def _is_narrower(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _has_wider_values(before: pa.DataType, after: pa.DataType) -> bool:
-    """Return whether values, and not only the fields of structs, have another type than before."""
+    """Return whether values have another type than before, beyond new fields of structs."""
     if pa.types.is_struct(before):
         return any(_has_wider_values(field.type, after.field(field.name).type) for field in before)
     if _is_list(before):

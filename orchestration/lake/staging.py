@@ -71,7 +71,7 @@ def stage(frame: Any, table_folder: Path) -> StagedFiles:
 def statistics_of(file: Path) -> str:
     """Return the statistics of a file for the table's log: the number of rows, and no bounds.
 
-    With bounds of only some columns, readers assume that the others have no values. The files
+    If only some columns have bounds, readers assume that the others have no values. The files
     contain their own statistics.
     """
     return json.dumps({"numRecords": pq.read_metadata(file).num_rows})

@@ -366,8 +366,8 @@ def add_columns(
 ) -> TableSnapshot:
     """Give the table further columns, null in every row, and return its newest version.
 
-    A rival that added them already is no conflict. The rows are written anew, because delta-rs
-    makes readers believe that a column is never null in a file that lacks it.
+    A rival that has added the same columns is not a conflict. The rows are written anew, because
+    delta-rs makes readers believe that a column is never null in a file that lacks it.
     """
     rows = snapshot.dataset().to_table()
     for field in fields:

@@ -76,9 +76,9 @@ class ClientRangeReader:
 
     It holds plain values, so Spark's workers can take it.
 
-    ``timeout_ms`` bounds the wait for each next piece of the range. The client's own limit holds
-    where it is None. ``client_config`` is the path of a properties file, which has to be there
-    where the reader is called. If it is None, the environment has the login. Where ``is_tolerant``,
+    ``timeout_ms`` bounds the wait for each next piece of the range. The client's own limit holds if
+    it is None. ``client_config`` is the path of a properties file, which has to exist on the
+    machine that calls the reader. If it is None, the environment has the login. If ``is_tolerant``,
     a batch that cannot be read is reported offset by offset.
     """
 
@@ -113,7 +113,8 @@ def unreadable_rows(batch: UnreadableBatch) -> pa.RecordBatch:
     """Return a row for each offset of a batch that cannot be read.
 
     The first row has the batch's bytes, up to a bound, and all rows have the reason. A damaged
-    batch may reach over a large hole. Then the last row stands for all offsets from its own on.
+    batch may cover a large range of missing offsets. Then the last row stands for all offsets from
+    its own on.
     """
     count = min(batch.end - batch.start, MAX_UNREADABLE_ROWS)
     reasons = [batch.reason] * count
@@ -150,7 +151,7 @@ class Connection:
         return f"<Connection {self.bootstrap_servers}>"
 
     def describe_topic(self, topic: str) -> TopicDescription | None:
-        """Return the topic, None if there is none of that name."""
+        """Return the topic of that name, or None."""
         with _explained(self.bootstrap_servers):
             try:
                 found = self._admin.describe_topics([topic])[topic]
@@ -314,7 +315,7 @@ class Connection:
     ) -> dict[int, CommittedOffset]:
         """Return the offsets that a group committed in these partitions of the topic.
 
-        They are asked for by name, because a coordinator otherwise leaves out a partition with only
+        The request names the partitions, because a coordinator otherwise leaves out one with only
         pending offsets.
         """
         places = [TopicPartition(topic, partition) for partition in partitions]
@@ -418,7 +419,7 @@ class ClientSender:
         A commit is acknowledged before its markers are in the group's log. Until then, the
         coordinator returns older offsets.
 
-        :raises LogServiceError: they are not told in time.
+        :raises LogServiceError: no response came in time.
         """
         deadline_s = monotonic() + TOLD_WITHIN_S
         while self._connection.committed_offsets(group_id, source, offsets) != offsets:
@@ -430,7 +431,7 @@ class ClientSender:
             sleep(TOLD_POLL_S)
 
     def _commit(self) -> None:
-        """Commit, and repeat the commit where its outcome is not known, because it is the same
+        """Commit, and repeat the commit if its outcome is not known, because it is the same
         transaction.
 
         :raises KafkaError: it is not committed, or that is still not known.
@@ -453,7 +454,7 @@ def connect(
 ) -> Iterator[Connection]:
     """Yield a connection, closed afterwards.
 
-    ``timeout_ms`` bounds every call. The client's own default holds where it is None.
+    ``timeout_ms`` bounds every call. The client's own default holds if it is None.
     ``client_config`` is the path of a properties file with the settings of encryption and login. If
     it is None, the environment has these settings.
 

@@ -107,10 +107,10 @@ class RetentionPass:
 class CompactionPass:
     """The result of compacting one partition.
 
-    The figures count the records and bytes that were written anew, none where no pass was due.
+    The figures count the rewritten records and bytes, and are 0 if no pass was due.
 
-    ``reason`` is why the partition could not be compacted. With ``is_under_way`` it goes on, and
-    its figures are not known yet.
+    ``reason`` is why the partition could not be compacted. With ``is_under_way`` the pass still
+    runs, and its figures are not known yet.
     """
 
     topic: str
@@ -132,7 +132,7 @@ class CompactionPass:
 UNREADABLE = "unreadable"
 """The column of a tolerant reader's batch with the reason why an offset cannot be read.
 
-It is null where the offset can be read, and the batch may lack it.
+It is null if the offset can be read, and the batch may lack it.
 """
 UNREADABLE_BATCH = "the batch at offsets "
 """The beginning of these reasons."""
@@ -155,13 +155,13 @@ class RangeReader(Protocol):
         that id.
 
         :raises OtherTopicError: the topic has another id.
-        :raises LogServiceError: also where the partition does not reach ``wanted.end`` in time.
+        :raises LogServiceError: also if the partition does not reach ``wanted.end`` in time.
         """
         ...
 
 
 class Sender(Protocol):
-    """Sends records in transactions, as the only one of its transactional id."""
+    """Sends records in transactions. It is the only sender of its transactional id."""
 
     @property
     def max_record_bytes(self) -> int:
@@ -205,7 +205,7 @@ class LogClient(Protocol):
     """Blocking calls. All raise ``LogServiceError`` when the log service cannot answer."""
 
     def describe_topic(self, topic: str) -> TopicDescription | None:
-        """Return the topic, None if there is none of that name."""
+        """Return the topic of that name, or None."""
         ...
 
     def partition_offsets(self, topic: str) -> tuple[PartitionOffsets, ...]:
@@ -215,7 +215,7 @@ class LogClient(Protocol):
     def leader_epoch_ends(self, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
         """Return, by partition, the end offset of the given leader epoch.
 
-        It is -1 where the leader never knew the epoch (KIP-101).
+        It is -1 if the leader never knew the epoch (KIP-101).
         """
         ...
 
@@ -257,8 +257,8 @@ class LogClient(Protocol):
         any.
 
         The result is empty after ``timeout_ms``. A position outside the log counts too, because a
-        run has to report it. A partition that may not be read is left out while there is another to
-        wait for.
+        run has to report it. A partition that may not be read is skipped as long as there is
+        another one to wait for.
         """
         ...
 

@@ -20,9 +20,8 @@ MANY_FILES = 16
 SIZE_CLASSES_BYTES = (64 << 10, 512 << 10, 4 << 20, 32 << 20, 128 << 20)
 """Sizes of files, step by step.
 
-Each step is eight times the one before, or four times for the last. So some files are needed to
-fill it, and larger files are rewritten less often. The last one is a size that readers of Parquet
-like to scan at once.
+Each step is eight times the previous one, the last step four times. So several files fill the next
+class, and larger files are rewritten less often. The last size suits readers of Parquet.
 """
 
 

@@ -3,8 +3,8 @@
 One transaction replaces all rows, so readers see the old rows or the new ones. Decides when a
 replacement is needed, and when the SQL table has to be made anew for it. For this the database
 notes the version of the lake table, and the types and the key of the columns. The SQL table has one
-owner, and rows of another owner are never replaced. Meant for tables that fit into memory. Knows
-SQLAlchemy only, so that any database it speaks to will do.
+owner, and rows of another owner are never replaced. Meant for tables that fit into memory. Uses
+only SQLAlchemy, so that every database that it supports will do.
 """
 
 import json
@@ -36,7 +36,7 @@ MAX_ROWS = 5_000_000
 MAX_LEFT_OUT = 1_000
 """Most rows that are left out because of values that a database refuses.
 
-More rows are no accident, and then the table stays as it was.
+If there are more, the cause is not single bad rows, and the table stays unchanged.
 """
 MAX_REASONS = 5
 
@@ -379,10 +379,10 @@ def _note(connection: sa.Connection, notes: sa.Table, row: Mapping[str, Any]) ->
 def _is_shaped(connection: sa.Connection, declared: sa.Table, shapes: sa.Table) -> bool:
     """Return whether the present table has the declared columns, types and key.
 
-    The note about the table tells it, because databases tell types by other names than they were
-    given. A table without note was made by an earlier release, and then the database's own
-    description is compared. A type that it tells by another name costs one replacement, after which
-    a note exists.
+    The note about the table decides, because databases report types under other names than they
+    were given. A table without note was made by an earlier release, and then the database's own
+    description is compared. A type that the database reports under another name costs one
+    replacement, after which a note exists.
     """
     found = {
         column["name"]: column["type"]

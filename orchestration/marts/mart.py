@@ -21,9 +21,9 @@ from orchestration.transforms.declarations import one_or_more
 from orchestration.warehouse.store import Warehouse, WarehouseError
 
 QUESTIONS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.MULTI})
-"""The kinds of statements that a mart may be made of.
+"""The kinds of statements that a mart may consist of.
 
-DuckDB takes a PIVOT over values that are not listed for several statements.
+DuckDB parses a PIVOT without listed values as several statements.
 """
 PREVIEW_ROWS = 20
 BUILT_ANEW = {

@@ -2,8 +2,8 @@
 
 DuckDB reads the SQL over empty relations with the columns that are known (``result_columns`` of
 tables, the answers of other marts, dead letters). Their types are not known, so errors of types are
-left to the run. Columns are not checked where a relation's columns are known only after a run, or
-where values decide the columns (PIVOT, unnest). Reads no lake and no file.
+left to the run. Columns are not checked if a relation's columns are known only after a run, or
+if values decide the columns (PIVOT, unnest). Reads no lake and no file.
 """
 
 import re
@@ -32,7 +32,7 @@ NOT_THERE = re.compile(
     r'(?:Referenced column|Column) "(?P<name>[^"]+)" (?:not found|in \w+ list not found|does not'
     r' exist)|named "(?P<of>[^"]+)"'
 )
-"""DuckDB's messages for a column that is not there."""
+"""DuckDB's messages for a missing column."""
 UNFOLDING = re.compile(r"\bunnest\b", re.IGNORECASE)
 """A function whose columns depend on the type of its argument, which is not known."""
 SEALED = {
@@ -67,17 +67,17 @@ def validate_questions(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relations:
-    """The relations that SQL of the project may name, and the known columns of some."""
+    """The relations that the project's SQL may name, with their columns if they are known."""
 
     names: frozenset[str]
     columns: Mapping[str, tuple[str, ...]]
     questions: Mapping[str, str]
     """The SQL of each mart."""
     answers: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
-    """The columns of the marts that were checked, None where they are not known."""
+    """The columns of the marts that were checked, None if they are not known."""
 
     def validate(self, mart: str) -> tuple[str, ...] | None:
-        """Return the columns of a mart's answer, None where they are not known.
+        """Return the columns of a mart's answer, None if they are not known.
 
         :raises ValueError: a relation or a column does not exist.
         """
@@ -114,7 +114,9 @@ class Relations:
 
 
 def named_relations(sql: str) -> Iterator[str]:
-    """Yield the relations that SQL reads, without its own ones, files, and those of DuckDB."""
+    """Yield the relations that a statement reads, except its own CTEs, files, and DuckDB's
+    relations.
+    """
     tree = parsed(sql)
     own = {
         str(one["key"])

@@ -4,7 +4,7 @@ A few kilobytes of compressed batches may hold gigabytes of records, so a number
 no memory. A run therefore counts the bytes that it opens, and stops reading when its budget is
 spent. The next run goes on from there. A record larger than ``record_bytes`` is never parsed. It
 becomes a dead letter that keeps the beginning of its value and names the place of the whole value.
-Decides which partitions are read where the budget is not enough for all. Knows no table, no Spark.
+Decides which partitions are read if the budget is not enough for all. Knows no table, no Spark.
 Invariants: a run opens at most its budget and one record batch. At least one range that is not
 empty is read. Unread offsets stay above the checkpoint.
 """
@@ -58,7 +58,7 @@ def bounded(
 ) -> tuple[pa.RecordBatch, pa.Array | None]:
     """Return the batch with too large fields cut short, and the refusals of its records.
 
-    A refusal is the reason, null where a record is accepted. The refusals are None where all
+    A refusal is the reason, null if a record is accepted. The refusals are None if all
     records are small enough. The result does not keep the bytes that were cut off in memory.
     """
     if opened_bytes(batch) <= record_bytes:
@@ -180,7 +180,7 @@ class BudgetedRead:
 def reading_order(ranges: OffsetRanges, run_bytes: int | None) -> Sequence[OffsetRange]:
     """Return the ranges in reading order. They keep their order if the budget is enough for all.
 
-    Where the largest batches of all ranges exceed the budget, another range goes first each time,
+    If the largest batches of all ranges exceed the budget, another range goes first each time,
     so that none starves. The offsets decide which one, and at least one of them moves with each
     run.
     """

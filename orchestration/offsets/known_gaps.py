@@ -1,4 +1,4 @@
-"""Notes where a table begins in each partition, and the holes that accepted losses left in it.
+"""Notes the first offset of a table in each partition, and the holes that accepted losses left.
 
 Each mark is an application transaction, because it has to move with the rows. Transactions hold one
 number by name and cannot be listed. Therefore each hole names the one before it. Archives and

@@ -3,7 +3,7 @@
 Decides where a batch starts and ends, how partitions share a limit, which ranges a replay may
 touch, and when to refuse. A log that was truncated or cleaned under the table is reported, never
 skipped. Knows no broker, no table and no clock.
-Invariants: a planned range starts at the partition's checkpoint (the log start where there is none)
+Invariants: a planned range starts at the partition's checkpoint (the log start if there is none)
 and ends at or below its last stable offset. A checkpoint never goes back.
 """
 
@@ -89,7 +89,7 @@ def plan_batch(
 
     ``epoch_ends`` holds, by partition, the end offset that the leader gives for the checkpoint's
     leader epoch. ``other_topic_ids`` are ids under which the table holds rows of this topic's name.
-    ``is_loss_accepted`` starts at the log start where retention overtook the table.
+    ``is_loss_accepted`` starts at the log start if retention overtook the table.
     ``archived_starts`` are, by partition, offsets below the log start from which on an archive
     holds everything up to the log.
 
@@ -137,7 +137,7 @@ def plan_batch(
 def _is_overtaken(checkpoint: Checkpoint | None, start: int) -> bool:
     """Return whether reading starts above the checkpoint.
 
-    It does only where the loss of the records in between is accepted.
+    It does only if the loss of the records in between is accepted.
     """
     return checkpoint is not None and start > checkpoint.next_offset
 

@@ -1,10 +1,10 @@
 """Imports many modules without Python's garbage collection of the new objects.
 
 Nearly all objects of an import stay. Python looks through them again and again all the same,
-because it counts new objects. That takes a fifth of the platform's import time. Here Python looks
-at none of them, neither meanwhile nor later. Processes that are forked afterwards thus keep their
-common memory, too. Decides nothing about the imports themselves, because the programs do. Names the
-packages that a project needs.
+because it counts new objects. That takes a fifth of the platform's import time. Here collection is
+off during the import, and never visits these objects later. Processes that are forked afterwards
+thus keep sharing their memory, too. Decides nothing about the imports themselves, because the
+programs do. Names the packages that a project needs.
 """
 
 import atexit
@@ -18,7 +18,8 @@ NEEDED = ("dagster", "deltalake", "duckdb", "pyspark")
 
 @contextmanager
 def kept_imports() -> Iterator[None]:
-    """Collect no garbage meanwhile, and exclude the objects of the end from collection until exit.
+    """Collect no garbage in the block, and exclude the objects that it leaves from collection until
+    exit.
 
     At exit they are collected, because DuckDB writes a page about leaks if its objects outlast
     that.

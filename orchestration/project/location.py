@@ -4,9 +4,9 @@
 The project is the ``working_directory`` of a workspace.yaml, which Dagster puts first on Python's
 path, or the current one. The rest of the path is not looked at, so an installed package or another
 checkout is never taken for the user's project. Relative paths of declarations begin at the project,
-wherever the process was started. A module that cannot be imported is one sentence with file and
-line. Knows nothing of Dagster.
-Invariant: imported modules lie in the project, never in another package of the same name.
+wherever the process was started. A module that cannot be imported is reported as one sentence with
+file and line. Knows nothing of Dagster. Invariant: imported modules lie in the project, never in
+another package of the same name.
 """
 
 import sys
@@ -47,7 +47,7 @@ def find_project(*directories: Path) -> Path:
 def in_project(path: str | Path) -> Path:
     """Return a path of a declaration. A relative one begins at the project's folder.
 
-    That is the folder of the imported package ``assets``, or the current folder where there is
+    That is the folder of the imported package ``assets``, or the current folder if there is
     none.
     """
     package = getattr(sys.modules.get(ASSETS), "__file__", None)

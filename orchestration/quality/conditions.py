@@ -3,7 +3,7 @@
 Decides by the text alone: quotes and brackets that are not closed, an operator without its other
 side, a second statement. A doubtful condition passes, and Spark names it in the first run.
 ``named_columns`` gives the columns of a condition for declarations that know those of the result.
-It is empty where DuckDB, which reads almost the same SQL, does not understand the condition.
+It is empty if DuckDB, which reads almost the same SQL, does not understand the condition.
 """
 
 import json
@@ -133,7 +133,7 @@ def named_columns(condition: str) -> tuple[str, ...]:
 
 
 def parsed(statement: str) -> list[dict[str, Any]]:
-    """Return DuckDB's tree of each statement, nothing where DuckDB does not understand them."""
+    """Return DuckDB's tree of each statement, nothing if DuckDB does not understand them."""
     import duckdb  # noqa: PLC0415 - for declarations that know their columns
 
     with duckdb.connect() as connection:

@@ -2,7 +2,7 @@
 bits.
 
 Decides which rows violate which rules, and the consequence: a warning, a dead letter, or no commit.
-A condition that is NULL passes, as in an SQL CHECK. Say ``carrier IS NOT NULL`` to refuse nulls.
+A condition that is NULL passes, as in an SQL CHECK. Write ``carrier IS NOT NULL`` to refuse nulls.
 Knows no table and no Dagster.
 Invariants: names are unique in a transform. Bit i of the violations column is rule i.
 """
@@ -80,7 +80,8 @@ def validate_check_name(name: str) -> None:
 
 
 def validate_rules(rules: Sequence[Rule], *, is_quarantine_possible: bool) -> None:
-    """Refuse repeated names, too many rules, and quarantine where no record stands behind a row.
+    """Refuse repeated names, too many rules, and quarantine if rows do not come from single
+    records.
 
     :raises ValueError: says which rule.
     """
@@ -101,7 +102,7 @@ def validate_rules(rules: Sequence[Rule], *, is_quarantine_possible: bool) -> No
 
 
 def violations_sql(rules: Sequence[Rule]) -> str:
-    """Return the Spark SQL expression of a BIGINT whose bit i is set where rule i is violated."""
+    """Return the Spark SQL expression of a BIGINT whose bit i is set if rule i is violated."""
     terms = [
         f"CASE WHEN NOT ({rule.condition}) THEN {1 << position}L ELSE 0L END"
         for position, rule in enumerate(rules)

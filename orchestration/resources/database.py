@@ -28,7 +28,7 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
     Without either it is a SQLite file. Dagster shows the configuration of resources to everyone who
     sees its pages. So a URL with a password comes from the environment:
     ``DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))``, of which Dagster shows the variable's
-    name. A password in the text is refused, and so is an option that is not known to be harmless.
+    name. A password in the text is refused, and so is an option that may hold a secret.
     """
 
     url: str | None = Field(default=None, repr=False)

@@ -20,8 +20,8 @@ def refused_config(context: dg.InitResourceContext, name: str, places: str) -> s
 
     It is accepted if it leaves the resource ``name`` as the project has it. ``places`` says where a
     project sets it. A run's config replaces all fields that the project gave the resource, so that
-    a field that it leaves out is replaced, too. Dagster's launchpad writes down the project's
-    fields, which is the same place.
+    a field that it leaves out is replaced, too. Dagster's launchpad lists the project's own fields,
+    which name the same place and are accepted.
     """
     run_config: Mapping[str, Any] = {} if context.run is None else context.run.run_config
     configured = (run_config.get("resources") or {}).get(name) or {}

@@ -23,7 +23,7 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
 
     ``client_config`` is the path of a properties file with Kafka's keys (``security.protocol``,
     ``sasl.*``, ``ssl.*``), so that two resources log in to two clusters. The file then replaces
-    TIDELOG_CLIENT_CONFIG and TIDELOG_SASL_... altogether. Each process reads the file where it
+    TIDELOG_CLIENT_CONFIG and TIDELOG_SASL_... altogether. Each process reads the file when it
     connects, Spark's workers too, so that the path has to exist on every machine.
     """
 

@@ -50,12 +50,12 @@ FILE_SCHEMA = pa.schema([field for field in ARCHIVE_SCHEMA if field.name not in 
 BOUNDED = ("_topic_id", "_offset", "_timestamp", "_leader_epoch")
 """Columns whose smallest and largest values are in the table's log.
 
-These are all columns except bytes and lists. A reader that misses the bounds of such a column
-assumes that nothing in the file matches.
+These are all columns except bytes and lists. If the bounds of such a column are missing, a reader
+assumes that no row of the file matches.
 """
 ROW_GROUP_BYTES = 16 << 20
 UNCUT = 1 << 30
-"""More rows than a row group has, so that each write is one row group."""
+"""A number of rows above that of any row group, so that each write is one row group."""
 FILE_BYTES = 512 << 20
 """A chunk ends at this size of its records, uncompressed.
 
@@ -233,7 +233,7 @@ def _writer(file: Path) -> pq.ParquetWriter:
 
 @contextmanager
 def staging(table_folder: Path) -> Iterator[Path]:
-    """Yield a folder for files that are no part of the table yet, and remove it at the end.
+    """Yield a folder for files that are not yet part of the table, and remove it at the end.
 
     Folders that killed runs left are removed, too.
     """

@@ -220,10 +220,10 @@ class ArchivedTopic:
     def ranges(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
         """Return, by partition, the range of offsets that the archive covers.
 
-        Partitions that were never archived are left out. A range begins at the first offset that is
-        kept. A table of an earlier release does not note it. There the range begins at the first
-        record that is kept, or at 0 if the table's log does not have it, and is empty if nothing is
-        kept. Offsets that were lost before they were archived lie within the range (``holes``).
+        Partitions that were never archived are left out. A range begins at the first kept offset. A
+        table of an earlier release does not note this offset. Its range begins at the first kept
+        record, or at 0 if the table's log does not have it, and is empty if nothing is kept.
+        Offsets that were lost before they were archived lie within the range (``holes``).
         """
         known: dict[int, int] = {}
         for one in self.files:

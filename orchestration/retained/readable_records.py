@@ -1,7 +1,7 @@
 """Reads a topic's archive and log as one, for a replay.
 
 Decides which ranges of each partition can be read, the source of each record, and the first offset
-of a time. The archive goes before the log where both hold an offset. It holds records that
+of a time. The archive goes before the log if both hold an offset. It holds records that
 compaction has removed since, and its files stay while they are read, whatever retention does
 meanwhile. Knows no table.
 Invariants: each record of a range comes once, with its key, value, headers, timestamp, leader epoch
@@ -109,7 +109,7 @@ class HeldTopic:
     def offsets_at(self, timestamp_ms: int) -> dict[int, int | None]:
         """Return, by partition, the first offset at or after a time, or None if there is none.
 
-        Each time is asked once.
+        Each time is looked up once.
         """
         if timestamp_ms not in self._asked:
             found = self.log.offsets_at(self.topic, timestamp_ms)

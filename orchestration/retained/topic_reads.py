@@ -1,7 +1,7 @@
 """Decides which offsets of a topic a query reads from the archive, and which from the log.
 
 Each record comes once. The archive covers a range of each partition, and the log gives the offsets
-above it. The log also gives those below it, where the archive no longer keeps them. The ends are
+above it. The log also gives those below it, if the archive no longer keeps them. The ends are
 fixed at the time of the decision. Knows no SQL.
 Invariants: no offset is read from both. An offset between them that neither holds is a gap.
 """
@@ -132,7 +132,7 @@ class TopicSource:
         """Start each range at the first record that is young enough, as the log tells it.
 
         The log cannot tell the end, because an older record may stand behind a younger one. This
-        also holds where the log stamps records itself: the clocks of leaders differ, and a topic
+        also holds if the log stamps records itself: the clocks of leaders differ, and a topic
         may have had producers' times before.
         """
         if self.log is None or not ranges or bounds.from_ms is None:

@@ -202,7 +202,7 @@ def accumulated(
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Groups that are in memory, as ``merged`` takes those of a table."""
+    """Groups in memory, with the interface of a table for ``merged``."""
 
     rows: pa.Table
 
@@ -232,7 +232,7 @@ def _computing(schema: pa.Schema, one: Aggregate) -> str:
 
 
 def _beyond(one: Aggregate) -> str:
-    """Return the expression that fails where the sum of finite numbers is not finite.
+    """Return the expression that fails if the sum of finite numbers is not finite.
 
     It is needed because DuckDB's own sum of them is infinite.
     """

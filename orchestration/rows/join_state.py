@@ -36,7 +36,7 @@ from orchestration.rows.joins import (
 
 STATE = "join_state"
 FOLDER = "_join_state"
-"""A name that begins with an underscore is no file of a Delta table, for any reader."""
+"""Readers of a Delta table ignore files whose names begin with an underscore."""
 CLOCK = "clock.json"
 NUMBER_BITS = 62
 

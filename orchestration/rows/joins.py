@@ -1,13 +1,13 @@
 """Joins two topics by key and event time: pairs rows, keeps waiting rows, rejects late ones.
 
-A left and a right row are a *pair* where their keys are equal and the right time lies between
+A left and a right row are a *pair* if their keys are equal and the right time lies between
 ``before`` and ``after`` around the left one. This is Flink's interval join. The *watermark*
 promises that later rows are at or above it, and rows below it are late. A row is *kept* while a row
-at or above the watermark may be its partner. An outer join gives a row without partner when it is
-let go. DuckDB decides over Arrow. Knows no topic, no Spark, no file and no clock.
+at or above the watermark may be its partner. An outer join returns a row without partner when the
+row is dropped. DuckDB decides over Arrow. Knows no topic, no Spark, no file and no clock.
 Invariants: rows that were both in time and belong together meet exactly once, however the records
-were cut into batches. A row without partner is given at most once, when none can come any more. The
-watermark never goes back. A kept row may still find a partner.
+were cut into batches. A row without partner is returned at most once, when no partner can come any
+more. The watermark never goes back. A kept row may still find a partner.
 """
 
 from collections.abc import Mapping, Sequence
@@ -145,7 +145,7 @@ class JoinStep:
     """The result of joining one batch.
 
     ``rows`` have the key columns by the left side's names, and ``left`` and ``right``. These two
-    are structs of each side's columns, null where there is no partner. ``_left`` and ``_right``
+    are structs of each side's columns, null if there is no partner. ``_left`` and ``_right``
     hold the places of the two records.
     """
 
@@ -166,7 +166,7 @@ def joined(
 ) -> JoinStep:
     """Join a batch with itself and with the rows ``kept`` by the batches before.
 
-    Kept rows have the columns of the arrivals and ``MATCHED``. Rows below the watermark that the
+    Kept rows have the columns of ``Arrivals`` and ``MATCHED``. Rows below the watermark that the
     last commit left are late, and are rejected. Rows of this batch may move the watermark for the
     next one. With ``is_late_possible`` False no row is late, because everything is joined once
     more.
@@ -311,7 +311,7 @@ def _not_ahead(
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the rows whose times are near enough to their records', and the others' rejections.
 
-    A row far ahead would be kept until the watermark comes there. A record's time counts no further
+    A row far ahead would be kept until the watermark reaches it. A record's time counts no further
     than the clock, because a producer may stamp any time.
     """
     if shape.ahead_us is None:
@@ -493,7 +493,7 @@ def _either(left: pa.ChunkedArray, right: pa.ChunkedArray, is_right: Flags) -> p
 
 
 def _struct(rows: pa.Table, is_null: Flags, *, strip: bool = False) -> pa.StructArray:
-    """Return the columns of ``rows`` as one struct column, null where ``is_null``.
+    """Return the columns of ``rows`` as one struct column, null if ``is_null``.
 
     ``strip`` takes the underscore from the names of the columns.
     """

@@ -3,12 +3,12 @@
 DuckDB decides over Arrow, from the keys of the batch, of the table, and of remembered deletions. A
 later offset of a partition is newer. Between partitions the later timestamp is newer, then the
 higher partition. A record counts as at least as late as the earlier records of its key and
-partition, so the result does not depend on how the log was cut into batches. A record of a topic
-that was created anew is newer than all of the former one. A deletion is remembered with its place,
-so an older record that comes late or is replayed does not bring the row back. It is forgotten below
-``log_starts``, because the deleting record is gone and all that it outdates was read. Knows no
-Spark and commits nothing.
-Invariant: a key of the table has a row or a remembered deletion, never both, and it is the newest.
+partition, so the result does not depend on how the log was cut into batches. A record of a
+recreated topic is newer than all records of the former topic. A deletion is remembered with its
+place, so an older record that comes late or is replayed does not bring the row back. It is
+forgotten below ``log_starts``, because then the deleting record is gone, and all older records were
+read. Knows no Spark and commits nothing. Invariant: a key of the table has a row or a remembered
+deletion, never both, and it is the newest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,9 +65,9 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The changes of a table: rows to put in, keys whose rows go, and all deletions to remember.
+    """Changes of a table: rows to insert, keys of removed rows, and all deletions to remember.
 
-    A row goes because a new one replaces it, or for good.
+    A row is removed because a new one replaces it, or because its key was deleted.
     """
 
     rows: pa.Table
@@ -205,7 +205,7 @@ def _choose_newest(
 def _validate_known(
     connection: duckdb.DuckDBPyConnection, keys: Sequence[str], replaced: Replaced | None
 ) -> None:
-    """Refuse a replay of a part that leaves a key without the row that the part had given it."""
+    """Refuse a replay of a part that would remove a row whose predecessor is not known."""
     if replaced is None or replaced.is_whole:
         return
     left = f"""
@@ -227,7 +227,7 @@ def _validate_known(
 
 
 def _sql_gone(keys: Sequence[str]) -> str:
-    """Select the keys whose rows a replay takes away without another change.
+    """Select the keys whose rows a replay removes without another change.
 
     ``_validate_known`` has allowed it.
     """
@@ -258,7 +258,7 @@ def _is_needed(deletions: pa.Table, topic_id: str, log_starts: Mapping[int, int]
 
 
 def _timed(rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
-    """Return ``rows`` with a later ``_timestamp`` where an earlier record of its key has one.
+    """Return ``rows`` with a later ``_timestamp`` if an earlier record of its key has one.
 
     Only records of the same partition count.
     """

@@ -1,10 +1,9 @@
 """Finds the rows of a batch that repeat a key of the batch or of the table.
 
-DuckDB decides over Arrow, by a hash join with the key columns of the table alone. Statistics leave
-out files and row groups that cannot hold the batch's keys. Nulls are equal here, so two rows
-without a key repeat each other. Knows no dead letter.
-Invariant: of the rows with one key, the one with the lowest (offset, partition) is kept, unless the
-table has the key already.
+DuckDB decides over Arrow, by a hash join with the key columns of the table alone. Files and row
+groups whose statistics exclude the batch's keys are not read. Nulls are equal here, so two rows
+without a key repeat each other. Knows no dead letter. Invariant: of the rows with one key, the one
+with the lowest (offset, partition) is kept, unless the table has the key already.
 """
 
 from collections.abc import Sequence
@@ -77,7 +76,7 @@ def find_originals(
     """Return the topic id, partition and offset of the row that has the key of each ``repeated``
     row.
 
-    It is a row of the table, or of ``batch`` where the table has none.
+    It is a row of the table, or of ``batch`` if the table has none.
     """
     if not len(repeated):
         return []

@@ -1,10 +1,10 @@
 """Commits changes to a table that keeps the newest row of each key. ``rows.latest`` decides them.
 
-Files are written anew where rows change or go, else the commit appends. The deleted keys are a
-Parquet file in the table's folder that no reader of the table sees. Each commit names the file that
-holds from then on, in the application transaction ``deleted_keys``. So rows, offsets and deleted
-keys move together, and two commits from one snapshot always conflict. A killed run leaves at most
-files without a name in a commit. Knows no broker and no dead letter.
+Files are rewritten if rows change or are removed. Otherwise the commit appends. The deleted keys
+are a Parquet file in the table's folder that no reader of the table sees. Each commit names the
+file that holds from then on, in the application transaction ``deleted_keys``. So rows, offsets and
+deleted keys move together, and two commits from one snapshot always conflict. A killed run leaves
+at most files without a name in a commit. Knows no broker and no dead letter.
 """
 
 import secrets
@@ -29,7 +29,7 @@ from orchestration.rows.latest import Changes
 
 DELETED_KEYS = "deleted_keys"
 FOLDER = "_deleted_keys"
-"""Names that begin with an underscore are no files of a Delta table, for any reader."""
+"""Readers of a Delta table ignore files whose names begin with an underscore."""
 NUMBER_BITS = 62
 NO_FILE = 0
 
@@ -113,11 +113,11 @@ def replace_groups(
 
 
 def _after_own_fence(snapshot: TableSnapshot) -> TableSnapshot:
-    """Return the table as this run's own fence left it. Mostly there is no fence.
+    """Return the table as this run's own fence left it. Usually there is no fence.
 
-    A run commits a fence where it cleaned away the dead letters of a killed one. The fence went
-    through this very snapshot. More than one version on, it had to go after another writer's
-    commit.
+    A run commits a fence if it cleaned away the dead letters of a killed one. The fence was
+    committed from this snapshot. If the version grew by more than one, another writer's commit came
+    before the fence.
 
     :raises CommitConflictError: another writer committed after ``snapshot``.
     """
@@ -149,7 +149,7 @@ def _with_new_columns(snapshot: TableSnapshot, rows: pa.Table) -> TableSnapshot:
 def write_deleted_keys(snapshot: TableSnapshot, changes: Changes) -> int:
     """Return the number of the file with the deletions after the commit.
 
-    Write it anew if they change.
+    A new file is written if they change.
     """
     if not changes.is_deletion_new:
         return snapshot.transaction_version(DELETED_KEYS) or NO_FILE

@@ -34,13 +34,13 @@ It is far below a tick's limit, and enough for a mail server of the network.
 WINDOW_S = 60.0
 """The limit of a tick.
 
-Beyond it Dagster cuts the tick off, forgets what it told, and tells it again.
+Dagster then cuts the tick off, forgets which alerts it sent, and sends them again.
 """
 SOCKET_WITHIN_S = 10.0
 MOST_UNDER_WAY = 64
 """The most hooks of this process at the same time.
 
-One whose response never ends keeps its place.
+A hook whose response never ends keeps its place.
 """
 
 
@@ -178,7 +178,7 @@ def mail(settings: Settings, server: tuple[str, int], alert: Alert) -> None:
 
 
 def _begun(alert: Alert, where: str, hook: Callable[[], None]) -> Thread | None:
-    """Return the thread of a hook, or log why there is none and return None."""
+    """Return the thread of a hook. If it cannot be started, log the reason and return None."""
     places = PLACES
 
     def run() -> None:

@@ -60,7 +60,7 @@ class GroupLag:
 
     @property
     def value(self) -> str:
-        """The remembered text, which changes with every reported value."""
+        """The text that the cursor remembers. It changes with every reported value."""
         return json.dumps([self.state, self.member_count, dict(sorted(self.lags.items()))])
 
 
@@ -234,7 +234,7 @@ def read_stop(cursor: str | None) -> str:
 def _kept(cursor: str | None) -> dict[str, Any] | None:
     """Return the parts of a cursor, None if it is unreadable or an older one.
 
-    In an older one a group may have any name.
+    An older cursor has group names as its fields.
     """
     try:
         kept = json.loads(cursor or "{}")
@@ -248,7 +248,7 @@ def look(
 ) -> GroupLag:
     """Return the current state of a group.
 
-    ``ends`` are known high watermarks. Those that are fetched here are added to it.
+    ``ends`` are known high watermarks. Watermarks that are fetched here are added to it.
 
     :raises KafkaError: the cluster does not answer, or refuses.
     """

@@ -80,7 +80,7 @@ def decide_runs(tables: Iterable[TableState], now_s: float) -> RunDecision:
 
 
 def next_start_s(last_start_s: float | None, minimum_interval_s: float, failures: int) -> float:
-    """Return the time from which the next run may start, after so many failures in a row."""
+    """Return the time from which the next run may start after ``failures`` failures in a row."""
     return (
         0.0 if last_start_s is None else last_start_s + max(minimum_interval_s, backoff_s(failures))
     )

@@ -21,7 +21,7 @@ REPORT_INTERVAL_S = 15.0
 UNREADABLE = (ValueError, TypeError, AttributeError, LookupError)
 """The errors of reading a cursor that this software did not write."""
 QUIET_S = 60.0
-"""A lag that was not told for this long stood still, because every change is told sooner."""
+"""A lag without a report for this long has not changed, because a change is reported sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

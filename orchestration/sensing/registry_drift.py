@@ -1,8 +1,7 @@
-"""Notices new versions of the subjects of topics, and those that cannot be read.
-
-A version that can be read is reported once, as an observation on the topic. One that cannot is an
-alert, too. Decides what is reported, from the verdicts and from the memory of the last tick. A
-registry that does not respond is one that could not be read, and nothing is forgotten.
+"""Notices new versions of the subjects of topics, and unreadable ones. A readable version is
+reported once, as an observation on the topic. An unreadable one is also an alert. Decides what is
+reported, from the verdicts and from the memory of the last tick. If the registry does not respond,
+nothing is forgotten.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -89,8 +88,8 @@ def decide_registry_drift(
 
     ``before`` is the memory of the last tick, by topic.
 
-    ``topics`` are all that are declared. Those that are not any more are forgotten. The declared
-    version is not news of a topic that is seen for the first time.
+    ``topics`` are all that are declared. Topics that are no longer declared are forgotten. For a
+    topic that is seen for the first time, the declared version is not reported.
     """
     alerts: list[Alert] = []
     reported: list[str] = []
@@ -117,7 +116,8 @@ def decide_registry_drift(
 def _first_memory(verdict: Compatibility) -> str:
     """Return the memory of a topic that is seen for the first time: its declared version.
 
-    Columns that a project declares itself have none. There every version that can be read is known.
+    If the project declares the columns itself, there is no declared version, and the newest
+    readable version counts as known.
     """
     declared = verdict.declared.version
     return str(declared or verdict.newest.version)
@@ -131,7 +131,7 @@ def _memory(verdict: Compatibility) -> str:
 def registry_events(
     spec: TopicSpec, feeds: Sequence[TopicFeed], verdict: Compatibility
 ) -> list[dg.AssetObservation | dg.AssetCheckEvaluation]:
-    """Return the events of a verdict: on the topic, and on the tables that follow it alone."""
+    """Return the events of a verdict on the topic, and on the tables that follow it alone."""
     observed = dg.AssetObservation(
         asset_key=spec.asset_key,
         description=f"Schema drift: {verdict.text}",

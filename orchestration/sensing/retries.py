@@ -1,8 +1,8 @@
-"""Tells when the asset of a failed run is tried again, by whom it is started.
+"""Tells when the asset of a failed run is tried again, by the sensor that starts it.
 
 The sensors of topics and of sources pause longer after each failure. Tables from tables, marts and
-copies in SQL databases are tried again at full minutes (``on_fresh_inputs``). Of other assets
-nothing is known here, because a person, a schedule or a sensor of the project starts them.
+copies in SQL databases are tried again at full minutes (``on_fresh_inputs``). For other assets this
+is unknown, because a person, a schedule or a sensor of the project starts them.
 """
 
 from collections.abc import Iterable, Mapping

@@ -19,7 +19,7 @@ from orchestration.transforms import table_key
 REMEMBERED_FAILURES = 1_025
 """The most runs that are read to count failures in a row.
 
-The 1,024th failure is the last that is told. A table that goes on failing reaches it after days.
+The 1,024th failure is the last that is reported. A table that keeps failing reaches it after days.
 """
 MAX_NAMED = 3
 """The most assets of one run that an alert names."""
@@ -32,11 +32,9 @@ OWN_SENTENCE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Something worth telling.
-
-    ``subject`` is the table, the other failed assets, the sensor, or the job of a run without
-    assets. ``what`` is what it did. ``failures`` counts those in a row. ``run_id`` names the run or
-    the tick, and is empty if there was none.
+    """A report for people. ``subject`` is the table, the other failed assets, the sensor, or the
+    job of a run without assets. ``what`` is the action that failed. ``failures`` counts those in a
+    row. ``run_id`` names the run or the tick, and is empty if there was none.
     """
 
     subject: str
@@ -76,9 +74,10 @@ def is_tried_again(tags: Mapping[str, str]) -> bool:
 
 
 def is_reported(failures: int, reported_before: int | None = None) -> bool:
-    """Return whether the 1st, 2nd, 4th, 8th... is among the failures in a row that are new.
+    """Return whether the 1st, 2nd, 4th, 8th...
 
-    New are those after the first ``reported_before``, by default the last alone.
+    failure in a row is among the new ones. New are those after the first ``reported_before``, by
+    default only the last one.
     """
     before = failures - 1 if reported_before is None else reported_before
     return failures > 0 and 1 << (failures.bit_length() - 1) > before

@@ -34,9 +34,9 @@ from orchestration.transforms import table_key, topic_feeds
 
 INTERVAL_S = 60
 REGISTRY = ":registry"
-"""The cursor's field for the newest version of each topic's subject that was told."""
+"""The cursor's field for the newest reported version of each topic's subject."""
 ALERTS = ":alerts"
-"""The cursor's field for the watchdog's last told failure. No table has such a name."""
+"""The cursor's field for the watchdog's last reported failure. No table has such a name."""
 ASKED = ":asked"
 """The cursor's field for the topic that was asked last, in a tick that a slow registry ended."""
 FIELDS = (REGISTRY, ALERTS, ASKED)
@@ -252,7 +252,7 @@ def table_events(
 def drift_event(table: str, drift: Drift, now: Shape) -> dg.AssetObservation:
     """Return the observation of a drift.
 
-    Columns are a text, because numbers of something so rare would be plots of one point.
+    Columns are a text, because numbers of such a rare event would be plots of one point.
     """
     return dg.AssetObservation(
         asset_key=table_key(table),

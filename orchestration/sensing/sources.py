@@ -52,7 +52,7 @@ LOOKS_WITHIN_S = 10.0
 It is far below a tick's limit, and above a database's time to respond.
 """
 UNLOOKED_TICKS = 12
-"""The ticks in a row without a look that are told.
+"""Failed looks in a row after which an alert is sent.
 
 They last a minute or two, longer than an election of leaders or a burst of slow queries.
 """
@@ -305,9 +305,8 @@ def failed(error: Exception) -> Future[bool]:
 def outcome(
     feed: SourceFeed, look: Future[bool], until_s: float, context: dg.SensorEvaluationContext
 ) -> Look:
-    """Return whether to start a run of the source: it would find something, or report a failure.
-
-    After a look that took too long there may be nothing new, and a run would take as long, at every
+    """Return whether to start a run of the source, because it would find something or report a
+    failure. After a look that took too long no run starts, because it would take as long, at every
     interval.
     """
     try:

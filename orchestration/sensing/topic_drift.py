@@ -14,9 +14,9 @@ from orchestration.sensing.run_failures import Alert
 from orchestration.topics.spec import TopicSpec
 
 SEEN = "seen: "
-"""The prefix of a difference that is remembered and not told yet."""
+"""The prefix of a difference that is remembered but not yet reported."""
 SUBJECT = "topic "
-"""The prefix of a topic's name, in alerts and in the memory of them."""
+"""The prefix of a topic's name, in alerts and in the memory of alerts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

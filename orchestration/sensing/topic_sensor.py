@@ -2,10 +2,10 @@
 
 It queries the log service, the lake and Dagster's runs, and leaves the decisions to ``decide_runs``
 and ``decide_events``. A tick waits up to ``wait_s``, and twice as long if everything was read and
-reported. That is far below the limit of a tick. Long waits pay because the daemon pauses between
-ticks, and because a tick costs more than a wait. The second half begins only if the project was not
-reloaded in between. If the log service is away, the tick is skipped and never fails. A topic or a
-table that cannot be looked at is passed over, and the tick says so.
+reported. That is far below the limit of a tick. Long waits are better, because the daemon pauses
+between ticks, and because a tick costs more than a wait. The second half begins only if the project
+was not reloaded in between. If the log service is away, the tick is skipped and never fails. A
+topic or a table that cannot be looked at is passed over, and the tick says so.
 
 Dagster cuts off a tick after 60 seconds, and then nothing of it counts. The look at all tables
 therefore ends after ``LOOKS_WITHIN_S``. The other tables have their turn later. Tables that could
@@ -63,9 +63,9 @@ LOOKS_WITHIN_S = 10.0
 A leader that is away costs each of its tables ``LOG_TIMEOUT_MS``.
 """
 TELLS_WITHIN_S = 40.0
-"""The seconds into a tick after which it queries the log no more.
+"""The seconds into a tick after which it no longer queries the log.
 
-Lag is then told without how long records wait.
+Lag is then reported without the waiting time of records.
 """
 POLL_S = 1.0
 RUN_POLL_S = 0.2
@@ -93,7 +93,10 @@ class Watch:
     is_current: Callable[[], bool] = lambda: True
     """Whether the project is still loaded as it was when the tick began."""
     failures: dict[str, str] = field(default_factory=dict)
-    """By table, why it could not be looked at. It is left alone until the next tick."""
+    """The reason, by table, why it could not be looked at.
+
+    The table is skipped until the next tick.
+    """
     postponed: list[str] = field(default_factory=list)
     """The tables that the last look had no time for, in the order of their turn."""
     snapshots: dict[str, TableSnapshot | None] = field(default_factory=dict)
@@ -194,8 +197,8 @@ class Watch:
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
         """Wait for new records, for a table that becomes due, or for the end of a run in the way.
 
-        An archive alone waits for no record, because a single one makes no chunk. If the log
-        service refuses to let any of the topics be read, time passes instead.
+        An archive does not wait for a record, because a single one makes no chunk. If the log
+        service allows none of the topics to be read, the function only sleeps.
         """
         limit_s = deadline_s - self.clock.now_s()
         if decision.next_due_s is not None:
@@ -233,14 +236,14 @@ class Watch:
             return bool(self.log.wait_for_records(ends, timeout_ms))
         except LogServiceAwayError:
             raise
-        except LogServiceError:  # no topic may be read: runs report it, and lags are told anyway
+        except LogServiceError:  # runs report that no topic may be read
             self.clock.sleep(max(started_s + timeout_ms / 1000 - self.clock.now_s(), 0.0))
             return False
 
     def _wait_for_runs(self, tables: Sequence[str], limit_s: float) -> None:
         """Wait until one of these tables' runs has ended.
 
-        Querying that alone is cheap, and the next run waits for it.
+        Only that is queried, because it is cheap, and because the next run waits for it.
         """
         until_s = self.clock.now_s() + limit_s
         while (left_s := until_s - self.clock.now_s()) > 0:
@@ -308,7 +311,7 @@ def topic_sensor(
     """Return the sensor for every topic that a table of the project follows.
 
     A tick waits ``wait_s`` seconds at a time. It targets assets and no job, because Dagster's list
-    of runs names the assets of a run only where the run is of no declared job.
+    of runs names the assets of a run only if the run is of no declared job.
     """
     used = clock or Clock()
     is_reconciled = Event()  # set by the first tick that reconciles the declared topics
@@ -410,7 +413,8 @@ def sensor_result(
     """Return the result of a tick: ``first_events``, runs to start, watermarks, lag.
 
     How long records wait is queried and reported only until ``report_until_s``. The cursor keeps
-    where the next look begins, and which tables come last because they could not be looked at.
+    the first table of the next look, and the tables that come last because they could not be looked
+    at.
     """
     feeds, now_s = watch.feeds, watch.clock.now_s()
     by_table = {feed.table: feed for feed in feeds}

@@ -59,7 +59,7 @@ HUNG_AFTER_S = 180.0
 REMEMBERED_TICKS = 1_025
 """The most ticks that are read to count failures in a row, for a sensor whose newest tick failed.
 
-The 1,024th is the last that is counted. From there on an alert follows whenever this many more have
+The 1,024th is the last that is counted. After it an alert follows whenever this many more have
 failed.
 """
 LOG_TIMEOUT_MS = 5_000
@@ -67,10 +67,10 @@ LOOKS_WITHIN_S = 25.0
 """The time after which a tick looks at no further table.
 
 A leader that is away costs each of its tables ``LOG_TIMEOUT_MS``, several times for a table of
-several topics. Dagster cuts off a tick that takes 60 seconds, which then tells nothing.
+several topics. Dagster cuts off a tick that takes 60 seconds, and then none of its reports count.
 """
 UNEVALUATED_TICKS = 4
-"""The ticks in a row without a verdict that are told.
+"""Ticks in a row without a verdict after which an alert is sent.
 
 They last two minutes, longer than a restart of brokers or an election of leaders.
 """

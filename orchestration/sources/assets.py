@@ -72,7 +72,7 @@ def sql_source(
 ) -> dg.AssetsDefinition:
     """Return the asset that sends the changes of a SQL table to ``topic``, each exactly once.
 
-    A view will do as well. A row becomes a JSON object of its ``columns`` (all by default) under
+    A view works, too. A row becomes a JSON object of its ``columns`` (all by default) under
     its ``key``. A deleted row becomes a record without value. ``cursor`` names a column that grows
     with every change (a number or a time). Rows beyond the last are queried every ``every_s``
     seconds. Every ``compare_every_s`` seconds all rows are compared with the topic's value of each

@@ -7,7 +7,7 @@ names one file and the number of its records that were sent. All files before it
 folder. A killed run is therefore continued in the middle of a file, and a run that was killed
 between the last record and the move only moves the file. The log service is not known here.
 
-Invariant: a file is distinguished from another one of its name by inode, size and time. One that
+Invariant: a file is distinguished from another one of its name by inode, size and time. A file that
 changes while it is read fails the run.
 """
 
@@ -38,7 +38,10 @@ BY_SUFFIX: dict[str, ReadAs] = {".csv": "csv", ".parquet": "parquet"}
 DONE, REJECTED = "done", "rejected"
 UNFINISHED = (".tmp", ".part", ".crdownload", ".swp")
 MAX_RECORD_BYTES = 1_000_000
-"""Includes key and headers. A topic's default limit is a batch of 1,048,588."""
+"""The largest record, with key and headers.
+
+A topic's default limit is a batch of 1,048,588 bytes.
+"""
 EXTRA = "_extra"
 """The field for a CSV row's values beyond its header."""
 
@@ -119,7 +122,7 @@ class DroppedFiles:
     def _portions_of(self, path: Path, identity: list[int], sent: int) -> Iterator[Portion]:
         """Yield the unsent records of a file.
 
-        The last portion may be empty, and says that it is done.
+        The last portion may be empty, and marks the file as done.
         """
         numbered = (
             (self._record(path, number, value), number + 1)

@@ -5,8 +5,8 @@ is compacted, keyed by the source's name, so a position is never forgotten, howe
 is off. The newest record of a source counts if it names the current topic, by its id. A recreated
 topic has received nothing yet. Sources are not known here.
 
-Invariant: a position is read only after the source's sender was opened, which ends what a killed
-run left open.
+Invariant: a position is read only after the source's sender was opened, because that ends the
+transaction of a killed run.
 """
 
 import json
@@ -31,7 +31,7 @@ POSITION_VERSION = 1
 class Found:
     """A source's position, None at the start.
 
-    ``note`` explains a missing one that a former topic had.
+    ``note`` explains a position that is missing because it belonged to a former topic.
     """
 
     position: Position | None
@@ -94,7 +94,7 @@ def found_among(
 
 
 def decide_position(source: str, target: TopicDescription, stored: Any) -> Found:
-    """Return the current meaning of a position record. ``stored`` None: there is none."""
+    """Return the current meaning of a position record. ``stored`` is None without a record."""
     if stored is None:
         return Found(position=None)
     if stored["topic_id"] == target.topic_id:

@@ -136,7 +136,10 @@ def size_of(record: OutgoingRecord) -> int:
 def portioned(
     records: Iterator[tuple[OutgoingRecord, Any]],
 ) -> Iterator[tuple[list[OutgoingRecord], Any]]:
-    """Cut records, each with the place after it, into portions with the place after each."""
+    """Cut records into portions.
+
+    Each record comes with the place after it, and so does each portion.
+    """
     portion: list[OutgoingRecord] = []
     size, place = 0, None
     for record, after in records:

@@ -56,7 +56,7 @@ class SqlRows:
 
     ``cursor`` None: only comparisons. ``compare_every_s`` None: only the cursor. ``delay_s``: rows
     whose cursor is a time younger than this many seconds are left for later, because transactions
-    that began before may still bring older ones.
+    that began before may still commit older rows.
     """
 
     url: str = field(repr=False)
@@ -190,7 +190,9 @@ class SqlRows:
         return None if row is None else [encoded(row[name]) for name in self._order()]
 
     def _compared(self, table: sa.Table, last: Any, place: Any) -> "sa.Select[Any]":
-        """Return all rows in the order of their keys, with whether each is left to the cursor."""
+        """Return all rows in the order of their keys, each with a flag whether it is left to the
+        cursor.
+        """
         later: sa.ColumnElement[bool] = sa.false()
         if self.cursor is not None:
             later = table.c[self.cursor].is_not(None)

@@ -42,7 +42,7 @@ REACHABLE_WITHIN_S = 20.0
 REACHABLE_POLL_S = 0.25
 SERVER_GONE = ("UNAVAILABLE", "SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED")
 CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
-"""The variable that tells PySpark early that columns and functions are for a server.
+"""The variable by which PySpark knows early that columns and functions are for a server.
 
 PySpark reads it before it has a session.
 
@@ -75,8 +75,8 @@ def process_configuration(settings: Settings) -> dict[str, str]:
     A session on a warm server cannot change them. A driver listens for its executors on the
     loopback address, which all accounts of a machine reach. It deserializes the data that it
     receives there, and gives out files. If driver and executors are one JVM, it serves only clients
-    that know a secret, which Spark draws itself. The secret of a cluster has to be set by the
-    person who runs it.
+    that know a secret, which Spark creates itself. The operator of a cluster has to set the
+    cluster's secret.
     """
     scratch = settings.spark_scratch_directory
     is_one_jvm = settings.spark_master.partition("[")[0] == "local"

@@ -3,7 +3,7 @@
 The columns are ``_topic_id, _partition, _offset, _timestamp, _leader_epoch, key, value``. Decides
 how Spark's Python workers share ranges that are too large for one process. They read pieces of the
 ranges themselves, and the result is persisted so that the log is read once. A given judge checks
-the values where they are read. Arrow also has ``headers``, because they cost no further copy. Spark
+the values as they are read. Arrow also has ``headers``, because they cost no further copy. Spark
 gets them on request. Knows no table and no schema of values.
 Invariants: each record of the ranges appears exactly once. The counts are those of the records
 read, not of the offsets spanned.
@@ -152,9 +152,9 @@ class RecordBatchFrame:
     record_bytes: int = DEFAULT_RECORD_BYTES
 
     def records_at(self, wanted: Mapping[int, Sequence[int]]) -> pa.Table:
-        """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``.
+        """Return the records at the given offsets by partition, read again, as ``SOURCE_SCHEMA``.
 
-        They are read again. Values that are too large are cut.
+        Values that are too large are cut.
         """
         touched = [one for one in self.ranges if wanted.get(one.partition)]
         batches = chain.from_iterable(
@@ -187,7 +187,7 @@ def read_by_workers(
     """Let Spark's workers read ``ranges`` and judge the values.
 
     The result is kept, so that the log is read once. Values in a ``value_format`` are parsed by the
-    workers, too. They are the column ``_parsed``, a struct, null where there is a fault.
+    workers, too. They are the column ``_parsed``, a struct, null if there is a fault.
     """
     session.dataSource.register(OffsetRangeSource)
     handed = RangeWork(

@@ -1,8 +1,8 @@
 """The asset check that the newest version of a topic's subject can be read into its columns.
 
-It stands on the topic, and on each table that follows it. A run of the check gives the verdict of
-that moment. The sensor of schema drift reports a verdict that changed, and each commit of a table
-is followed by a recent one. Decides nothing about schemas.
+The check belongs to the topic, and to each table that follows it. A run of the check gives the
+verdict of that moment. The sensor of schema drift reports a verdict that changed, and each commit
+of a table is followed by a recent one. Decides nothing about schemas.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

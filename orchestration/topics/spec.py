@@ -58,17 +58,17 @@ class TopicSpec:
 
     ``configs`` are Kafka's topic configs by key. Numbers and truth values become the texts that
     Kafka reads. ``key`` describes the key of the records to readers. ``schema`` is the Spark DDL of
-    the JSON in a record's value (see ``orchestration.values.ddl``), where a NOT NULL field is
-    required. It may also be a result of ``avro_schema``, ``protobuf_schema`` or ``from_registry``.
-    Without a schema transforms get the bytes. ``archive`` keeps the records in the lake, too. It is
-    True, or an ``Archive`` that says when and how long. ``rounding`` ("half_up", "half_even",
-    "down") rounds decimals with more digits than their scale, which are dead letters without it.
-    ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers. Without it
-    they are seconds. ``decimals="base64"`` reads decimals as Debezium and Connect write them, as
-    the unscaled bytes in base64. ``key_schema``, of the same forms as ``schema``, is that of the
-    records' keys. A record without value deletes the row that its key names.
+    the JSON in a record's value (see ``orchestration.values.ddl``). A NOT NULL field is required.
+    It may also be a result of ``avro_schema``, ``protobuf_schema`` or ``from_registry``. Without a
+    schema transforms get the bytes. ``archive`` keeps the records in the lake, too. It is True, or
+    an ``Archive`` that says when and how long. ``rounding`` ("half_up", "half_even", "down") rounds
+    decimals with more digits than their scale, which are dead letters without it. ``epoch_unit``
+    ("s", "ms", "us", "ns") is the unit of times that come as numbers. Without it they are seconds.
+    ``decimals="base64"`` reads decimals as Debezium and Connect write them, as the unscaled bytes
+    in base64. ``key_schema`` is the schema of the records' keys, in the same forms as ``schema``. A
+    record without value deletes the row that its key names.
 
-    ``registered`` is the subject of a schema registry that has the schemas of the values, where
+    ``registered`` is the subject of a schema registry that has the schemas of the values, if
     ``schema`` declares the columns itself. Each value is read by the schema that its prefix or its
     header names, as ``schema`` has it: Avro and Protobuf by a schema from a file, JSON by DDL.
     ``key_registered`` is the same for keys, which ``key_schema`` declares.
@@ -121,7 +121,7 @@ class TopicSpec:
             validate_archive(self.name, self.archived, self.configs)
 
     def _validate_reading(self) -> None:
-        """Refuse ways to read values where values are not read that way."""
+        """Refuse ways to read values if values are not read that way."""
         for name, given in (
             ("rounding", self.rounding),
             ("epoch_unit", self.epoch_unit),
@@ -269,7 +269,7 @@ def validate_configs(topic: str, configs: Mapping[str, str]) -> None:
 
 
 def validate_field_names(topic: str, fields: types.StructType | None) -> None:
-    """Refuse fields that have the name of a column that each record brings along.
+    """Refuse fields that have the name of a column that every record has.
 
     :raises ValueError: names the topic and its fields.
     """
@@ -330,7 +330,7 @@ def _fields_of(ddl: str, reading: Reading) -> types.StructType:
 
 
 def validate_topic(name: str, topic: object) -> None:
-    """Refuse an input or target of ``name`` that is no topic.
+    """Refuse an input or target of ``name`` that is not a topic.
 
     :raises ValueError: names the given value.
     """

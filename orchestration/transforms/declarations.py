@@ -25,7 +25,7 @@ from orchestration.transforms.result_columns import result_columns
 POOL_PREFIX = "table_"
 NO_SUITE = Suite()
 DEFAULT_HISTORY_FROM = date(2020, 1, 1)
-"""First day of a table's backfill where none is declared.
+"""First day of a table's backfill if none is declared.
 
 It is fixed because a declaration asks no broker how far its topic goes back.
 """
@@ -274,7 +274,7 @@ def validate_latest(table: TopicTable) -> None:
 def validate_known_columns(table: TopicTable) -> None:
     """Refuse columns that the result does not have.
 
-    It is known where the transform names its columns (``result_columns``).
+    It is known if the transform names its columns (``result_columns``).
 
     :raises ValueError: names the column.
     """
@@ -299,7 +299,7 @@ def validate_known_columns(table: TopicTable) -> None:
 def validate_checked_columns(
     name: str, function: Transform, rules: Sequence[Rule], suite: Suite
 ) -> None:
-    """Refuse rules and expectations on columns that the result does not have, where these are
+    """Refuse rules and expectations on columns that the result does not have, if these are
     known.
 
     :raises ValueError: names the column and those of the result.

@@ -17,9 +17,9 @@ _JAVA_TRACE = re.compile(
 
 
 class TransformError(Exception):
-    """The author of the transform must act.
+    """The transform threw an error, or its result is unfit.
 
-    It threw, or its result is unfit. Nothing was committed.
+    Its author must act. Nothing was committed.
     """
 
 
@@ -37,8 +37,8 @@ class NotReadyError(Exception):
 def described(error: BaseException) -> str:
     """Return an error's class and sentence, without logical plans and without stack traces.
 
-    ``whole_text`` has the rest. Advice is added where a transform uses headers that it did not ask
-    for.
+    ``whole_text`` has the rest. Advice is added if a transform uses headers without having
+    requested them.
     """
     text = plain_sentence(_JAVA_TRACE.sub("", str(error)))
     if _PYTHON_TRACE in text:
@@ -55,7 +55,7 @@ def plain_sentence(text: str) -> str:
 def whole_text(error: BaseException) -> str:
     """Return the text of the innermost cause of an error, for the log of a run.
 
-    It is empty where the error has no cause, or has its text already.
+    It is empty if the error has no cause, or has its text already.
     """
     cause = error
     while cause.__cause__ is not None:

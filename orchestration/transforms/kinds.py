@@ -32,7 +32,7 @@ FOLLOWS = "tidelog/follows"
 FOLLOWERS = dg.AssetSelection.tag(FOLLOWS, "")
 """Selects the assets that follow topics, of every kind."""
 Snapshot = Callable[[], TableSnapshot | None]
-"""Loads the lake's table of a kind. None if it does not exist yet."""
+"""Loads the lake's table of a kind. Returns None if it does not exist yet."""
 
 
 class StartRule(Protocol):
@@ -133,8 +133,8 @@ class Additions:
 class Ownership:
     """The owner of a database's table.
 
-    ``holder`` returns the other owner, None if the table is no one else's. ``take`` makes the asset
-    of this project the owner.
+    ``holder`` returns the other owner, None if the table has no other owner. ``take`` makes the
+    asset of this project the owner.
     """
 
     holder: Callable[[], str | None]
@@ -173,7 +173,7 @@ class Kind(Protocol):
         """Return why there is no such replay, and what to do instead. None if there is one.
 
         ``is_everything`` requests all committed records. ``is_of_dead_letters`` requests nothing
-        but rejected records. With both, either of the two replays will do.
+        but rejected records. With both, it suffices that one of the two replays is possible.
         """
         return None
 
@@ -194,7 +194,7 @@ class Kind(Protocol):
 
     @property
     def has_owner(self) -> bool:
-        """Return whether the table stands in a database, where one asset owns it."""
+        """Return whether the table is in a database, because there exactly one asset owns it."""
         return False
 
     def ownership(
@@ -210,9 +210,8 @@ class Kind(Protocol):
         return nullcontext()
 
     def validate_beside(self, others: Iterable["Kind"]) -> None:  # noqa: ARG002 - most kinds stand beside any other
-        """Refuse tables of the project that cannot stand beside each other.
-
-        ``others`` are all of them, this one too.
+        """Refuse tables of the project that exclude each other. ``others`` are all tables,
+        including this one.
 
         :raises ValueError: names them.
         """

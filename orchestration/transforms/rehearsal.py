@@ -3,7 +3,7 @@
 The first run on a fresh JVM takes seconds longer than the tenth (classes to load, code to compile).
 So a table of our own, which is stored nowhere, is computed like a batch a few times while the
 installation starts. No function of the project is called. A failure here is harmless, because the
-first run meets it again and reports it.
+first run has the same failure and reports it.
 """
 
 import logging

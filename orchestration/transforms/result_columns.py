@@ -1,9 +1,8 @@
-"""The columns of a transform's result, as far as they are known without Spark.
-
-Rules, keys and marts that name other columns are refused when the project loads. A statement in SQL
-shows its columns. A function in Python shows them where each of its returns ends in a ``select`` of
-named columns from a parameter, perhaps filtered or sorted afterwards. It is read and never called.
-Invariant: columns are returned only where every run returns just these.
+"""The columns of a transform's result, as far as they are known without Spark. Rules, keys and
+marts that name other columns are refused when the project loads. A statement in SQL names its
+columns. A function in Python shows them if each of its returns ends in a ``select`` of named
+columns from a parameter, perhaps filtered or sorted afterwards. It is read and never called.
+Invariant: columns are returned only if every run returns just these.
 """
 
 import ast
@@ -55,7 +54,7 @@ def result_columns(function: Callable[..., Any]) -> tuple[str, ...] | None:
 
 
 def _returns(statements: Sequence[ast.AST]) -> Iterator[ast.Return]:
-    """Yield the returns of a function, without those of functions within."""
+    """Yield the return statements of a function, without those of inner functions."""
     for one in statements:
         if isinstance(one, ast.Return):
             yield one
@@ -136,7 +135,7 @@ SELECTS: Mapping[str, Callable[[ast.expr], str | None]] = {
 def named_results(statement: str) -> tuple[str, ...] | None:
     """Return the columns of the result of ``statement``.
 
-    Return None where only Spark knows them: of a star, of an expression without a name, or of a
+    Return None if only Spark knows them. That is so for a star, an expression without a name, or a
     statement that DuckDB does not understand.
     """
     nodes = parsed(statement)

@@ -1,4 +1,4 @@
-"""The schema of a topic's values, read from Spark's DDL where it is declared.
+"""The schema of a topic's values, read from Spark's DDL if it is declared.
 
 No Spark is started to find a typing error. A schema is ``id BIGINT NOT NULL, price DECIMAL(10,2),
 tags ARRAY<STRING>, place STRUCT<city: STRING>`` and so on: names (in backquotes if they have other

@@ -1,19 +1,17 @@
-"""JSON values that leave no doubt, as typed Arrow columns: many records per step.
+"""JSON values that Arrow certainly reads by the rule, as typed columns: many records per step.
 
 Decides which records Arrow may parse. These are records of which it is certain that ``strict_json``
-would accept them and find the same values. All others are doubtful and are decided there. Nothing
-here calls a record a misfit.
-
-Reason for the certainty: the values are parsed as lines. Each begins with ``{``, ends with ``}``
-and has no line break. So no document spans two lines (within a document no closing brace is
-followed by an opening one) and each line holds at least one. If there are as many documents as
-lines, each line is one. Arrow refuses another type, a number out of range, a field given twice, a
-lone surrogate, and a decimal with more digits than its scale. This module checks everything that
-Arrow reads more leniently: ``NaN`` and ``Infinity``, an integer ``-0`` in a DOUBLE, numbers beyond
-a DOUBLE's or a DECIMAL's range, other forms of times, invalid years, and the bounds of all parsers
-(nesting, digits). A type that is not in ``ARROW_TYPES``, and is not a DECIMAL, leaves the whole
-schema to ``strict_json``. Invariant: the columns hold the values of the records without doubt, in
-their order.
+would accept them and find the same values. All others are doubtful and are decided there. No record
+is called a misfit here. The certainty comes from parsing the values as lines. Each begins with
+``{``, ends with ``}`` and has no line break. So no document spans two lines (within a document no
+closing brace is followed by an opening one) and each line holds at least one. If there are as many
+documents as lines, each line is one. Arrow refuses another type, a number out of range, a field
+given twice, a lone surrogate, and a decimal with more digits than its scale. This module checks
+everything that Arrow reads more leniently: ``NaN`` and ``Infinity``, an integer ``-0`` in a DOUBLE,
+numbers beyond a DOUBLE's or a DECIMAL's range, other forms of times, invalid years, and the bounds
+of all parsers (nesting, digits). A type that is not in ``ARROW_TYPES``, and is not a DECIMAL,
+leaves the whole schema to ``strict_json``. Invariant: the columns hold the values of the records
+without doubt, in their order.
 """
 
 from collections.abc import Mapping
@@ -33,7 +31,7 @@ from orchestration.values.times import FIRST_US, LAST_US
 
 BLOCK_BYTES = 1 << 20
 FEW_RECORDS = 64
-"""If Arrow refuses so few values, all are doubtful. A search for the faulty one costs more."""
+"""If Arrow refuses at most this many values, all count as doubtful, because a search costs more."""
 MAX_REFUSALS = 64
 """Most refusals of one call, because each is a parse in vain.
 
@@ -53,7 +51,10 @@ WIDEST = 76
 Arrow shifts a number to the scale without a check for overflow, so that 1e40 may become 0.5.
 """
 WIDE_NUMBER = r'[0-9]{38}|[0-9.][eE][-+]?[0-9]+"?[ \t]*[],}]'
-"""A number that may overflow there. A number of fewer digits and without an exponent does not."""
+"""A pattern for numbers that may overflow in that shift.
+
+Numbers of fewer digits and without an exponent do not.
+"""
 LOCAL_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
 SHORTEST_UTC_TIME = len("2013-01-01T05:00:00Z")
 DATE_LENGTH = len("2013-01-01")
@@ -298,7 +299,7 @@ def _moments(numbers: pa.ChunkedArray, per_second: int, is_certain: Flags) -> pa
 def _within(
     column: pa.ChunkedArray, kind: pa.DataType, first: int, last: int, is_certain: Flags
 ) -> pa.ChunkedArray:
-    """Return ``column`` with null where its numbers of ``kind`` are not in [``first``, ``last``].
+    """Return ``column`` with null if its numbers of ``kind`` are not in [``first``, ``last``].
 
     Those rows are doubtful.
     """
@@ -326,7 +327,7 @@ def _timestamps(texts: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
 
 
 def _kept(texts: pa.ChunkedArray, is_kept: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
-    """Return ``texts`` with null where they are not kept. Those rows are doubtful."""
+    """Return ``texts`` with null if they are not kept. Those rows are doubtful."""
     kept: Flags = pc.fill_null(is_kept, True).to_numpy()
     is_certain &= kept
     return texts if kept.all() else pc.if_else(pa.array(kept), texts, pa.scalar(None, texts.type))

@@ -1,8 +1,8 @@
 """The rule of JSON values: the accepted forms of each type with their values, and the faults.
 
-Decides nothing: ``strict_json`` and ``scalars`` do. Documentation shows this table. Tests put it
-through each way on which a record becomes a row: in the run process, by Spark's workers, and in SQL
-over a topic.
+Decides nothing: ``strict_json`` and ``scalars`` do. Documentation shows this table. Tests apply it
+in each way in which a record becomes a row: in the run process, by Spark's workers, and in SQL over
+a topic.
 """
 
 from collections.abc import Iterator, Mapping

@@ -3,9 +3,8 @@
 JSON has no form of its own for these. Decides which texts and numbers are valid, and their values
 in an Arrow column. The forms are few and complete. They do not depend on a host's time zone, on
 today's date or on a list of zone names, so that a replay gives the same row. ``rule`` lists them
-with examples.
-Invariant: a value is either refused, or is the same number in the column on every way on which it
-gets there.
+with examples. Invariant: a value is either refused, or has the same value in the column, whichever
+code reads it.
 """
 
 import re
@@ -161,7 +160,7 @@ def _unscaled_reader(kind: types.DecimalType, fault: str) -> Callable[[Any], Dec
     """Return a function that reads decimals as Connect's logical type Decimal has them in JSON.
 
     A value is the unscaled whole number in two's complement, highest byte first, in base64. The
-    scale is that of the declared type, because the value does not tell it.
+    scale is that of the declared type, because the value does not contain it.
     """
     end, exact = 10**kind.precision, Context(prec=kind.precision)
 

@@ -1,14 +1,14 @@
 """The strict check of JSON values against a schema, record by record, with reasons in words.
 
-It applies on every way on which records become rows. It accepts all values that Arrow reads in
-bulk, and values that it refuses never reach Spark. A value fits if it is UTF-8 text of one JSON
-object (RFC 8259) with nothing after it, if each declared field has its type, and if the required
-ones (NOT NULL) are present. Unknown fields are ignored, missing optional ones are null. A number is
-not text and a text is not a number. Only a DECIMAL may be written as text, because many writers
-would lose its digits otherwise. A number has to be within its type's range. A declared field may be
-given only once. ``scalars`` has the forms of texts of decimals, times and bytes, and ``rule`` lists
-all forms with examples. Invariant: the same bytes get the same verdict in the same words, and the
-same values, in every process.
+It applies in every part of the platform in which records become rows. It accepts all values that
+Arrow reads in bulk, and values that it refuses never reach Spark. A value fits if it is UTF-8 text
+of one JSON object (RFC 8259) with nothing after it, if each declared field has its type, and if the
+required ones (NOT NULL) are present. Unknown fields are ignored, missing optional ones are null. A
+number is not text and a text is not a number. Only a DECIMAL may be written as text, because many
+writers would lose its digits otherwise. A number has to be within its type's range. A declared
+field may be given only once. ``scalars`` has the forms of texts of decimals, times and bytes, and
+``rule`` lists all forms with examples. Invariant: the same bytes get the same verdict in the same
+words, and the same values, in every process.
 """
 
 import json

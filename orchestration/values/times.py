@@ -54,7 +54,7 @@ def values_of(column: pa.ChunkedArray) -> list[object]:
 
 
 def is_in_years_of_python(one: pa.Scalar) -> bool:
-    """Return whether a value, which may hold others, is without times beyond Python's years."""
+    """Return whether a value, with all inner values, has no times beyond Python's years."""
     try:
         one.as_py()
     except (OverflowError, ValueError):
@@ -63,7 +63,7 @@ def is_in_years_of_python(one: pa.Scalar) -> bool:
 
 
 def untellable_rows(rows: pa.Table) -> dict[int, str]:
-    """Return the numbers of rows that hold times beyond the years 1 to 9999, with the column."""
+    """Return the row numbers of times beyond the years 1 to 9999, each with its column."""
     found: dict[int, str] = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         try:
@@ -86,7 +86,7 @@ def has_times(kind: pa.DataType) -> bool:
 
 
 def _validate_years(chunk: pa.Array) -> None:
-    """Let Python read the least and the greatest of plain times, and all times in nested values.
+    """Convert the least and the greatest of plain times, and all nested times, to Python's times.
 
     :raises OverflowError, ValueError: Python cannot read one of them.
     """

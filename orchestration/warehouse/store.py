@@ -2,7 +2,7 @@
 
 A mart is one file with one table. It is built beside its place and renamed into it, so a reader
 that has the old file open keeps it. Lake tables are relations of one connection, at one version
-each, and are never saved as views. DuckDB reads their Parquet files itself where the files hold the
+each, and are never saved as views. DuckDB reads their Parquet files itself if the files hold the
 table's columns and types, and else through Arrow, which takes longer. Relations in SQL are lake
 tables, marts, and ``dead_letters`` (the committed ones). A query may also read ``topics.NAME``
 (``topic_relations``). No extension is downloaded. A confined question, which another person asks,
@@ -46,12 +46,10 @@ READING = frozenset(
 )
 """The kinds of statements that may be a question. DuckDB takes a PIVOT for several statements."""
 NEAR = 0.7
-"""The similarity of two names, of at most 1, above which one may be a slip of the other."""
+"""The similarity of two names (at most 1) above which one may be a misspelling of the other."""
 LEFTOVER_AGE_S = 3_600
 ACCOUNT_COLUMNS = {"records_sent", "start_offset", "end_offset", "target_id"}
-"""The columns that tell the lake's account of a transform (``transforms.ledger``) from
-other tables.
-"""
+"""The columns by which the lake's account of a transform (``transforms.ledger``) is recognized."""
 CONFINED_THREADS = 2
 FETCHED_ROWS = 1_000
 """The rows of a confined answer that are fetched at once."""
@@ -140,7 +138,7 @@ class Warehouse:
         *,
         confinement: Confinement | None = None,
     ) -> pa.Table:
-        """Answer a query about lake tables, dead letters, marts and, where they are given,
+        """Answer a query about lake tables, dead letters, marts and, if they are given,
         ``topics``.
 
         The database is in memory, so no change outlasts the query. Intermediate results that do not
@@ -168,8 +166,8 @@ class Warehouse:
     def relations_of(self, sql: str) -> frozenset[str]:
         """Return the lake tables, marts and ``dead_letters`` that a question may read.
 
-        DuckDB opens the files that a question names already to tell its relations. So it may open
-        none here, and every word of such a question may be a relation.
+        DuckDB would open the files that a query names to find its relations. It may not open files
+        here, so every word of such a query counts as a possible relation.
         """
         settings = {**CONNECTION_SETTINGS, "enable_external_access": "false"}
         with duckdb.connect(":memory:", config=settings) as connection:
@@ -182,7 +180,7 @@ class Warehouse:
         versions: Mapping[str, int],
         confinement: Confinement,
     ) -> None:
-        """Let the connection open the files of its relations alone, and change no setting."""
+        """Restrict the connection to the files of its relations, and forbid changes of settings."""
         files = [str(file) for name in versions for file in self.lake.existing(name).files]
         connection.execute(f"SET allowed_paths = [{', '.join(map(quoted_text, files))}]")
         connection.execute(f"SET memory_limit = '{confinement.memory_bytes}B'")
@@ -228,7 +226,7 @@ class Warehouse:
         tables.
         """
         with duckdb.connect(path, config=dict(CONNECTION_SETTINGS)) as connection:
-            connection.execute("SET TimeZone = 'UTC'")  # the host's would decide what a day is
+            connection.execute("SET TimeZone = 'UTC'")  # the host's zone would shift days
             versions: dict[str, int] = {}
             marts, tables = set(self.names()), set(self.lake.names())
             named = (
@@ -300,7 +298,7 @@ class Warehouse:
 def validate_question(sql: str) -> None:
     """Refuse several statements, or none, or one that reads nothing.
 
-    DuckDB reports later where SQL cannot be parsed.
+    SQL that cannot be parsed passes here. DuckDB reports it later.
 
     :raises WarehouseError: names the number of statements, or the kind of the statement.
     """
@@ -337,7 +335,7 @@ def _well_guessed(reason: str, sql: str, known: Collection[str]) -> str:
 def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: TableSnapshot) -> bool:
     """Make the table's files the relation ``name``, and return whether that was possible.
 
-    It is not where the files alone do not hold the table's columns. Columns by which a table is
+    It is not if the files alone do not hold the table's columns. Columns by which a table is
     partitioned are in no file. Columns that are younger than a file are null in its rows.
     """
     files = snapshot.files
@@ -375,7 +373,7 @@ def _described(connection: duckdb.DuckDBPyConnection, question: str) -> list[tup
 
 
 def _table_of(answer: object) -> pa.Table:
-    """Return the answer as a table. Statements that are not queries have an empty one."""
+    """Return the answer as a table. It is empty for statements that are not queries."""
     return pa.table({} if answer is None else answer)
 
 
@@ -395,10 +393,10 @@ def _start_of(answer: duckdb.DuckDBPyRelation | None, confinement: Confinement) 
 
 
 def _named_relations(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
-    """Return the relations that ``sql`` may read, as DuckDB tells them.
+    """Return the relations that ``sql`` may read, as DuckDB finds them.
 
-    DuckDB cannot tell them where it needs their columns to understand a USING. Then every word may
-    be one.
+    DuckDB cannot find them if it needs their columns to understand a USING. Then every word counts
+    as a possible relation.
     """
     try:
         return set(connection.get_table_names(sql))

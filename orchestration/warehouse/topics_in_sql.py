@@ -53,9 +53,9 @@ TYPES = (
     pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 )
 FIELD = "field_"
-"""The beginning of the columns of fields that are read in a format, before they get their names."""
+"""The prefix of columns for fields that are read in a format, before they get their names."""
 READ_FOR: Mapping[str, str] = {"bytes": "value"}
-"""The column of a record from which a column is made, where their names differ."""
+"""The column of a record from which a column is made, if their names differ."""
 
 
 class IncompleteAnswerWarning(UserWarning):
@@ -94,7 +94,7 @@ class TopicRelations:
 
     Those in ``schemas`` have a column per field, too. Values of the topics in ``formats`` have
     these formats. Values of the others in ``schemas`` are JSON, and a field that does not fit is
-    null. A VARIANT comes as JSON, null where DuckDB cannot read the document.
+    null. A VARIANT comes as JSON, null if DuckDB cannot read the document.
 
     With a ``lake`` the archive of a topic is part of it. Without a ``log`` only the archives are
     read.
@@ -109,7 +109,7 @@ class TopicRelations:
         """Make the topics that ``sql`` names relations of ``connection``, and return the planned
         reads.
 
-        The relations serve this one query. Warns (``IncompleteAnswerWarning``) where records are
+        The relations serve this one query. Warns (``IncompleteAnswerWarning``) if records are
         missing in between, now or when a batch turns out unreadable.
 
         :raises duckdb.Error: the query cannot be understood.
@@ -146,9 +146,7 @@ class TopicRelations:
             is_settled = is_table(connection, number) or (
                 need.scans <= 1 and need.columns <= needs[number].columns
             )
-            if (
-                not is_settled
-            ):  # the plan over a stream is another one: it is what is going to happen
+            if not is_settled:  # the plan over a stream differs, and it is the plan that will run
                 _provide(
                     connection,
                     number,
@@ -162,7 +160,7 @@ class TopicRelations:
         return {source.topic: read for source, read in zip(sources, reads, strict=True)}
 
     def _format(self, topic: str) -> ValueFormat | None:
-        """Return how the fields of a topic are read, all but the VARIANTs of JSON."""
+        """Return the format by which the fields of a topic are read, except VARIANTs in JSON."""
         found = self.formats.get(topic)
         if found is not None:
             return found.leniently() if isinstance(found, DebeziumJson) else found
@@ -203,7 +201,7 @@ def _provide(
 ) -> None:
     """Replace the stand-in by the records of ``read``.
 
-    They are a stream, or a table where they are scanned several times.
+    They are a stream, or a table if they are scanned several times.
     """
     schema, is_staged = base_schema(number, value_format), need.scans > 1
     columns = frozenset(COLUMNS) if is_staged else need.columns
@@ -351,7 +349,7 @@ def columns_of(
 
     Columns that are not ``wanted`` are null.
 
-    Fields are read in ``value_format``, and are null where it is None. All fields of a value that
+    Fields are read in ``value_format``, and are null if it is None. All fields of a value that
     does not fit are null. Bytes that are not UTF-8 become replacement characters in texts.
     """
     size = batch.num_rows
@@ -502,7 +500,7 @@ def _of_time(operator: str, literal: str) -> Bounds:
 
 
 def _unwrapped(text: str) -> str:
-    """Return ``text`` without the parentheses around the whole of it."""
+    """Return ``text`` without parentheses around the whole text."""
     while text.startswith("(") and _closing(text) == len(text) - 1:
         text = text[1:-1].strip()
     return text
@@ -513,7 +511,7 @@ def _closing(text: str) -> int:
 
 
 def _split(text: str, word: str) -> list[str]:
-    """Split at ``word`` where it stands in no parentheses and no quotes."""
+    """Split at ``word`` wherever it is outside of parentheses and quotes."""
     cuts = [
         position
         for position, depth in _depths(text)

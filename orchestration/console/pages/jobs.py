@@ -1,4 +1,4 @@
-"""The page of work that takes long: what goes on, the button that stops it, and its result."""
+"""The page of a job: its progress, the button that stops it, and its result."""
 
 import trio
 
@@ -9,13 +9,13 @@ from orchestration.console.jobs import Job, Work
 from orchestration.console.platform import Platform
 
 PATIENCE_S = 1.0
-"""A page waits so long for its result, so that a quick one is there at once."""
+"""A page waits this long for its result, so that a quick result is shown at once."""
 
 
 def begin(
     platform: Platform, page_request: PageRequest, kind: str, work: Work, **facts: object
 ) -> HttpResponse:
-    """Begin a job, and send the browser to its page. ``facts`` are what the page shows."""
+    """Begin a job, and send the browser to its page. ``facts`` are shown on the page."""
     nursery, user = page_request.context.nursery, page_request.person.user
     job = platform.jobs.start(nursery, user, kind, work, **facts)
     return redirect(path_to("pipelines", "jobs", job.job_id))

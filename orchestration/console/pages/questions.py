@@ -1,7 +1,7 @@
 """SQL over tables, marts, dead letters and topics, as ``tidelog sql`` answers it.
 
-A link fills the box in and asks nothing, because another site could show it. The question is asked
-by the button. What a person may ask follows the rights on the topics of what the question reads.
+A link only fills in the query, because another site could show the link. The button runs the query.
+A person may run it with READ on the topics of every relation that it reads.
 """
 
 from functools import partial
@@ -61,7 +61,7 @@ async def ask(platform: Platform, page_request: PageRequest) -> HttpResponse:
 async def readable_relations(
     platform: Platform, page_request: PageRequest, question: str
 ) -> list[str]:
-    """Return the relations of a question, if the person may read all of them.
+    """Return the relations of a query, if the person may read all of them.
 
     Raises:
         HttpError: 403, names the topics whose READ is missing.

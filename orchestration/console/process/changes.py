@@ -1,7 +1,7 @@
 """Fixes and replays of dead letters, done by the commands ``tidelog dead-letters fix|replay``.
 
 Each call runs the command's own function with ``--json``, so that console and command line do the
-same. A change may start Spark, and its process soon ends after it.
+same. A change may start Spark, so its process ends soon after it.
 """
 
 import io

@@ -1,7 +1,7 @@
 """A process of the platform for the console: a line of JSON is a request, and so is a response.
 
-The standard input brings requests and its end ends the process, also in the middle of work. So
-nothing outlives a console that was killed. The process works on one request at a time. Lines that
+Requests arrive on the standard input. Its end ends the process, even in the middle of work, so that
+no process outlives a killed console. The process works on one request at a time. Lines that
 libraries print go to the error output, because the standard output is for responses.
 """
 
@@ -29,7 +29,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "questions": ("questions",),
     "changes": ("changes",),
 }
-"""The modules of each kind of process. Their ``METHODS`` are what it knows."""
+"""The modules of each kind of process. Their ``METHODS`` are the process's methods."""
 DATA_BYTES = 2 << 30
 """The memory of a process that only reads. A change starts Spark, which has a bound of its own."""
 MAX_ERROR_CHARACTERS = 4_000

@@ -55,7 +55,7 @@ def forget_changed_project() -> None:
 
 
 def dagster_url(settings: Settings) -> str:
-    """Return the address of the installation's Dagster UI, empty where none runs."""
+    """Return the address of the installation's Dagster UI, empty if none runs."""
     running = (one for one in state.read(settings.data_directory) if one.name == WEB)
     return next((one.address for one in running), "")
 

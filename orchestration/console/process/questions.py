@@ -18,17 +18,17 @@ from orchestration.warehouse.store import (
 MAX_ROWS = 500
 MAX_COLUMNS = 200
 MAX_ANSWER_BYTES = 8 << 20
-"""Of Arrow's columns, which are fetched before cells are cut."""
+"""The most bytes of Arrow's columns, which are fetched before cells are cut."""
 MAX_TEXT_BYTES = 300_000
-"""Of the cells that are sent to the console."""
+"""The most bytes of the cells that are sent to the console."""
 MAX_CELL_CHARACTERS = 2_000
 MEMORY_BYTES = 512 << 20
 SPILL_BYTES = 2 << 30
-"""Of one question on the disk, which may be the brokers', too."""
+"""The bytes that one query may spill to disk. The disk may be that of a broker, too."""
 
 
 def sql(*, question: str, relations: Sequence[str], row_count: int = MAX_ROWS) -> dict[str, Any]:
-    """Return the columns and the first rows of an answer, and why it has no more.
+    """Return the columns and the first rows of an answer, and a sentence on omitted rows.
 
     :raises ClickException: the question cannot be answered.
     """
@@ -44,7 +44,7 @@ def sql(*, question: str, relations: Sequence[str], row_count: int = MAX_ROWS) -
 
 
 def cut_to_size(answer: pa.Table, row_count: int) -> dict[str, Any]:
-    """Return the columns, rows and the sentence on what is cut, of an answer in Arrow."""
+    """Return the columns and rows of an answer in Arrow, and a sentence on omitted rows."""
     cut = []
     if len(answer.schema) > MAX_COLUMNS:
         cut.append(f"the first {MAX_COLUMNS} of {len(answer.schema)} columns are shown")

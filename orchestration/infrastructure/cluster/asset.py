@@ -1,7 +1,7 @@
 """The cluster as an asset: a run looks at it, and each asset check reports one kind of trouble.
 
 ``log_service.cluster_plans.health`` decides which troubles there are, and how bad each one is. A
-check fails with severity ERROR where clients cannot read or write now, else with WARN.
+check fails with severity ERROR if clients cannot read or write now, else with WARN.
 """
 
 from collections.abc import Iterator, Sequence

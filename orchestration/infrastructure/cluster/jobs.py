@@ -2,7 +2,7 @@
 
 Each only shows its plan unless ``dry_run`` is false in its config. The plans are those of ``tidelog
 cluster``. A cancelled run leaves its started moves to the cluster, throttled, as Ctrl-C does there.
-Brokers are started, restarted and stopped only where ``tidelog up`` runs the cluster's nodes on the
+Brokers are started, restarted and stopped only if ``tidelog up`` runs the cluster's nodes on the
 data directory.
 """
 
@@ -42,7 +42,7 @@ SHOWN_MOVES = 200
 class PlanConfig(dg.Config):
     """The config of every plan.
 
-    ``throttle_bytes`` is per second and broker, and 0 is no throttle.
+    ``throttle_bytes`` is per second and broker, and 0 means unlimited.
     """
 
     dry_run: bool = True
@@ -215,7 +215,7 @@ def remove(
 ) -> None:
     """Empty a broker, and have it stopped and forgotten.
 
-    That happens where ``tidelog up`` runs the broker, or it is down already.
+    That happens if ``tidelog up`` runs the broker, or it is down already.
     """
     with _refusals(), log_service.open_admin() as admin:
         layout = admin.run(read_layout)

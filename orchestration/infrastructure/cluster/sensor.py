@@ -1,5 +1,4 @@
-"""Tells when the cluster's health changes: each trouble once when it begins, and once when it is
-over.
+"""Reports changes of the cluster's health: each trouble once when it begins, and once when it ends.
 
 ``decide_changes`` compares the current troubles with those of the cursor. A change starts a run of
 the cluster's asset, so that its checks show it, and goes to ``notify``. A cluster of which no
@@ -42,7 +41,7 @@ def decide_changes(
     """Return the current troubles by check, and those that are new or over.
 
     A trouble that goes on with other figures (one more partition, one less) is not a change.
-    Notices are none either.
+    Notices are not changes either.
     """
     now: dict[str, str] = {}
     for finding in findings:
@@ -64,7 +63,7 @@ def decide_changes(
 def read_cursor(cursor: str | None) -> dict[str, str]:
     """Return the earlier troubles.
 
-    There are none without a cursor, or with one that this sensor did not write.
+    There are no troubles without a cursor, or with a cursor that this sensor did not write.
     """
     try:
         content = json.loads(cursor or "{}")

@@ -2,9 +2,9 @@
 seconds.
 
 The supervisor looks at the file's age, because the daemon listens nowhere. A process that is
-stopped, or cannot run Python any more, stops touching it. So does a process with a hanging loop. A
-hanging sensors' loop would start no run, and the rest of the process would live. Decides nothing
-about the consequences. Imports nothing of Dagster, so that looking costs nothing.
+stopped, or cannot run Python any more, stops touching it. So does a process with a hanging loop.
+That matters, because a hanging loop of sensors starts no run although the process lives. Decides
+nothing about the consequences. Imports nothing of Dagster, so that a check costs nothing.
 """
 
 import threading
@@ -43,7 +43,7 @@ class Loops:
         self._seen[loop] = loop.progress(), self._clock_s()
 
     def standing(self) -> list[str]:
-        """Return the names of the loops that stand still, by the observations of all calls."""
+        """Return the names of the loops without progress since earlier calls."""
         now_s = self._clock_s()
         for loop, (before, _) in list(self._seen.items()):
             if (progress := loop.progress()) != before:

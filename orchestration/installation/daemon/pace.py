@@ -1,10 +1,9 @@
 """Sets the pauses of the daemon's loops: short after an event, long while nothing happens.
 
 Each loop of Dagster's daemon pauses by waiting for the daemon's end, for a maximum number of
-seconds. Here ``paced`` gives each loop something else to wait for, so that the pause is as long as
-is of use. Knows only the parts of Dagster that it is handed.
-Invariants: no pause is longer than the loop's own where something may have happened. The daemon's
-end ends every pause at once.
+seconds. Here ``paced`` gives each loop an event to wait for, so that its pause is as long as
+possible. Knows only the parts of Dagster that it is handed. Invariants: no pause is longer than the
+loop's own when something may have happened. The daemon's end ends every pause at once.
 """
 
 import math
@@ -24,7 +23,7 @@ STEPPING = frozenset({"MONITORING", "FRESHNESS_DAEMON"})
 """Loops of Dagster's that pause in steps of half a second."""
 STEP_S = 5.0
 SETTLES_S = 60.0
-"""The time after an event in which conditions are evaluated as often as ever.
+"""The time after an event in which conditions are evaluated at Dagster's own pace.
 
 It is needed because the result of a condition may depend on its earlier result.
 """
@@ -33,20 +32,19 @@ LONGEST_S = 60.0
 minutes.
 """
 INTERVALS_S = 35.0
-"""The time after a look in which the loop keeps its own pace, if a full minute came meanwhile.
-
-A sensor that had ticked at that look may have been passed over at that minute. Dagster's own sensor
-of conditions ticks every 30 s.
+"""Time after a look in which the loop keeps its own pace, if a full minute passed meanwhile. A
+sensor that ticked at that look may have missed that minute. Dagster's own sensor of conditions
+ticks every 30 s.
 """
 RUN_STATUS = "RUN_STATUS"
-"""The type of sensors that are told of runs. They see events that came after their cursor."""
+"""The type of sensors for runs. Such a sensor sees events that came after its cursor."""
 RESTS_S = 60.0
 """The interval of such a sensor's ticks while nothing happens."""
 EARLY_S = 0.05
 """The delay of a look after a sensor's interval.
 
-The interval counts from a moment after the one that is seen here, and a look before its end would
-be for nothing.
+Dagster counts the interval from a slightly later moment, and a look before its end would do
+nothing.
 """
 WITHOUT_THREADS_S = 0.5
 """The longest pause of a loop of sensors whose ticks run in it, because no tick can end that
@@ -65,7 +63,7 @@ class Pause(Protocol):
         ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Pause for ``timeout`` seconds, or as long as is of use, and return whether the daemon
+        """Pause for ``timeout`` seconds, or for a more useful time, and return whether the daemon
         ends.
         """
         ...
@@ -95,8 +93,8 @@ class Bounded:
 class Quiet:
     """A pause that lasts until something has happened.
 
-    ``seen`` returns another value after every event that may matter. It is asked whenever a pause
-    of the loop's own is over. A question that fails counts as a change.
+    ``seen`` returns another value after every event that may matter. It is called whenever a pause
+    of the loop's own length is over. A call that fails counts as a change.
     """
 
     def __init__(
@@ -115,8 +113,8 @@ class Quiet:
     def wait(self, timeout: float | None = None) -> bool:
         """Pause, and return whether the daemon ends.
 
-        A full minute that has passed since the last pause ended, or a clock that was put back,
-        makes it one of the loop's own.
+        The pause has the loop's own length if a full minute has passed since the last pause, or if
+        the clock was put back.
         """
         pause_s = LONGEST_S if timeout is None else timeout
         began_s = self._now_s()
@@ -165,10 +163,10 @@ class Sight:
 class Resting:
     """Decides which sensors of runs have nothing to see.
 
-    ``newest_event`` returns another value after every event. A tick with more events than it can
-    handle moves the sensor's cursor, and is followed by the next one as ever. For ``SETTLES_S``
-    after an event ticks go on, because a database may show an event later than one with a higher
-    number. A question that fails counts as a change.
+    ``newest_event`` returns another value after every event. A tick that cannot handle all events
+    moves the sensor's cursor, and the next tick follows as usual. For ``SETTLES_S`` after an event
+    ticks go on, because a database may show an event later than one with a higher number. A failing
+    call counts as a change.
     """
 
     def __init__(
@@ -179,7 +177,7 @@ class Resting:
         self._sights: dict[str, Sight] = {}
 
     def rests(self, _context: object, _logger: object, sensor: Any, state: Any, *_: object) -> bool:
-        """Return whether a tick would be for nothing.
+        """Return whether a tick would have nothing to do.
 
         The arguments are those of the tick's function.
         """
@@ -206,7 +204,7 @@ class Turns:
     """A pause that ends when a sensor's turn has come.
 
     ``submit`` starts the sensor's ticks, and notices their end. ``due`` is called with a sensor's
-    interval before each of its ticks. ``submit`` starts no tick where ``rests`` returns True.
+    interval before each of its ticks. ``submit`` starts no tick if ``rests`` returns True.
     """
 
     def __init__(

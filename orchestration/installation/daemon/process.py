@@ -2,11 +2,11 @@
 
 ``python -m orchestration daemon run ...`` takes Dagster's arguments.
 
-A sensor's tick that waits for records is of use only while it runs. With ticks in threads, Dagster
-looks only every five seconds whether a sensor may tick again. Until then no tick waits, and half of
-that time would be the largest part of a record's way to its row. Here a tick is followed by the
-next one at once, and loops without work look more seldom than Dagster's (``pace``). Dagster has no
-setting for either.
+A sensor notices records only while one of its ticks runs. With ticks in threads, Dagster looks only
+every five seconds whether a sensor may tick again. Half of that time on average would be the
+largest part of the delay from a record to its row. Here a tick is followed by the next one at once,
+and loops without work look more seldom than Dagster's (``pace``). Dagster has no setting for
+either.
 
 Dagster only logs a loop of the daemon that hangs. Here it ends the sign of life, so that the
 supervisor starts the daemon again.
@@ -41,9 +41,7 @@ class DaemonLoop:
 
 
 def watch_loops(loops: Loops) -> None:
-    """Have every loop that begins from now on added to ``loops``, with pauses as long as is of
-    use.
-    """
+    """Have every loop that begins from now on added to ``loops``, with longer pauses."""
     run_loop = DagsterDaemon.run_daemon_loop
 
     def run_watched(

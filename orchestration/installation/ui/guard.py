@@ -106,7 +106,7 @@ def is_allowed_host(
 ) -> bool:
     """Return whether a ``Host`` names the address that was dialled, or a name of ``allowed_hosts``.
 
-    A name that an attacker's DNS points here is none of them.
+    A name that an attacker's DNS points here is not allowed.
     """
     name = host_name(host)
     dialled = "" if server is None else plain_address(server[0])
@@ -136,7 +136,7 @@ def is_same_origin(origin: str, host: str) -> bool:
 
 
 def is_of_this_site(scope: Scope, headers: Headers) -> bool:
-    """Return whether no other site made the request. A link from elsewhere may open a page."""
+    """Return whether no other site made the request. A link on another site may open a page."""
     if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
         return True
     is_link = (

@@ -209,8 +209,8 @@ class LoginUi:
 def address_of(request: Request) -> str:
     """Return the client's address, or an empty text if there is none.
 
-    Of an IPv6 address it is the network of 64 bits. Where the server trusts the peer, a header may
-    hold the address, and such a text may be anything.
+    For IPv6 it is the network of 64 bits. If the server trusts the peer, a header holds the
+    address, and its text may be anything.
     """
     host = request.client.host if request.client else ""
     return "" if parse_address(host) is None else network_of(host)
@@ -266,7 +266,7 @@ def form_page(wanted: str, user: str = "", wrong: str = "", status: int = 200) -
 def _turned_away(scope: Scope) -> Response:
     """Redirect a person to the login, and refuse programs.
 
-    A browser keeps a strict cookie back where a link of another site is followed. So such a page is
+    A browser keeps a strict cookie back when a link of another site is followed. So such a page is
     loaded once more, from here.
     """
     headers = Headers(scope=scope)
@@ -283,7 +283,7 @@ def _turned_away(scope: Scope) -> Response:
 
 
 async def form_fields(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form. There are none where the body is too long or no form."""
+    """Return the fields of a form. There are none if the body is too long or no form."""
     body = await _body(request, MAX_FORM_BYTES)
     try:
         fields = parse_qs(

@@ -1,10 +1,10 @@
 """Sessions of Dagster's UI: the logins, their age, and whether their rights still hold.
 
 They are kept in the memory of the webserver, so that a restart ends them all. A browser holds a
-random token, and the server its digest.
-Invariants: a session ends an hour after its last request and twelve hours after its login. It ends
-as soon as the cluster refuses user, password or right, which is asked every minute. While the
-cluster cannot be asked, a session goes on, because an outage is when the UI is needed.
+random token, and the server its digest. Invariants: a session ends an hour after its last request
+and twelve hours after its login. It ends as soon as the cluster refuses user, password or right,
+which is asked every minute. While the cluster cannot be asked, a session goes on, because the UI is
+needed in an outage.
 """
 
 import asyncio
@@ -28,7 +28,10 @@ LIFETIME_S = 12 * 3600.0
 IDLE_S = 3600.0
 RECHECK_S = 60.0
 RECHECK_PATIENCE_S = 2.0
-"""The longest wait of a request for the response of a slow cluster. It is served then."""
+"""The longest wait of a request for the response of a slow cluster.
+
+After it the request is served.
+"""
 FAILURE_DELAY_S = 1.0
 MAX_SESSIONS = 1000
 MAX_LOGINS = 64
@@ -36,14 +39,14 @@ MAX_LOGINS = 64
 MAX_LOGINS_OF_ADDRESS = 8
 MAX_WAITING = 512
 MAX_WAITING_OF_ADDRESS = 64
-"""Most guesses that wait for their turn, and refusals that wait before they are told.
+"""Most wrong passwords of one address that wait for their turn or for their delayed refusal.
 
-No login waits for them, because many users may come from the address of one proxy.
+A correct login does not wait for them, because many users may come from the address of one proxy.
 """
 ASKING_THREADS = 4
 RECHECKING_THREADS = 2
-"""Threads apart from those of logins, so that a flood of logins keeps no session that has lost its
-right.
+"""Threads apart from those of logins, so that a flood of logins does not prolong a session that has
+lost its right.
 """
 TOKEN_BYTES = 32
 logger = logging.getLogger("tidelog.ui")
@@ -151,7 +154,7 @@ class Sessions:
     async def find(self, token: str | None) -> Session | None:
         """Return the session of a token, or None if it is over.
 
-        Asks the cluster again where that is due.
+        Asks the cluster again if that is due.
         """
         session = None if token is None else self._sessions.get(_digest(token))
         if session is None or not await self.is_alive(session):
@@ -161,7 +164,7 @@ class Sessions:
         return session
 
     async def is_alive(self, session: Session) -> bool:
-        """Return whether a session goes on. Asks the cluster again where that is due."""
+        """Return whether a session goes on. Asks the cluster again if that is due."""
         if session.is_over(self._clock()):
             self.end(session)
             return False

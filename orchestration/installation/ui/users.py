@@ -34,7 +34,7 @@ MAX_TEXT_CHARACTERS = 512
 
 
 class UiRights(Enum):
-    """The rights of a login in the UI. ``UNKNOWN`` is no user, or a wrong password."""
+    """The rights of a login in the UI. ``UNKNOWN`` means an unknown user or a wrong password."""
 
     UNKNOWN = "unknown"
     NONE = "none"

@@ -1,12 +1,12 @@
 """A run that archives a topic, without Dagster: plan, read, write files, and commit.
 
-It takes a chunk of each partition at a time. It ends where the log ended at its beginning. One
-commit holds the files of its ranges and the checkpoints behind them. At the end of a sweep it also
-holds the time of the sweep and the removal of expired files. So a run that is killed at any moment
-has committed whole chunks or nothing. A rival's commit restarts the attempt. Knows no Spark.
-Invariant: each committed record below the archive's end is in it once, unless it was no longer in
-the log, could not be read, or is no longer kept. A batch that cannot be read is a hole, as one that
-retention has removed.
+It takes a chunk of each partition at a time. It ends at the log end of the moment when the run
+began. One commit holds the files of its ranges and the checkpoints behind them. At the end of a
+sweep it also holds the time of the sweep and the removal of expired files. So a run that is killed
+at any moment has committed whole chunks or nothing. A rival's commit restarts the attempt. Knows no
+Spark. Invariant: each committed record below the archive's end is in it once, unless it was no
+longer in the log, could not be read, or is no longer kept. A batch that cannot be read is a hole,
+like a batch that retention has removed.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

@@ -73,7 +73,7 @@ class ComputedBatch:
     """The result of a batch: rows to commit, rejections, and the number of violations of each rule.
 
     ``deletions`` holds the deleted keys and the place of the record that deletes each. It is None
-    where the table keeps all rows.
+    if the table keeps all rows.
     """
 
     rows: pa.Table
@@ -361,7 +361,7 @@ def _computed(  # noqa: PLR0917 - of one caller
 
     Return it and the rejections of records on which the transform throws. ``of_frame`` lets Spark
     compute the frame that the transform returned. ``by_arrow`` does it without Spark, and returns
-    None where it cannot.
+    None if it cannot.
 
     :raises TransformError: the transform throws on more records than the table allows, or for
         another reason.

@@ -1,4 +1,4 @@
-"""The records of a run on their way to the transform: read once, judged, and parsed.
+"""The records of a run before the transform: read once, judged, and parsed.
 
 Records with a VARIANT are parsed by Spark. Decides where records wait for Spark, and ends the
 ranges where the run has read enough bytes (``orchestration.offsets.byte_limits``). A small batch
@@ -272,7 +272,7 @@ class Intake:
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, Parsed | None]]:
         """Yield each batch, its admitted records and these parsed, in order.
 
-        Parsing goes on while the next batch is read. The third part is None where Spark has to
+        Parsing goes on while the next batch is read. The third part is None if Spark has to
         parse.
         """
         waiting: deque[tuple[pa.RecordBatch, pa.RecordBatch, Future[Parsed] | None]] = deque()
@@ -385,7 +385,7 @@ def take_in(
     """Read ``ranges``, as far as ``limits`` allow.
 
     Without limits, all ranges are read, and a record above the default maximum size is rejected.
-    ``scratch`` is a directory that Spark can read, too. It is None where Spark runs on another
+    ``scratch`` is a directory that Spark can read, too. It is None if Spark runs on another
     machine.
     """
     intake = Intake(

@@ -1,8 +1,8 @@
 """Reading of ranges: by the run process or by Spark's workers, and ahead of the next plan.
 
 Decides by the number of offsets who reads. The next range is read while Spark works on the last
-one. A wrong guess costs only the reading: a batch that was read ahead is used only if the next plan
-asks for exactly its ranges. A failed read ahead is dropped, and the range is read again.
+one. A batch that was read ahead is used only if the next plan asks for exactly its ranges. So a
+wrong guess costs only the reading. A failed read ahead is dropped, and the range is read again.
 Invariant: at most one batch is read ahead, so memory and disk hold at most two.
 """
 
@@ -93,10 +93,10 @@ def read_batch(
 
     Without ``fields`` a value may be any bytes. The run process reads up to ``arrow_records``
     offsets, Spark's workers read more. ``scratch`` is a directory that Spark can read, too. It is
-    None where Spark runs on another machine. ``following`` returns the ranges that will probably be
+    None if Spark runs on another machine. ``following`` returns the ranges that will probably be
     requested after given ones. With ``has_headers`` the transform gets the records' headers.
 
-    The run process stops where ``limits`` are reached. The ranges of the result then say how far it
+    The run process stops when ``limits`` are reached. The ranges of the result then say how far it
     read. Spark's workers read everything, and keep it on their disks. They apply only the limit of
     a single record.
     """

@@ -1,8 +1,8 @@
 """The result of a table from tables until its commit: files of Spark, or rows in the run process.
 
 Decides which of the two. Files are used wherever Spark shares the lake's file system, so that the
-size of a result does not matter. Rows are used elsewhere. Knows how rules are counted on either,
-and how either becomes a commit. Knows no inputs.
+size of a result does not matter. Rows are used elsewhere. Knows how rules are counted and how a
+commit is made in both cases. Knows no inputs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -53,7 +53,7 @@ def text_kind(kind: types.DataType) -> types.DataType:
 def without_variants(frame: Any, kept: Collection[str]) -> Any:
     """Return ``frame`` with each VARIANT as JSON.
 
-    Columns ``kept`` stay VARIANT, and hold JSON's null where they are null.
+    Columns ``kept`` stay VARIANT, and hold JSON's null if they are null.
     """
     columns = []
     for one in frame.schema:

@@ -26,7 +26,7 @@ from orchestration.transforms.run.context import RunContext, TopicRunResult
 
 TABLE_KINDS = frozenset({"pyspark", "deltalake"})
 COLUMNS_METADATA = "tidelog/columns"
-"""The label of a lake table's columns in its asset's metadata, where the declaration tells them."""
+"""The label of a lake table's columns in its asset's metadata, if the declaration names them."""
 
 
 class ReplayRangeConfig(dg.Config):
@@ -103,7 +103,7 @@ def asset_spec(
 
 
 def declared_columns(columns: Sequence[str] | None) -> dict[str, list[str]]:
-    """Return the metadata of a lake table with these columns. None: only a run shows them."""
+    """Return the metadata of a lake table with these columns. With None only a run shows them."""
     return {} if columns is None else {COLUMNS_METADATA: list(columns)}
 
 

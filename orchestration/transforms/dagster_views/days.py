@@ -23,9 +23,9 @@ def days_key(name: str) -> dg.AssetKey:
 
 
 class NewDays:
-    """Tells the days of a table's commits, each once.
+    """Reports the days of a table's commits, each once.
 
-    ``now`` is the time of the commit. A day that lies ahead of it is not a partition yet.
+    ``now`` is the time of the commit. A later day is not a partition yet.
     """
 
     def __init__(self, instance: dg.DagsterInstance, table: TopicTable) -> None:
@@ -34,7 +34,7 @@ class NewDays:
         self._known: set[str] | None = None
 
     def add(self, days: Iterable[int], now: datetime) -> None:
-        """Tell of committed records of ``days``, which are counted from 1970 on."""
+        """Report committed records of ``days``, which are counted from 1970 on."""
         wanted = set(partitions_of(days, self._table.history_from, now.astimezone(UTC).date()))
         if self._known is not None and wanted <= self._known:
             return

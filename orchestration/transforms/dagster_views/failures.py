@@ -1,6 +1,6 @@
 """Errors of a run as Dagster Failures.
 
-One sentence says what to do, and the log of the run has the rest. A Failure forbids retries where a
+One sentence says what to do, and the log of the run has the rest. A Failure forbids retries if a
 retry cannot help.
 """
 
@@ -51,8 +51,8 @@ def explained(
 ) -> Iterator[None]:
     """Translate errors of the platform.
 
-    ``after`` says to the user what to expect. Any other error is a bug and keeps its traceback. The
-    whole text of a cause, such as Spark's with its logical plan, goes into the log of the run.
+    ``after`` tells the user what happens next. Any other error is a bug and keeps its traceback.
+    The whole text of a cause, such as Spark's with its logical plan, goes into the log of the run.
     """
     try:
         yield

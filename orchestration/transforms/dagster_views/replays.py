@@ -49,8 +49,8 @@ JOB_PREFIX = "replay_"
 REPLAYED_TABLE_TAG = "tidelog/replayed_table"
 """The tag with the table of each run of a replay job.
 
-It is not the tag of a table's own runs. A refused replay is no failure of the table, and the next
-run of the table does not wait longer because of it.
+It is not the tag of a table's own runs. A refused replay is not a failure of the table, and the
+next run of the table does not wait longer because of it.
 """
 DRY_RUN_TAG = "tidelog/dry_run"
 REFUSED_TAG = "tidelog/refused"

@@ -32,7 +32,7 @@ DEFAULT_STATE_ROWS = 5_000_000
 DEFAULT_AHEAD = timedelta(days=1)
 """Default of ``ahead``.
 
-It exceeds any mistaken time zone. A row whose time is ahead is kept for that much longer.
+It exceeds any mistaken time zone. A row is kept longer by the time that it is ahead.
 """
 KEY_TYPES = (
     types.StringType,
@@ -222,7 +222,7 @@ def _validate_time(table: JoinedTable, side: Side) -> None:
 
 
 def why_only_everything(name: str) -> str:
-    """Return why a part cannot be replayed into the join ``name``, and what can."""
+    """Return why a part cannot be replayed into the join ``name``, and what can be replayed."""
     return (
         f"the table {name} joins two topics, and the partners of a range may lie anywhere in the"
         f" other one: there is no replay of a part. tidelog replay {name} --everything --execute"

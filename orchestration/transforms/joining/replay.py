@@ -2,11 +2,10 @@
 
 A join is replayed whole, because the partners of a range may lie anywhere in the other topic. No
 record is late in a replay, so a record that was late meets its partners. Rows of records that are
-held no longer stay as they are, and the replay names these records. All other rows are replaced,
-together with the dead letters of both topics and the kept rows, in one commit that moves no
-checkpoint. Knows no Dagster. Both topics are in the memory of the run at once.
-Invariant: a pair of records that are both held appears once if they belong together, else not at
-all.
+no longer held are kept, and the replay names these records. All other rows are replaced, together
+with the dead letters of both topics and the kept rows, in one commit that moves no checkpoint.
+Knows no Dagster. Both topics are in the memory of the run at once. Invariant: a pair of records
+that are both held appears once if they belong together, else not at all.
 """
 
 from collections.abc import Mapping
@@ -231,7 +230,8 @@ def _beside(
 ) -> JoinStep:
     """Combine the step with records that are no longer in the logs.
 
-    A row with a partner among them is not alone, and kept rows of them stay kept.
+    A row with a partner among those records is not without partner, and kept rows of those records
+    stay kept.
     """
     rows, kept = step.rows, {}
     for side in SIDES:
@@ -254,7 +254,7 @@ def _beside(
 
 
 def _is_within(rows: pa.Table, side: Side, ranges: Ranges) -> Flags:
-    """Return which rows have a record of ``side`` in its ranges, or none of that side."""
+    """Return which rows have a record of ``side`` in its ranges, or no record of that side."""
     places = rows[PLACES[side]]
     is_nobody = np.asarray(places.is_null().to_numpy(zero_copy_only=False), np.bool_)
     return is_nobody | _is_inside(ranges[side], *_fields(places))

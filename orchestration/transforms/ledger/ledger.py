@@ -3,10 +3,10 @@
 The progress itself commits with the rows: in the offsets of a group (``to_topic``) or in the
 database (``to_database``). After each transaction the ledger gets a row for each partition that
 moved, and one for each replayed range. A run that is killed in between leaves the ledger behind,
-and the next run brings it up to date (``follow_group``). The lake reads the ledger's progress as
-that of any table, from application transactions (``orchestration.lake.tables``). A table's never go
-back. A ledger's may, because a person may reset the offsets of the group. Knows no broker and no
-Spark.
+and the next run brings it up to date (``follow_group``). The lake reads the ledger's progress like
+any table's, from application transactions (``orchestration.lake.tables``). The progress of a table
+never goes back. That of a ledger may, because a person may reset the offsets of the group. Knows no
+broker and no Spark.
 
 Invariant: a ledger is written from a snapshot that was loaded before the progress was read. So a
 slower writer gets a conflict instead of setting the ledger back.
@@ -47,7 +47,10 @@ LEDGER = pa.schema(
         pa.field("sent_at", pa.timestamp("us", tz="UTC")),
     ]
 )
-"""``records_sent`` is null if a run was killed before it could tell the number."""
+"""The columns of the ledger.
+
+``records_sent`` is null if a run was killed before it could write the number.
+"""
 REMIND_AFTER_S = 86_400.0
 """Age of the last offset commit after which the offsets are committed again.
 

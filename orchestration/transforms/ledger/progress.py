@@ -1,11 +1,11 @@
 """The start of a transform's run: the offsets that its group committed, judged by their note.
 
 The group's offsets are the progress, because they are committed in the transactions that send.
-Decides when they count. They count only for the topic that they were read from and the topic that
-was written to, each by its id, because either may be deleted and created anew. Decides when to
-refuse: the offsets belong to another transform, or they are gone although the lake knows some
-(groups forget offsets after ``offsets.retention.minutes``). Offsets without a note were set by a
-person, and count as they are. Knows no broker and no table.
+Decides when they count. They count only for one source and one target topic, both by id, because
+either topic may be deleted and recreated. Decides when to refuse: the offsets belong to another
+transform, or they are gone although the lake knows some (groups forget offsets after
+``offsets.retention.minutes``). Offsets without a note were set by a person, and count as they are.
+Knows no broker and no table.
 """
 
 import json
@@ -142,7 +142,8 @@ def offsets_to_commit(
 ) -> dict[int, CommittedOffset]:
     """Return ``checkpoints`` as a group commits them.
 
-    Every commit has all partitions, because a group forgets offsets that were not committed lately.
+    Every commit has all partitions, because a group forgets offsets that were not committed
+    recently.
     """
     text = note.to_text()
     return {

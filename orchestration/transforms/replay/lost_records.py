@@ -1,8 +1,8 @@
 """Records that a replay cannot reach: retention removed them and no archive holds them.
 
 Decides which gaps of a topic may have held records of a span of time. The times of removed records
-are unknown. So a gap counts if the first record of the span that is left stands directly behind the
-gap, because an earlier one may be lost. Writes nothing.
+are unknown. So a gap counts if the first remaining record of the span is directly behind it,
+because the gap may have held earlier ones. Writes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from orchestration.offsets.ranges import OffsetRange, outside, within
 from orchestration.retained.readable_records import HeldTopic, Ranges
 
 Offsets = Mapping[int, int | None]
-"""The first offset of a time by partition. It is None where no record is as young."""
+"""The first offset of a time, by partition. It is None if all records are older."""
 
 
 def decide_lost(
@@ -24,8 +24,8 @@ def decide_lost(
     """Return the gaps, among committed offsets, in which records of a span may have been.
 
     ``held`` has the readable ranges of every partition. ``starts`` and ``ends`` are the first
-    offsets of the span and behind it. If one of them is None as a whole, the span has no beginning,
-    or no end.
+    offsets in the span and behind it. If ``starts`` or ``ends`` itself is None, the span has no
+    beginning, or no end.
     """
     found = []
     for partition, ranges in sorted(held.items()):
@@ -40,7 +40,7 @@ def decide_lost(
 def gaps_below(
     partition: int, held: Sequence[OffsetRange], committed: Mapping[int, Checkpoint]
 ) -> list[OffsetRange]:
-    """Return the committed offsets of a partition that can be read no more."""
+    """Return the committed offsets of a partition that can no longer be read."""
     if partition not in committed:
         return []
     return outside(

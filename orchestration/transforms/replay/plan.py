@@ -2,9 +2,9 @@
 
 Records that the log no longer holds are read from the topic's archive
 (``orchestration.retained.readable_records``). Only records that neither holds are lost. A lost
-range of offsets is refused, and so is a span of time of which nothing is left. If a part of a span
-is left, that part is replayed and the gaps are reported. Everything means all held records. Writes
-nothing and reads no record, except for the times in an archive.
+range of offsets is refused, and so is a span of time without any remaining record. If a part of a
+span remains, that part is replayed and the gaps are reported. Everything means all held records.
+Writes nothing and reads no record, except for the times in an archive.
 
 An offset belongs to the time of the newest timestamp up to it, as in Kafka's ListOffsets. So
 consecutive spans of time cover each offset once, even if timestamps are out of order.
@@ -114,7 +114,7 @@ def plan(
 ) -> ReplayPlan:
     """Return the offsets of ``request``.
 
-    ``needed`` is a further span of time, of which some records have to be left. ``read`` returns
+    ``needed`` is a further span of time, of which some records must remain. ``read`` returns
     the state of topic and table.
 
     :raises NotReadyError: there is no such topic or table.

@@ -175,7 +175,7 @@ class Replayer(Protocol):
     def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
         """Return the offsets of ``request``.
 
-        Some records of ``needed``, a span of time, have to be left.
+        Some records of ``needed``, a span of time, must remain.
         """
         ...
 

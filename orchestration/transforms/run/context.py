@@ -24,7 +24,7 @@ from orchestration.transforms.batch.reading import ReadAhead
 COUNTS_OTHERS = "counts_other_topics"
 """The application transaction of a table of aggregates that also counts records of another topic.
 
-That topic may be a deleted one of the same name.
+That may be a deleted topic of the same name.
 """
 NO_FIXES: Mapping[At, bytes | None] = MappingProxyType({})
 

@@ -3,8 +3,8 @@
 A statement for each row, or one that names some hundred keys, makes the database parse and plan
 again and again. From ``STAGED_FROM`` rows on, they first go into a temporary table of the
 transaction. Its columns have the types of the target table. Then one statement applies them.
-PostgreSQL's COPY loads rows if the driver supports it. Decides which way is taken. Both have the
-same effect. The way for few rows works in every database that SQLAlchemy supports.
+PostgreSQL's COPY loads rows if the driver supports it. Decides which of the two ways is taken. Both
+have the same effect. Statements for few rows work in every database that SQLAlchemy supports.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,7 +80,7 @@ def fetch(connection: sa.Connection, table: sa.Table, keys: pa.Table, names: Col
 
 
 def update(connection: sa.Connection, table: sa.Table, rows: pa.Table, keys: Columns) -> None:
-    """Give rows of the table the values of those of ``rows`` with the same ``keys``."""
+    """Update rows of the table to the values of ``rows`` with the same ``keys``."""
     with staged(connection, rows, table) as new:
         values = {name: new.c[name] for name in rows.column_names if name not in keys}
         connection.execute(table.update().where(_same(table, new, keys)).values(values))

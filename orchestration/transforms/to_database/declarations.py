@@ -59,7 +59,7 @@ class DatabaseTable:
 def validate_apart(tables: Iterable[DatabaseTable]) -> None:
     """Refuse declarations that are the same table of one database.
 
-    Each of two followers would change and count the other's rows.
+    Otherwise each of two followers would change and count the other's rows.
 
     :raises ValueError: the text says which, and what to do.
     """

@@ -82,8 +82,8 @@ class DuckdbStore:
     def writer(self) -> Iterator["DuckdbWriter"]:
         """Hold the lock.
 
-        No other writer is active, and no killed one comes back. Only the owner can read the lock
-        file, because an account that could read it could hold it.
+        While the lock is held no other writer is active, and a killed one cannot come back. Only
+        the owner can read the lock file, because an account that could read it could hold it.
 
         :raises NotOwnerError: the table belongs to another owner.
         """

@@ -153,7 +153,7 @@ class SqlStore:
         return f"the follower {found[0]}, by {FOLLOWERS}"
 
     def holder(self) -> str | None:
-        """Return the other owner of the table, None if it is this follower's, or no one's."""
+        """Return the other owner of the table, None if this follower or nothing owns it."""
         with refusals_translated(self.place):
             self._create_books()
             with self.engine.begin() as connection:
@@ -165,9 +165,9 @@ class SqlStore:
     def take_over(self, *, is_of_this_lake: bool) -> None:
         """Become the table's owner, with the former owner's progress.
 
-        From then on that one commits nothing. The number of the dead letters counts within one
-        lake. It is kept if the progress was made from the same lake. ``is_of_this_lake`` says so
-        for an unknown former owner.
+        From then on the former owner commits nothing. The number of the dead letters counts within
+        one lake. It is kept if the progress was made from the same lake. ``is_of_this_lake`` says
+        so for an unknown former owner.
         """
         with refusals_translated(self.place):
             self._create_books()
@@ -230,7 +230,7 @@ class SqlStore:
     def _create_books(self) -> None:
         """Create the tables of progress and owners.
 
-        A rival that creates them at the same time is no error.
+        A rival process that creates them at the same time is not an error.
         """
         try:
             _METADATA.create_all(self.engine)
@@ -406,7 +406,7 @@ def _forget(connection: sa.Connection, remembered: sa.Table, batch: Batch) -> No
 
 
 def _table_for(connection: sa.Connection, store: SqlStore, schema: pa.Schema) -> sa.Table:
-    """Return the table for rows of ``schema``, created if it is not there.
+    """Return the table for rows of ``schema``. A missing table is created.
 
     :raises SchemaConflictError: it lacks columns.
     """

@@ -34,7 +34,7 @@ class Standing:
     """The progress of a table.
 
     It holds the checkpoints of a topic id, the attempt of dead letters that counts, and the run
-    that committed last. ``is_there`` says that the table exists. ``topic_ids`` are all topic ids
+    that committed last. ``is_there`` is set if the table exists. ``topic_ids`` are all topic ids
     with offsets in the database.
     """
 
@@ -52,8 +52,8 @@ class Batch:
     ``rows`` are appended, or ``changes`` made, and the offsets move to the ends of ``ranges``.
     ``keys`` are the keys of the batch, for a table that keeps the newest row of each key. Deletions
     below ``log_starts``, by partition, need not be remembered any more. A replay (``is_replay``)
-    moves no offset. Its rows replace all rows that came from ``ranges``. ``changes`` take account
-    of that already.
+    moves no offset. Its rows replace all rows that came from ``ranges``. ``changes`` already take
+    that into account.
     """
 
     ranges: OffsetRanges
@@ -136,7 +136,7 @@ class Store(Protocol):
         ...
 
     def holder(self) -> str | None:
-        """Return the other owner of the table, None if it is this one's, or no one's.
+        """Return the other owner of the table, None if it belongs to this store or has no owner.
 
         :raises StoreError: the database cannot be reached, or refuses.
         """

@@ -134,7 +134,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
 
 
 def _kept_columns(table: TopicTable) -> Sequence[str] | None:
-    """Return the columns of the lake table, None where they are not known or may change."""
+    """Return the columns of the lake table, None if they are not known or may change."""
     if table.aggregates:
         return [*table.aggregate_by, *(one.name for one in table.aggregates)]
     return None if table.is_evolving else result_columns(table.function)

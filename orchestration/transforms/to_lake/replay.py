@@ -5,8 +5,8 @@ Each piece is one commit of the table that replaces its rows and its dead letter
 and may be run again. No checkpoint moves. A fixed record (``dead_letters.fixes``) is read with its
 correction. Knows no Dagster.
 
-If a range no longer gives a key the row that it gave before, only a replay of everything shows it.
-The groups of a table of aggregates are made anew (``rebuilding``).
+A replay of a range cannot remove a row whose key the range no longer yields. Only a replay of
+everything can. The groups of a table of aggregates are made anew (``rebuilding``).
 """
 
 from collections.abc import Iterator

@@ -70,7 +70,7 @@ def sql_transform(
             ) from error
 
     transform.__doc__ = f"{description}\n\n```sql\n{text}\n```".strip()
-    transform.columns = named_results(text) if chosen is None else tuple(chosen)  # type: ignore[attr-defined]  # of the result, where they are known
+    transform.columns = named_results(text) if chosen is None else tuple(chosen)  # type: ignore[attr-defined]  # of the result, if they are known
     transform.statement = text  # type: ignore[attr-defined]  # tells one such function from another
     return transform
 

@@ -96,7 +96,7 @@ def group_of(name: str, deployment: str | None) -> str:
 def implied_rules(transform: TopicTransform) -> tuple[Rule, ...]:
     """Return the rules that apply without a declaration.
 
-    The key has to be there, and so have the fields that the target's schema requires. A record that
+    The key and the fields that the target's schema requires must not be null. A record that
     breaks a rule is a dead letter. A declared rule of the same name replaces one of these.
     """
     required = (

@@ -253,9 +253,9 @@ def size_limit(topic: str, configs: Mapping[str, str], sender_bytes: int) -> Siz
 
 
 def not_sendable(result: pa.Table, rows: pa.Table, limit: SizeLimit) -> tuple[Rejection, ...]:
-    """Return the rejections of records whose result the target does not take, or no JSON reader.
+    """Return the rejections of records whose result the target or a JSON reader cannot take.
 
-    ``result`` and ``rows`` are the two parts of ``split``. A record that no broker takes would stop
+    ``result`` and ``rows`` are the two parts of ``split``. A record that brokers refuse would stop
     all records behind it.
     """
     return (*not_json(result, rows), *nameless_headers(rows), *too_large(rows, limit))
@@ -392,7 +392,7 @@ def _framed_sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _field_bytes(rows: pa.Table) -> tuple[npt.NDArray[np.int64], ...]:
-    """Return the bytes of key, value, names and contents of headers, and the number of headers."""
+    """Return the bytes of keys, values, header names and header values, and the header counts."""
     key, value = (
         pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy().astype(np.int64)
         for name in ("key", "value")

@@ -1,13 +1,14 @@
 """A replay of the dead letters of a transform to a topic: records that fit now are sent once.
 
-A topic takes nothing back, so sent records are not sent again. Only rejected records are read once
-more, at their places in the source, with their fixes if there are any. Their rows are sent in one
-transaction with the group's offsets, which stay where they are. The note of the offsets names the
-attempt that ends the dead letters (``orchestration.dead_letters.table``). So the records stop being
-dead letters in the moment in which readers of committed records find the rows. A killed replay has
-sent nothing, or finds nothing left to send. A record that still does not fit is a dead letter
-again, with its new reason. If one transaction, or the byte limit of a run, is not enough, the
-records are replayed in parts, each exact by itself. Knows no Dagster.
+A record that was sent to a topic cannot be withdrawn, so sent records are not sent again. Only
+rejected records are read once more, at their places in the source, with their fixes if there are
+any. Their rows are sent in one transaction with the group's offsets, which stay where they are. The
+note of the offsets names the attempt that ends the dead letters
+(``orchestration.dead_letters.table``). So the records stop being dead letters in the moment in
+which readers of committed records find the rows. A killed replay has sent nothing, or finds nothing
+left to send. A record that still does not fit is a dead letter again, with its new reason. If one
+transaction, or the byte limit of a run, is not enough, the records are replayed in parts, each
+exact by itself. Knows no Dagster.
 
 Invariant: a dead letter leaves the table of dead letters in the transaction that sends its rows. A
 dead letter whose record neither the log nor an archive holds stays.

@@ -178,7 +178,7 @@ def computed_batch(
 
 
 def _size_limit(work: Sending, context: RunContext) -> outgoing.SizeLimit:
-    """Return the limit of the target. One whose settings may not be read has the default one."""
+    """Return the limit of the target. If its settings may not be read, it is the default limit."""
     target = work.transform.target.name
     configs: Mapping[str, str] = {}
     with suppress(LogServiceError):
