@@ -437,7 +437,7 @@ class Session:
             committed=True,
         )
         ended = self._wire.ask(end, 3, EndTxnResponse)
-        # The markers follow the response; asking whether they are written would count, too.
+        # Markers are written after the response. A request that asks for them would be counted.
         self._node.settle(MARKING_S)
         return ended
 
