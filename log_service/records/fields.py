@@ -22,6 +22,7 @@ from log_service.common.steps import Steps
 from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.records.batch import BatchHeader, OpenBatch
 from log_service.records.limits import UNITS_PER_ROUND, Allowance
+from log_service.records.numbered_walk import are_plain, find_numbered
 from log_service.records.record import ITEMS_PER_STEP, skip_in_steps
 from log_service.records.rules import MAX_RECORD_ERRORS, RecordFaults, misplaced
 from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES
@@ -193,17 +194,16 @@ def check_fields(
             than may be checked.
     """
     octets: Octets = np.frombuffer(plain, np.uint8)
-    counts, bounds = (
-        np.array([header.record_count]),
-        (
-            np.zeros(1, np.int64),
-            np.array([len(plain)]),
-        ),
-    )
-    starts, ends = yield from find_in_steps(plain, octets, counts, *bounds)
+    starts, ends = yield from _find_of_one(plain, octets, header.record_count)
+    may_be_plain = check_more is None and faults.rules is None and octets[ends[0] - 1] == 0
     for first in range(0, header.record_count, RECORDS_PER_STEP):
         stop = first + RECORDS_PER_STEP
-        found = _read_fields(plain, octets, starts[first:stop], ends[first:stop])
+        places = starts[first:stop], ends[first:stop]
+        if first:
+            yield
+        if may_be_plain and are_plain(octets, *places, first):
+            continue
+        found = _read_fields(plain, octets, *places)
         _note_faults(found, first, faults)
         if np.count_nonzero(found.header_counts):
             round_count = _round_count(found.header_counts)
@@ -211,8 +211,15 @@ def check_fields(
             yield from _check_headers(found, first, round_count)
         if check_more is not None:
             yield from check_more(found, first, faults)
-        if stop < header.record_count:
-            yield
+
+
+def _find_of_one(body: Buffer, octets: Octets, count: int) -> Steps[tuple[Integers, Integers]]:
+    """Return the start and end of each record of one batch. Raises as ``find_in_steps``."""
+    found = yield from find_numbered(body, octets, count)
+    if found is not None:
+        return found
+    bounds = np.zeros(1, np.int64), np.array([len(octets)])
+    return (yield from find_in_steps(body, octets, np.array([count]), *bounds))
 
 
 def _note_faults(found: Fields, first: int, faults: RecordFaults) -> None:

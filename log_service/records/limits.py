@@ -18,7 +18,7 @@ Clients fill batches up to ``max.message.bytes``, which is 1 MiB by default.
 """
 MAX_BATCH_RECORDS = 1 << 20
 """Maximum number of records in a batch. No client reaches it; librdkafka's limit is a million."""
-MIN_COUNT_AT_ONCE = 160
+MIN_COUNT_AT_ONCE = 112
 """For fewer records steps of numpy cost more than a loop."""
 MIN_COUNT_AT_ONCE_WITH_SCHEMAS = 100
 """The same for a log that validates schemas, because there a loop takes two rounds."""

@@ -19,25 +19,18 @@ import numpy as np
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps, finish
 from log_service.common.types import Buffer
+from log_service.records.numbered_walk import HOPS
 from log_service.records.record import MIN_RECORD_BYTES
 from log_service.records.varint import read_varint
-from log_service.records.varint_arrays import NUMBERS, WIDTHS, Integers, Octets, pairs_at
-
-_FAR_AWAY = 1 << 40
-_HOPS: Integers = np.where(WIDTHS > 0, WIDTHS + (NUMBERS ^ (NUMBERS >> 63)), _FAR_AWAY)
-"""Distance of the next record from one whose length begins with two bytes.
-
-``_FAR_AWAY`` means that the two bytes do not hold all of the length. A negative length, which is
-refused once the record is read, counts like a positive one of the same bits.
-"""
+from log_service.records.varint_arrays import WIDTHS, Integers, Octets, pairs_at
 
 # a numpy step costs the same for one lane as for hundreds, but more lanes need more start searches
 _LANE_COUNT = 768
 _MIN_LANE_COUNT = 32
 _MIN_LANE_RECORDS = 16
-_MIN_RECORD_COUNT = 512
+_MIN_RECORD_COUNT = 1_024
 _MAX_MEAN_BYTES = 4096  # lengths of longer records take three bytes
-_PROBE_HOPS = 4
+_PROBEHOPS = 4
 _STEPS_BETWEEN_LOOKS = 8
 _STEPS_AT_ONCE = 64
 _RECORDS_AT_ONCE = 8_192
@@ -158,8 +151,8 @@ def _guess_starts(
     attributes = np.array([look.end() - 1 for look in looks if look], np.int64)
     places: Integers = attributes - 1 - (octets.take(attributes - 2) > 0x7F)
     owners = np.searchsorted(batch_starts, places, side="right") - 1
-    for _ in range(_PROBE_HOPS):  # a wrong guess is likely to run into the chain
-        places = places + _HOPS.take(pairs_at(octets, places))
+    for _ in range(_PROBEHOPS):  # a wrong guess is likely to run into the chain
+        places = places + HOPS.take(pairs_at(octets, places))
     has_attributes = octets.take(places + WIDTHS.take(pairs_at(octets, places)), mode="clip") == 0
     found: Integers = places[(places < batch_ends[owners]) & has_attributes]
     return found
@@ -175,7 +168,7 @@ def _follow(
     places = np.empty((max_steps, len(starts)), np.int64)
     place = starts
     for step in range(max_steps):
-        place = np.add(place, _HOPS.take(pairs_at(octets, place)), out=places[step])
+        place = np.add(place, HOPS.take(pairs_at(octets, place)), out=places[step])
         if step % _STEPS_BETWEEN_LOOKS == 0:
             if (place >= stops).all():
                 return places[: step + 1].T
@@ -202,17 +195,20 @@ def walk_each(
         for done in range(0, count, _RECORDS_AT_ONCE):
             if done:
                 yield
-            for _ in range(min(count - done, _RECORDS_AT_ONCE)):
-                if position >= batch_end:
-                    raise _invalid(index, "it ends before its last record")
-                first = body[position]
-                if first < 0x80:
-                    position += (first >> 1) + 1
-                elif position + 1 < batch_end and (second := body[position + 1]) < 0x80:
-                    position += (first + (second << 7) - 0x80 >> 1) + 2
-                else:
-                    position = _jump(body, position, batch_end)
-                append(position)
+            try:
+                for _ in range(min(count - done, _RECORDS_AT_ONCE)):
+                    first = body[position]
+                    if first < 0x80:
+                        position += (first >> 1) + 1
+                    elif (second := body[position + 1]) < 0x80:
+                        position += (first + (second << 7) - 0x80 >> 1) + 2
+                    else:
+                        position = _jump(body, position, batch_end)
+                    append(position)
+            except IndexError:
+                position = batch_end + 1
+            if position > batch_end:
+                raise _invalid(index, "it ends before its last record")
         if position != batch_end:
             raise _invalid(
                 index, f"its records take {position - start} bytes, it has {batch_end - start}"
@@ -223,7 +219,7 @@ def walk_each(
 def _jump(body: Buffer, position: int, batch_end: int) -> int:
     """Return the end of a record whose length takes more than two bytes.
 
-    Negative lengths count as in ``_HOPS``.
+    Negative lengths count as in ``HOPS``.
     """
     try:
         size, position = read_varint(body, position)
