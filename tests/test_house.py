@@ -306,7 +306,7 @@ def test_nothing_is_left_unfinished() -> None:
 
 
 # A formatter moves a comment that does not fit behind the closing bracket, away from its subject.
-COMMENT_BEHIND_A_BRACKET = re.compile(r"^\s*[])}]+,?\s+# (?!fmt:|type:|noqa|pragma)")
+COMMENT_BEHIND_A_BRACKET = re.compile(r"^\s*[])}]+[,:]?\s+# (?!fmt:|type:|noqa|pragma)")
 
 
 def test_a_comment_stands_above_what_does_not_fit_into_a_line() -> None:

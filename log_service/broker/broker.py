@@ -382,9 +382,8 @@ class Broker:
         is_only_broker = rooms.controller.is_active and set(self.image.cluster.brokers) == {
             foundation.node_id
         }
-        if (
-            is_only_broker
-        ):  # no other broker has to know, and its partitions get a leader before they are opened
+        if is_only_broker:
+            # No other broker has to know, and its partitions get a leader before they are opened.
             await rooms.lifecycle.unfence()
         else:
             await rooms.lifecycle.catch_up()

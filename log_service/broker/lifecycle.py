@@ -300,9 +300,8 @@ class BrokerLifecycle:
                 shown = self._with_addresses(error)
                 if error.code in FATAL or trio.current_time() >= deadline:
                     raise shown from error.__cause__
-                if (
-                    str(shown) != reported
-                ):  # it retries every heartbeat interval, and logs each reason once
+                if str(shown) != reported:
+                    # It retries every heartbeat interval, and logs each reason once.
                     reported = str(shown)
                     logger.warning(
                         "The controller does not register this broker yet. The broker tries"

@@ -323,9 +323,8 @@ def filters_of(given: dict[str, Any]) -> list[AclFilter]:
 def _filtered_whom(given: dict[str, Any]) -> Iterator[tuple[str, str | None, str | None]]:
     if given["allow_host"] or given["deny_host"]:
         for permission, who, host in _whom(given):
-            for written in dict.fromkeys(
-                (host, java_host(host))
-            ):  # other tools keep what a person wrote
+            for written in dict.fromkeys((host, java_host(host))):
+                # Other tools keep what a person wrote.
                 yield permission, who, written
         return
     for permission in ("allow", "deny"):

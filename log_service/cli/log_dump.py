@@ -363,9 +363,8 @@ def open_fields(value: Any) -> dict[str, Any]:
     The keys of users and the passwords of brokers would let their reader log in.
     """
     parts = asdict(value)
-    if isinstance(
-        value, ConfigRecord
-    ):  # its repr hides every value; a dump shows values that are not secret
+    if isinstance(value, ConfigRecord):
+        # Its repr hides every value; a dump shows values that are not secret.
         hidden = (
             ["value"]
             if value.resource_type == ResourceType.BROKER and _is_secret(value.name)

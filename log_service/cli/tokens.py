@@ -123,9 +123,8 @@ async def create(
     """
     if target is None and not show:
         raise click.UsageError("say where its secret goes: --to FILE, or --show")
-    if target is not None and not os.access(
-        target.parent, os.W_OK | os.X_OK
-    ):  # the broker tells a secret once
+    if target is not None and not os.access(target.parent, os.W_OK | os.X_OK):
+        # The broker tells a secret once.
         raise click.UsageError(
             f"--to {target}: no file can be written in {target.parent}; no token was created"
         )

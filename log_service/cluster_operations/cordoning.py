@@ -45,9 +45,8 @@ class Cordon:
                 )
                 await admin.alter_configs({resource: {CORDONED: ALL_DIRECTORIES}})
         except KafkaError as error:
-            if isinstance(
-                error, ItemsFailed
-            ):  # any other may have come after the broker was cordoned
+            if isinstance(error, ItemsFailed):
+                # Any other may have come after the broker was cordoned.
                 self._before.pop(broker_id, None)
             self._say(f"{_open(broker_id)}: {error}")
 

@@ -156,9 +156,9 @@ async def _seconds_behind(
         return 0.0
     times_ms: list[int] = []
     for where in waiting:
-        with suppress(
-            KafkaError
-        ):  # retention was faster, or the batch cannot be read; the lag is reported without its age
+        with suppress(KafkaError):
+            # Retention was faster, or the batch cannot be read; the lag is reported without its
+            # age.
             times_ms += (await _timestamps(source, where, positions[where]))[:1]
     return max(round((now_ms - min(times_ms)) / 1_000, 3), 0.0) if times_ms else None
 

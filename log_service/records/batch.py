@@ -176,9 +176,8 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         )
         raise CorruptBatch(text) from None
     header = _new(BatchHeader, fields)
-    if (
-        fields[3] != MAGIC or fields[1] < MIN_BATCH_LENGTH or fields[6] < 0 or fields[12] < 0
-    ):  # last offset delta, record count
+    if fields[3] != MAGIC or fields[1] < MIN_BATCH_LENGTH or fields[6] < 0 or fields[12] < 0:
+        # Last offset delta, record count.
         raise CorruptBatch(_header_fault(header, position))
     return header
 

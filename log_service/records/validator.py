@@ -63,9 +63,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     # Imported for types only, because a client reads records without a broker's configuration.
-    from log_service.config.views import (
-        LogConfig,
-    )
+    from log_service.config.views import LogConfig
 
 _new = tuple.__new__  # faster than a named tuple's own __new__, which is a Python function
 _unpack_header = HEADER.unpack_from
@@ -272,9 +270,8 @@ def _check_header(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
         or not length + LOG_OVERHEAD == size_bytes <= max_batch_size_bytes
     ):
         raise _shape_fault(buffer, max_batch_size_bytes)
-    if (
-        compute_crc(buffer) != crc
-    ):  # before its fields are trusted, because a damaged batch may be sent again
+    if compute_crc(buffer) != crc:
+        # Before its fields are trusted, because a damaged batch may be sent again.
         text = f"the checksum of the batch of {record_count} records does not hold"
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
     if base_offset != 0 or not 0 < record_count == last_delta + 1 or attributes & CONTROL_FLAG:

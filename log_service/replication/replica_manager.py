@@ -579,9 +579,8 @@ class ReplicaManager:
             partition = self._open(topic, index, registration, is_new=is_new)
         before = None if partition.is_leader else (partition.leader, partition.leader_epoch)
         change = partition.apply(registration, self._clock.monotonic_ms())
-        if (
-            len(registration.replicas) > 1 or self.remote.has_fetched
-        ):  # a partition with one replica left may have been fetched so far
+        if len(registration.replicas) > 1 or self.remote.has_fetched:
+            # A partition with one replica left may have been fetched so far.
             self.remote.place(partition, before)
         if partition.is_leader and partition.is_sync_due:
             self.syncs.request(partition)

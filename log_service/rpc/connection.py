@@ -397,9 +397,8 @@ async def open_connection(
     ) as channel:
         connection = RpcConnection(channel, destination, settings, is_in_clear=is_in_clear)
         await security.authenticate(connection)
-        if (
-            connection.versions is BEFORE_NEGOTIATION
-        ):  # a login asks what the node speaks before it begins
+        if connection.versions is BEFORE_NEGOTIATION:
+            # A login asks what the node speaks before it begins.
             await connection.negotiate()
         yield connection
 

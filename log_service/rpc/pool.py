@@ -308,12 +308,7 @@ class ConnectionPool:
         self._security = security
         self._channels: dict[Destination, NodeChannel] = {}
         # The summed counters of forgotten channels: opened, failed, received, sent.
-        self._forgotten = [
-            0,
-            0,
-            0,
-            0,
-        ]
+        self._forgotten = [0, 0, 0, 0]
 
     def __repr__(self) -> str:
         return f"<ConnectionPool {list(self._channels.values())}>"

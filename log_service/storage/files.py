@@ -231,9 +231,9 @@ class _RealDirectoryLock:
                 self._numbers.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             with _held_elsewhere(path):
                 fcntl.flock(self._numbers[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with rights_named(
-                "write"
-            ):  # not before, because closing the file of a lock of this process would end that lock
+            with rights_named("write"):
+                # Not before, because closing the file of a lock of this process would end that
+                # lock.
                 self._numbers.append(
                     os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
                 )
@@ -276,9 +276,8 @@ def connection_descriptors() -> tuple[int, int]:
 def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # some systems name a hard limit that they do not grant
+        with contextlib.suppress(OSError, ValueError):
+            # Some systems name a hard limit that they do not grant.
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

@@ -103,9 +103,8 @@ class LeaderEpochs:
         if epoch == self.latest:
             return epoch, log_end_offset
         index = bisect_right(self._epochs, epoch)
-        if index == len(
-            self._epochs
-        ):  # no epoch is known, but a peer may still ask for one below all
+        if index == len(self._epochs):
+            # No epoch is known, but a peer may still ask for one below all.
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         return (self._epochs[index - 1] if index else epoch), self._start_offsets[index]
 

@@ -643,9 +643,8 @@ class Log(ReadableLog):
         original.aborted_transactions.write_indexes(self.files, self.directory, self.segments)
         # The original's state also has producers whose batches retention has deleted.
         self.producer_state = original.producer_state
-        if (
-            self.log_end_offset < original.log_end_offset
-        ):  # compaction removed the last records, whose offsets are not reused
+        if self.log_end_offset < original.log_end_offset:
+            # Compaction removed the last records, whose offsets are not reused.
             self.begin_segment(original.log_end_offset, self.clock.wall_ms())
             self.log_end_offset = original.log_end_offset
         for segment in self.segments.from_offset(self.syncs.recovery_point):

@@ -141,9 +141,8 @@ class ServedProject:
                     if failing is None and self._home is not None:
                         failing = FailingAssets(opened.enter_context(open_instance(self._home)))
                     self.look(failing, is_turn_of_topics=count % LOOKS_PER_RECONCILE == 0)
-                except (
-                    Exception
-                ):  # what Dagster's storage raises is of many kinds, and the next look may do
+                except Exception:
+                    # What Dagster's storage raises is of many kinds, and the next look may do.
                     self._logger.exception("what is wrong with the project cannot be looked at")
 
     def look(self, failing: FailingAssets | None, *, is_turn_of_topics: bool) -> None:

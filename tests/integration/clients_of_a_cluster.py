@@ -126,9 +126,8 @@ class AiokafkaWriter(Writer):
         try:
             while not self.stopping.is_set():
                 topic, partition, value = self.next()
-                with suppress(
-                    aiokafka.errors.KafkaTimeoutError
-                ):  # a hung node's buffer had no room for 40 s: the record was not taken
+                with suppress(aiokafka.errors.KafkaTimeoutError):
+                    # A hung node's buffer had no room for 40 s: the record was not taken.
                     future = await producer.send(topic, value.encode(), partition=partition)
                     future.add_done_callback(partial(self._note, value))
                 await asyncio.sleep(self.pause_seconds)

@@ -55,6 +55,7 @@ def let_coordinate(nodes: ClusterNodes, group: str, product: str) -> int:
         with (
             BlockingAdmin(nodes.bootstrap) as admin,
             suppress(KafkaError),
-        ):  # it leads by now, or not yet
+        ):
+            # It leads by now, or not yet.
             admin.elect_leaders([TopicPartition(OFFSETS_TOPIC, index)])
     return wanted

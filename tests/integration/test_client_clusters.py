@@ -683,9 +683,8 @@ def test_a_range_ends_with_its_position_although_its_last_offsets_hold_no_record
         async with Admin(bootstrap) as admin:
             partition = TopicPartition(topic, 0)
             end = 0
-            with trio.fail_after(
-                30
-            ):  # a transaction's markers are written after its end was acknowledged
+            with trio.fail_after(30):
+                # A transaction's markers are written after its end was acknowledged.
                 while end < 24:
                     await trio.sleep(0.05)
                     end = (await admin.describe_offsets([topic]))[partition].last_stable_offset

@@ -376,9 +376,8 @@ OWN_BROKER_CHANGES = {
 @pytest.mark.parametrize("case", OWN_BROKER_CHANGES)
 def test_changes_of_a_broker(duel: Duel, case: str) -> None:
     for name in ("1", ALL_BROKERS):
-        if not (
-            name == "1" and case == "of_a_listener"
-        ):  # Kafka fails once such a key is set; here it acts
+        if not (name == "1" and case == "of_a_listener"):
+            # Kafka fails once such a key is set; here it acts.
             duel.compare(altered(BROKER, name, OWN_BROKER_CHANGES[case], validate_only=True), 1)
 
 

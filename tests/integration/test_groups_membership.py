@@ -122,9 +122,8 @@ def test_a_member_that_dies_is_missed_and_replaced(
 
     wait_until(is_owner, "the first member owns both partitions")
     survivor = Member(bootstrap, name, [topic])
-    with running(
-        survivor
-    ):  # nobody polls the first member any more: its poll interval ends, then it is gone
+    with running(survivor):
+        # Nobody polls the first member any more: its poll interval ends, then it is gone.
         wait_balanced([survivor], 2)
     serve_callbacks(dying)
     dying.close()

@@ -120,9 +120,8 @@ def lose_the_active_controller(
         )
         with Wire(nodes.controllers[leader]) as wire:
             (made,) = wire.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), 7).topics
-        if (
-            made.error_code != ErrorCode.NOT_CONTROLLER
-        ):  # Apache Kafka's says so until it has read the log that it leads
+        if made.error_code != ErrorCode.NOT_CONTROLLER:
+            # Apache Kafka's says so until it has read the log that it leads.
             break
         assert time.monotonic() < deadline, made
         time.sleep(0.2)

@@ -204,9 +204,8 @@ def await_cleaned(wire: Wire) -> None:
     """Wait until all but the active segment is clean: three keys, each once."""
     deadline = time.monotonic() + 30
     seen: list[Record] = []
-    while (
-        len(rows := rows_of(wire, CLEANED)) > 3 + 5 + 5 or rows != seen
-    ):  # one more pass may come after the first that is enough
+    while len(rows := rows_of(wire, CLEANED)) > 3 + 5 + 5 or rows != seen:
+        # One more pass may come after the first that is enough.
         assert time.monotonic() < deadline
         seen = rows
         time.sleep(1)

@@ -406,9 +406,8 @@ class TableLine(SourceLine):
         super().__init__(bootstrap, source, "compared" if is_compared else "changed")
 
     def feed(self, number: int) -> None:
-        if (
-            number and self._is_compared
-        ):  # of a row that changed twice between two looks nobody knows the first change
+        if number and self._is_compared:
+            # Of a row that changed twice between two looks nobody knows the first change.
             self.sent.update([self._table.remove(10 * number - 5)])
         self.sent.update(self._table.put(10 * number + position, "new") for position in range(7))
         if number:

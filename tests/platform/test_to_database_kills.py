@@ -173,9 +173,8 @@ def test_a_replay_of_all_rows_that_is_killed_keeps_each_record_in_one_place(
                 exit_code(run, spark_remote, log, place, lake, step=step, limit=5, is_keyed=False)
                 == KILLED
             ), step
-            if (
-                step != "replay-before-the-ledger"
-            ):  # the ledger is what readers of dead letters know; the next run brings it up
+            if step != "replay-before-the-ledger":
+                # The ledger is what readers of dead letters know; the next run brings it up.
                 held = [row[:2] for row in place.rows(TABLE, "_partition", "_offset", "id")]
                 assert sorted([*held, *(one[:2] for one in letters_of(lake))]) == sorted(places), (
                     step

@@ -88,9 +88,8 @@ class Auditor:
         known = self._last_death
         is_power_lost = death is Death.POWER or (known is not None and known.death is Death.POWER)
         logs, floors = stored_logs(self._host.disk), dict(self._floors)
-        if (
-            known is not None
-        ):  # it died again before it served: what was there at first is what counts
+        if known is not None:
+            # It died again before it served: what was there at first is what counts.
             logs, floors = {**logs, **known.logs}, {**floors, **known.floors}
         self._last_death = DeathRecord(Death.POWER if is_power_lost else death, logs, floors)
 
@@ -435,9 +434,8 @@ def _time_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | None:
     if indexes.is_loaded:
         return list(indexes.time_index)
     content = _content(disk, segment.path(TIME_INDEX_SUFFIX))
-    if (
-        content is None or len(content) % 12 or _offset_entries(disk, segment) is None
-    ):  # in doubt together, built again together
+    if content is None or len(content) % 12 or _offset_entries(disk, segment) is None:
+        # In doubt together, built again together.
         return None
     try:
         indexes.open()[1].check(bytearray(content))

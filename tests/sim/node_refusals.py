@@ -108,9 +108,8 @@ def refusals_noted(histories: Mapping[str, History]) -> Iterator[None]:
         self: RpcConnection, request: Message, *arguments: Any, **options: Any
     ) -> Any:
         response = await ask(self, request, *arguments, **options)
-        for part in (
-            () if HOST.get() else refusals(response)
-        ):  # what nodes tell each other is theirs to judge
+        for part in () if HOST.get() else refusals(response):
+            # What nodes tell each other is theirs to judge.
             text = getattr(part, "error_message", None) or repr(part)
             code = ErrorCode.of(part.error_code)
             histories[self.destination.host].add(

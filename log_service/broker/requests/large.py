@@ -160,9 +160,8 @@ class LargeRequests:
         elif isinstance(reply, list):
             work.deferred.complete_encoded(reply)
         else:
-            with trio.CancelScope(
-                shield=True
-            ):  # the response may hold slices of files, which are released once it is complete
+            with trio.CancelScope(shield=True):
+                # The response may hold slices of files, which are released once it is complete.
                 await self._encode(work, reply)
 
     async def _encode(self, work: "_Work", response: Message) -> None:

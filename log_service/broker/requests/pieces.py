@@ -156,9 +156,8 @@ def _join(whole: Any, more: Any, levels: Levels, depth: int) -> None:
         known += new
     else:
         setattr(whole, items.response_field, [*known, *new])
-    if getattr(
-        more, "node_endpoints", ()
-    ):  # other leaders' addresses (KIP-951): beside the items, each once
+    if getattr(more, "node_endpoints", ()):
+        # Other leaders' addresses (KIP-951): beside the items, each once.
         ids = {each.node_id for each in whole.node_endpoints}
         whole.node_endpoints = [
             *whole.node_endpoints,

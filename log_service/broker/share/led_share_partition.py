@@ -264,9 +264,8 @@ class LedSharePartition:
         assert self._core is not None, "what is not loaded gives nothing"
         settings = self.settings
         records = settings.records
-        if (
-            settings.dead_letter_topic == self.partition.topic_partition.topic
-        ):  # it is a dead letter already
+        if settings.dead_letter_topic == self.partition.topic_partition.topic:
+            # It is a dead letter already.
             records = replace(records, has_dead_letters=False)
         self._core.settings = records
         return self._core

@@ -136,9 +136,8 @@ class MarkerSender:
 
     def _send_waiting(self, nursery: trio.Nursery) -> None:
         is_over = self._put_off_until is not None and self._put_off_until <= trio.current_time()
-        if is_over and not self._queue.is_busy(
-            self._node_id
-        ):  # otherwise they go with the next batch, and are not delayed again
+        if is_over and not self._queue.is_busy(self._node_id):
+            # Otherwise they go with the next batch, and are not delayed again.
             self._put_off_until = None
         batches, gone = self._queue.take(
             self._find_leader if is_over else self._find_leader_or_put_off

@@ -45,9 +45,8 @@ def request_error(code: ErrorCode, asker: Asker) -> ErrorCode:
     """Return the error of a request for the coordinator's error of a partition, or of all."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if (
-        code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    ):  # internal to the brokers: to the client nothing was verified
+    if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        # Internal to the brokers: to the client nothing was verified.
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.TRANSACTION_ABORTABLE and asker is Asker.VERIFIES:
         return ErrorCode.INVALID_TXN_STATE

@@ -89,9 +89,8 @@ class FetchExchange:
 
     async def end_sessions(self) -> None:
         """Request the end of the sessions, without waiting for the brokers' responses."""
-        for node_id, (_, session) in list(
-            self._sessions.items()
-        ):  # a fetch may begin one meanwhile
+        for node_id, (_, session) in list(self._sessions.items()):
+            # A fetch may begin one meanwhile.
             if not session.is_open:
                 continue
             request = FetchRequest(max_wait_ms=0)

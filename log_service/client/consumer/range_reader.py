@@ -283,7 +283,8 @@ async def _fetch_once(
     if (
         wanted.topic_id not in {None, NO_TOPIC_ID}
         and connection.version_of(ApiKey.FETCH) <= LAST_FETCH_VERSION_WITH_NAMES
-    ):  # fetched by name
+    ):
+        # Fetched by name.
         await cluster.refresh([topic])
         wanted.validate(cluster.view.topic_id_of(topic))
     return result

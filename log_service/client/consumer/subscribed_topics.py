@@ -71,9 +71,8 @@ class SubscribedTopics:
         Subscribed topics that do not exist are not raised, because they may be created later.
         """
         view = self._cluster.view
-        if (
-            view.errors is self._refusals or self.pattern is not None
-        ):  # a view that changed without a response keeps its errors
+        if view.errors is self._refusals or self.pattern is not None:
+            # A view that changed without a response keeps its errors.
             return
         self._refusals = view.errors
         self._warn_of_missing()

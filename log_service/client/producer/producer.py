@@ -100,10 +100,7 @@ class Producer:
             wall_ms=self.wall_ms,
         )
         # Bound methods are kept, because they are called for every record.
-        self._size_of, self._place = (
-            self.intake.size_of,
-            self.intake.place,
-        )
+        self._size_of, self._place = self.intake.size_of, self.intake.place
         self._stack = AsyncExitStack()
         self._blocked_count = 0
         self.is_closed = self._is_settled = True

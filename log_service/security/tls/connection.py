@@ -265,9 +265,8 @@ class TlsConnection:
         read_into, incoming, view, received = self._read_into, self._incoming, memoryview(buffer), 0
         size = len(view)
         try:
-            while (
-                received < size
-            ):  # loop over records, because clients make small ones (under 1 KiB)
+            while received < size:
+                # Loop over records, because clients make small ones (under 1 KiB).
                 count = read_into(size - received, view[received:] if received else view)
                 if not count:
                     return received

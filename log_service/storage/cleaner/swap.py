@@ -150,9 +150,8 @@ def finish_exchanges(
         files.remove(directory / name)
     for name in kept:
         if _offset_of(name, SWAP_SUFFIX) not in base_offsets:  # its batches have no .swap file
-            if (
-                parse_file_name(name, TXN_INDEX_SUFFIX + SWAP_SUFFIX) is not None
-            ):  # it cannot be rebuilt
+            if parse_file_name(name, TXN_INDEX_SUFFIX + SWAP_SUFFIX) is not None:
+                # It cannot be rebuilt.
                 files.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
                 continue
             files.remove(directory / name)

@@ -91,9 +91,8 @@ def _refused_method(scope: Scope, headers: Headers) -> Refusal | None:
             status=405, reason=f"The method {scope['method']} is not served: use GET or POST."
         )
     content_type = headers.get("content-type", "")
-    if (
-        content_type.partition(";")[0].strip() != "application/json"
-    ):  # in small letters: else Dagster reads the query from the address
+    if content_type.partition(";")[0].strip() != "application/json":
+        # In small letters: else Dagster reads the query from the address.
         return Refusal(
             status=415,
             reason=f"The content type {content_type!r} is refused: send application/json.",

@@ -73,9 +73,8 @@ def test_without_racks_counts_and_leaders_differ_by_one_at_most_and_no_move_is_t
     counts = replica_counts(cluster.active, placed)
     assert max(counts) - min(counts) <= 1
     leaders = leader_counts(cluster.active, placed)
-    if (
-        len({len(replicas) for replicas in placed.values()}) == 1
-    ):  # else a broker of single replicas may have to lead them all
+    if len({len(replicas) for replicas in placed.values()}) == 1:
+        # Else a broker of single replicas may have to lead them all.
         assert max(leaders) - min(leaders) <= 1
     present = sorted(
         replica_counts(cluster.active, {each.where: each.replicas for each in cluster.partitions})
@@ -158,9 +157,8 @@ def test_a_new_broker_gets_its_share_and_nothing_else_moves(cluster: ClusterLayo
     counts = replica_counts(grown.active, after(grown, plan))
     assert all(other - counts[-1] <= 1 for other in counts)
     assert plan.copied_replicas == counts[-1]
-    if (
-        len({len(each.replicas) for each in cluster.partitions}) <= 1
-    ):  # else the new broker may lead many single replicas that it gets
+    if len({len(each.replicas) for each in cluster.partitions}) <= 1:
+        # Else the new broker may lead many single replicas that it gets.
         leaders = leader_counts(grown.active, after(grown, plan))
         before = leader_counts(
             grown.active, {each.where: each.replicas for each in grown.partitions}

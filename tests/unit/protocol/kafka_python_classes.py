@@ -20,9 +20,8 @@ THEIR_PACKAGES = (
 def their_class(name: str) -> Any:
     """Return their class of a message, None where they have none."""
     for package in THEIR_PACKAGES:
-        with catch_warnings(
-            action="ignore", category=DeprecationWarning
-        ):  # they read their schemas by a deprecated function
+        with catch_warnings(action="ignore", category=DeprecationWarning):
+            # They read their schemas by a deprecated function.
             module = importlib.import_module(f"kafka.protocol.{package}")
         found = getattr(module, name, None)
         if found is not None:

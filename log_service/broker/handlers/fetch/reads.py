@@ -296,10 +296,8 @@ class PartitionReads:
         self._is_readable, self._guard = True, call.access
         if self._guard is not None and replica is not None:
             # A follower needs CLUSTER_ACTION and no right on a topic, because it is a broker.
-            self._is_readable, self._guard = (
-                self._guard.may_cluster(AclOperation.CLUSTER_ACTION),
-                None,
-            )
+            self._is_readable = self._guard.may_cluster(AclOperation.CLUSTER_ACTION)
+            self._guard = None
         self._readable: dict[str, bool] = {}
         self._unknown_ids: list[tuple[FetchTarget, PartitionData]] = []
         self._absent: list[tuple[FetchTarget, PartitionData]] = []

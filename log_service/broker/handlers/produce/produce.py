@@ -208,9 +208,8 @@ def respond(
                 if not appended.is_duplicate:
                     count = appended.last_offset - appended.base_offset + 1
                     node.produced.add(call.client_id, partition.topic_partition.topic, count)
-                if (
-                    leader_epoch != partition.leader_epoch or not partition.state.is_safe_at_once
-                ):  # turns may lie between
+                if leader_epoch != partition.leader_epoch or not partition.state.is_safe_at_once:
+                    # Turns may lie between.
                     required_offset, needs_all = appended.last_offset + 1, request.acks == ACKS_ALL
                     waiting.append(
                         ProducePartitionStatus(

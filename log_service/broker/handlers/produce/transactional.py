@@ -157,9 +157,8 @@ def _keep_records(request: ProduceRequest, checked: Checked, deferred: Deferred)
             if wanted.records is not None:
                 wanted.records = memoryview(bytearray(wanted.records[:HEADER_SIZE]))
     for where, batch in checked.items():
-        if isinstance(batch, ValidatedBatches) and isinstance(
-            batch.buffer, memoryview
-        ):  # a recompressed one is our own
+        if isinstance(batch, ValidatedBatches) and isinstance(batch.buffer, memoryview):
+            # A recompressed one is our own.
             checked[where] = batch._replace(buffer=bytearray(batch.buffer))
 
 

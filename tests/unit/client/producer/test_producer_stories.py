@@ -331,9 +331,8 @@ def test_leaving_with_an_exception_settles_what_could_not_be_sent() -> None:
         await trio.sleep(1)
         raise ZeroDivisionError
 
-    with pytest.RaisesGroup(
-        ZeroDivisionError
-    ):  # of the test's nursery alone: the producer's is not seen
+    with pytest.RaisesGroup(ZeroDivisionError):
+        # Of the test's nursery alone: the producer's is not seen.
         tell(story)
     assert [error.code for error in seen if error] == [ErrorCode.REQUEST_TIMED_OUT]
 

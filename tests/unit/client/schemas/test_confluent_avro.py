@@ -50,7 +50,8 @@ def test_bytes_of_both_are_equal(
         ValueError,
         TypeError,
         AttributeError,
-    ):  # of a value in a union, which fastavro tries with each branch
+    ):
+        # Of a value in a union, which fastavro tries with each branch.
         with pytest.raises(SerializationError):
             serializer.serialize("orders", value)
         return
