@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer
@@ -55,7 +56,7 @@ def be_polite(bootstrap: str, topic: str, seconds: float) -> None:
     acknowledged: list[tuple[float, float]] = []
     failed_count = 0
 
-    def note(sent: float, error: object) -> None:
+    def note(sent: float, error: object, _record: object) -> None:
         nonlocal failed_count
         if error is None:
             acknowledged.append((sent, time.perf_counter()))
@@ -65,9 +66,7 @@ def be_polite(bootstrap: str, topic: str, seconds: float) -> None:
     producer = _producer(bootstrap, **{"enable.idempotence": True})
     began = time.perf_counter()
     while (sent := time.perf_counter()) < began + seconds:
-        producer.produce(
-            topic, b"x" * POLITE_BYTES, on_delivery=lambda error, _, sent=sent: note(sent, error)
-        )
+        producer.produce(topic, b"x" * POLITE_BYTES, on_delivery=partial(note, sent))
         producer.poll(POLITE_PAUSE_S)
     producer.flush(FLUSH_S)
     waits = sorted(end - start for start, end in acknowledged) or [FLUSH_S]
@@ -187,7 +186,8 @@ def main() -> None:
                 wait, greedy, elections = measure(nodes, given.floods, given.busy, given.seconds)
             print(
                 f"round {round_number + 1}, {product}: p50 {wait.p50:.3f} s, p99 {wait.p99:.2f} s,"
-                f" first {wait.first:.2f} s, longest gap {wait.longest_gap:.2f} s, in gaps over 1 s {wait.long_gaps:.1f} s,"
+                f" first {wait.first:.2f} s, longest gap {wait.longest_gap:.2f} s,"
+                f" in gaps over 1 s {wait.long_gaps:.1f} s,"
                 f" acknowledged {wait.acknowledged_count}, failed {wait.failed_count};"
                 f" greedy {greedy:,.0f} records/s; quorum elections {elections}",
                 flush=True,
