@@ -163,7 +163,7 @@ class NetworkLimits:
         60_000  # from the connection to the end of its login, on a listener with SASL
     )
     max_requests_in_flight_per_connection: int = 64
-    max_unanswered_bytes_per_connection: int = 256 << 10  # a single request may be larger
+    max_unanswered_bytes_per_connection: int = 64 << 10  # a single request may be larger
     max_request_bytes_in_flight: int = KEY
     receive_buffer_bytes: int = 64 << 10
     socket_send_buffer_bytes: int = KEY  # the system's default
