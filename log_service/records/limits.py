@@ -23,7 +23,7 @@ MIN_COUNT_AT_ONCE = 112
 MIN_COUNT_AT_ONCE_WITH_SCHEMAS = 100
 """The same for a log that validates schemas, because there a loop takes two rounds."""
 
-UNITS_PER_TURN = 2 << 20  # a unit is some 3.5 ns: a turn takes up to seven milliseconds
+UNITS_PER_TURN = 5 << 18  # a megabyte of records of 100 bytes; a unit is some 3.5 ns
 UNITS_PER_ITEM = 20
 UNITS_PER_ITEM_ALONE = 160  # in a loop
 UNITS_PER_NUMBER_BYTE = 3  # of a record's numbers and lengths, which may be longer than they need

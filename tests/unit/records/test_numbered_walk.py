@@ -19,7 +19,7 @@ from log_service.records.checks import check_records
 from log_service.records.numbered_walk import are_plain, find_numbered
 from log_service.records.record import NewRecord
 from log_service.records.varint_arrays import Octets
-from tests.unit.records.test_walk import ALPHABETS, records_of
+from tests.unit.records.drawn_records import ALPHABETS, records_of
 
 COUNTS = (768, 1_000, 9_000)
 
