@@ -20,9 +20,12 @@ from log_service.common.types import Buffer
 from log_service.records.batch import HEADER_SIZE, BatchHeader
 from log_service.records.compression import check_framing, open_compressed
 from log_service.records.limits import (
+    FEW_NUMBER_BYTES,
     MAX_BATCH_RECORDS,
     MIN_COUNT_AT_ONCE,
     MIN_COUNT_AT_ONCE_WITH_SCHEMAS,
+    UNITS_PER_CHECK_AT_ONCE,
+    UNITS_PER_FEW_NUMBER_BYTES,
     UNITS_PER_NUMBER_BYTE,
     Allowance,
 )
@@ -110,7 +113,10 @@ def check_in_steps(
     most_number_bytes = (
         min(len(plain), count * MAX_RECORD_OVERHEAD_BYTES) - count * MIN_RECORD_BYTES
     )
-    allowance.take_work(most_number_bytes * UNITS_PER_NUMBER_BYTE)
+    allowance.take_work(
+        most_number_bytes * UNITS_PER_NUMBER_BYTE
+        + min(most_number_bytes, FEW_NUMBER_BYTES) * UNITS_PER_FEW_NUMBER_BYTES
+    )
     faults = RecordFaults(rules, allowance, schemas)
     least = MIN_COUNT_AT_ONCE if schemas is None else MIN_COUNT_AT_ONCE_WITH_SCHEMAS
     fields = checks_at_once() if count >= least else None
@@ -120,6 +126,7 @@ def check_in_steps(
         if schemas is not None:
             yield from _schemas_of_few()(plain, count, faults)
     else:
+        allowance.take_work(UNITS_PER_CHECK_AT_ONCE)
         allowance.take_items(count)
         try:
             yield from fields.check_fields(

@@ -70,7 +70,8 @@ def find_numbered(body: Buffer, octets: Octets, count: int) -> Steps[Numbered | 
     longest_first = np.argsort(-record_counts, kind="stable")
     record_counts = record_counts[longest_first]
     step_count = int(record_counts[0])
-    if record_counts[-1] <= 0 or step_count > _MAX_SKEW * (count // len(places) + _LANE_RECORDS):
+    most_steps = _MAX_SKEW * (count // _wanted_lane_count(count) + _LANE_RECORDS)
+    if record_counts[-1] <= 0 or step_count > most_steps:
         return None
     stops = np.append(places[1:], len(octets))[longest_first]
     places, numbers = places[longest_first], numbers[longest_first]
@@ -100,9 +101,10 @@ def are_plain(octets: Octets, starts: Integers, ends: Integers, first: int) -> b
     Other records may be whole, too. ``fields`` checks them.
     """
     pairs = pairs_at(octets, starts)
-    if np.count_nonzero(pairs & 1):  # a negative length
-        return False
-    offsets = _after_varints(octets, starts + WIDTHS.take(pairs) + 1)  # behind the attributes
+    widths: Integers = WIDTHS.take(pairs)
+    if np.count_nonzero(pairs & 1) or np.count_nonzero(widths) != len(widths):
+        return False  # a negative length, or one of more than two bytes
+    offsets = _after_varints(octets, starts + widths + 1)  # after the attributes
     numbers, widths = _read_numbers(octets, offsets)
     if np.count_nonzero(numbers != np.arange(first, first + len(numbers))):
         return False
@@ -121,10 +123,9 @@ def _guess(body: Buffer, octets: Octets, count: int) -> Numbered | None:
     A place is a start if the record there has the number before that of the next one.
     """
     mean_bytes = len(octets) // count + 1
-    lane_count = min(_MAX_LANE_COUNT, count // _LANE_RECORDS)
     if count < _MIN_COUNT or mean_bytes > _MAX_MEAN_BYTES:
         return None
-    distance = len(octets) // lane_count
+    distance = len(octets) // _wanted_lane_count(count)
     likely = _likely_attributes(body, len(octets), distance, mean_bytes)
     rows = np.arange(len(likely))
     starts, numbers = np.zeros(len(rows) + 1, np.int64), np.zeros(len(rows) + 1, np.int64)
@@ -146,6 +147,10 @@ def _guess(body: Buffer, octets: Octets, count: int) -> Numbered | None:
     is_rising = np.diff(np.maximum.accumulate(starts), prepend=-1) > 0
     starts, numbers = starts[is_rising], numbers[is_rising]
     return (starts, numbers) if len(starts) >= _MIN_LANE_COUNT else None
+
+
+def _wanted_lane_count(count: int) -> int:
+    return min(_MAX_LANE_COUNT, count // _LANE_RECORDS)
 
 
 def _likely_attributes(

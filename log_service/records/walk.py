@@ -109,15 +109,16 @@ def walk_lanes(
     )
     record_count = int(counts.sum())
     guesses = _guess_starts(body, octets, record_count, batch_starts, batch_ends)
+    wanted = min(_LANE_COUNT, record_count // _MIN_LANE_RECORDS)
+    lane_count = max(len(batch_starts), wanted // 4)  # some guesses may fail, not nearly all
+    most_steps = _MAX_SKEW * (record_count // lane_count + _STEPS_BETWEEN_LOOKS)
     for _ in range(_TRIES):
         starts = np.union1d(batch_starts, guesses)
         if len(starts) < _MIN_LANE_COUNT:
             return None
         owners = np.searchsorted(batch_starts, starts, side="right") - 1
         stops = np.minimum(np.append(starts[1:], batch_ends[-1]), batch_ends[owners])
-        places = yield from _follow(
-            octets, starts, stops, _MAX_SKEW * (record_count // len(starts) + _STEPS_BETWEEN_LOOKS)
-        )
+        places = yield from _follow(octets, starts, stops, most_steps)
         if places is None:
             return None
         missed = stops[~(places == stops[:, None]).any(axis=1)]
@@ -184,7 +185,8 @@ def walk_each(
     body: Buffer, counts: Integers, batch_starts: Integers, batch_ends: Integers
 ) -> Steps[Integers]:
     """Return the ends of all records, by jumping from length to length."""
-    ends: list[int] = []
+    found: list[Integers] = []
+    ends: list[int] = []  # of the last few records: a million in one list take too long to convert
     append = ends.append
     for index, (count, start, batch_end) in enumerate(
         zip(counts.tolist(), batch_starts.tolist(), batch_ends.tolist(), strict=True)
@@ -209,11 +211,14 @@ def walk_each(
                 position = batch_end + 1
             if position > batch_end:
                 raise _invalid(index, "it ends before its last record")
+            if len(ends) >= _RECORDS_AT_ONCE:
+                found.append(np.array(ends, np.int64))
+                ends.clear()
         if position != batch_end:
             raise _invalid(
                 index, f"its records take {position - start} bytes, it has {batch_end - start}"
             )
-    return np.array(ends, np.int64)
+    return np.concatenate((*found, np.array(ends, np.int64)))
 
 
 def _jump(body: Buffer, position: int, batch_end: int) -> int:

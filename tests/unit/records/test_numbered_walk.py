@@ -123,3 +123,41 @@ def test_any_bytes_are_walked_without_an_error(seed: int, alphabet: str, count: 
     body = bytes(random.Random(seed).choices(ALPHABETS[alphabet], k=8 * count))
     found = finish(find_numbered(body, octets_of(body), count))
     assert found is None or found[1].tolist() == jumps(body, count)
+
+
+WIDE_LENGTHS = {
+    "offset": "8c8000000004010100",
+    "key": "8c8000000004030300",
+}
+"""Records whose length takes three bytes. Read two bytes too early, their fields look whole."""
+
+
+@pytest.mark.parametrize("wrong", WIDE_LENGTHS)
+def test_a_record_with_a_long_length_is_read_in_its_own_place(wrong: str) -> None:
+    """The offset delta of the first record is 2, or the length of its key is -2."""
+    count = 112
+    tiny = [NewRecord(0, None, None) for _ in range(count)]
+    body = bytes.fromhex(WIDE_LENGTHS[wrong]) + section(tiny)[7:]
+    assert section(tiny)[7] == 12, "each tiny record has seven bytes"
+    assert verdict(body, bytes(build_batch(tiny))) is ErrorCode.INVALID_RECORD
+
+
+def test_few_right_guesses_do_not_make_a_long_walk() -> None:
+    """Attributes of 1 hide all records but those of sixteen windows, far from each other."""
+    count = 98_000
+    body = bytearray(bytes.fromhex("0c010000010100") * count)
+    window_distance = len(body) // 768
+    for row in range(100, 740, 40):
+        place = -(-(row * window_distance + 1) // 7) * 7
+        number = place // 7
+        body[place : place + 21] = numbered(number, b"") + numbered(number + 1, b"123")
+    steps = find_numbered(bytes(body), octets_of(bytes(body)), count)
+    assert sum(1 for _ in steps) < 20, "a turn of the event loop would take too long"
+
+
+def numbered(number: int, value: bytes) -> bytes:
+    """Return a record with a number of three bytes."""
+    encoded = number << 1
+    offset = bytes((encoded & 0x7F | 0x80, encoded >> 7 & 0x7F | 0x80, encoded >> 14))
+    rest = b"\0\0" + offset + b"\1" + bytes((len(value) << 1,)) + value + b"\0"
+    return bytes((len(rest) << 1,)) + rest
