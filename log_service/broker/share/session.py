@@ -94,12 +94,14 @@ class ShareSession:
         self._partitions[partition] = has_error
         return has_records or has_error or is_awaited
 
-    def end_turn(self, first: SharedPartition, given: Iterable[SharedPartition]) -> None:
-        """Move partitions behind the others after a fetch that began with ``first``.
+    def end_turn(self, first: SharedPartition, given: Sequence[SharedPartition]) -> None:
+        """Move partitions to the end of the order after a fetch that began with ``first``.
 
-        ``given`` are those that gave records. ``first`` comes last, whether it gave any or not.
+        ``given`` are the partitions that gave records, in their order. The one that gave first
+        comes last. A ``first`` without records comes before all that gave some, because idle
+        partitions would keep the others in one order for ever.
         """
-        for partition in (*given, first):
+        for partition in (first, *given[1:], *given[:1]):
             has_error = self._partitions.pop(partition, None)
             if has_error is not None:
                 self._partitions[partition] = has_error

@@ -49,6 +49,10 @@ SLICE_MS: Final = 500
 """How long one of several leaders is asked to wait for records."""
 ACQUIRE_GRACE_MS: Final = 5_000
 """How much longer than its wait an acquire may take, as where a leader hangs."""
+LATE_S: Final = 1.0
+"""A leader that responds so long after the wait that it was asked for counts as silent."""
+SILENT_S: Final = 10.0
+"""How long a silent leader is asked after the others."""
 RETRY_S: Final = 0.1
 SLACK_S: Final = 1.0
 CLOSE_S: Final = 5.0
@@ -122,8 +126,8 @@ class ShareLeases:
         self._free_slots = list(range(MAX_LEASES))
         self._sessions: dict[str, _Session] = {}
         self._epochs: dict[str, int] = {}
-        self._silent: set[int] = set()
-        """Nodes that have not responded to their last fetch. They are asked after the others."""
+        self._silent_until_s: dict[int, float] = {}
+        """Nodes that have not responded in time. Until then they are asked after the others."""
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -283,8 +287,10 @@ class ShareLeases:
     async def _leave(self, group_id: str, member: _Member) -> None:
         if self._members.get(group_id) is member:
             del self._members[group_id]
-            await member.membership.leave()
-            member.scope.cancel()
+            try:
+                await member.membership.leave()
+            finally:
+                member.scope.cancel()
 
     async def _leave_idle_groups(self) -> None:
         while True:
@@ -312,7 +318,7 @@ class ShareLeases:
                     if session is None:
                         session = sessions[node_id] = self._open(group_id, node_id)
                     try:
-                        with self._note_silence(node_id):
+                        with self._note_silence(node_id, wait_ms):
                             records = await self._fetch(session, topic, max_records, wait_ms)
                     except KafkaError as error:
                         if not error.is_retriable or trio.current_time() >= deadline_s:
@@ -339,20 +345,19 @@ class ShareLeases:
             await self._close(session)
 
     @contextmanager
-    def _note_silence(self, node_id: int) -> Iterator[None]:
-        """Ask a node after the others from now on, unless it responds within the block."""
-        has_responded = False
+    def _note_silence(self, node_id: int, wait_ms: int) -> Iterator[None]:
+        """Ask a node after the others for a while if the block outlasts its wait by far.
+
+        A caller that gives up earlier says nothing about the node.
+        """
+        late_s = trio.current_time() + wait_ms / 1_000 + LATE_S
         try:
             yield
-            has_responded = True
-        except KafkaError as error:
-            has_responded = error.code is not ErrorCode.REQUEST_TIMED_OUT
-            raise
         finally:
-            if has_responded:
-                self._silent.discard(node_id)
+            if trio.current_time() >= late_s:
+                self._silent_until_s[node_id] = trio.current_time() + SILENT_S
             else:
-                self._silent.add(node_id)
+                self._silent_until_s.pop(node_id, None)
 
     def _leaders(self, topic: str) -> list[int]:
         """Return the leaders of a topic in the order in which they are asked."""
@@ -362,7 +367,8 @@ class ShareLeases:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         nodes = {view.leader_of(each) for each in self._partitions(topic)} - {-1}
         drawn = self._env.rng.sample(sorted(nodes), len(nodes))
-        return sorted(drawn, key=self._silent.__contains__)
+        now_s = trio.current_time()
+        return sorted(drawn, key=lambda node: self._silent_until_s.get(node, 0.0) > now_s)
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
         count = self._cluster.view.topics[topic].partition_count

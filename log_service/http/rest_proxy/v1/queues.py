@@ -79,13 +79,14 @@ async def acquire(call: Call) -> HttpResponse:
     if encoding not in FORMATS:
         raise RestError(422, f"encoding is {encoding[:30]!r}: it may be {', '.join(FORMATS)}.")
     longest_ms = wait_ms + ACQUIRE_GRACE_MS
+    deadline_s = trio.current_time() + longest_ms / 1_000
     user, streams = "" if call.credentials is None else call.request.principal, call.context.streams
     group, topic = call.value("group"), call.value("topic")
     await topic_of(await call.admin(), topic, timeout_ms=longest_ms)
     async with streams.places.one_of(user):
         leases = await _leases(call)
         lease = None
-        with trio.move_on_after(min(longest_ms, MAX_WAIT_MS) / 1_000):
+        with trio.move_on_at(deadline_s):
             lease = await _unless_stopping(
                 call,
                 partial(leases.acquire, group, topic, max_records=count, wait_ms=wait_ms),

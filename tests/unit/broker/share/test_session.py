@@ -17,7 +17,7 @@ from log_service.common.session_epochs import FINAL_EPOCH
 
 KEY = SessionKey(group_id="g", member_id="m")
 OTHER = SessionKey(group_id="g", member_id="n")
-A, B, C = ((UUID(int=number), 0) for number in (1, 2, 3))
+A, B, C, D = ((UUID(int=number), 0) for number in (1, 2, 3, 4))
 
 
 def fetch(
@@ -167,9 +167,20 @@ def test_partitions_that_gave_records_wait_for_their_next_turn() -> None:
     cache = ShareSessionCache(10)
     session = session_of(fetch(cache, 0, A, B, C))
     session.end_turn(A, [B])
-    assert session.partitions == (C, B, A)
-    session.end_turn(C, [C, B, A])
-    assert session.partitions == (B, A, C)
+    assert session.partitions == (C, A, B)
+    session.end_turn(C, [C, A, B])
+    assert session.partitions == (A, B, C)
+
+
+def test_idle_partitions_do_not_keep_the_busy_ones_in_one_order() -> None:
+    session = session_of(fetch(ShareSessionCache(10), 0, A, B, C, D))
+    begun = []
+    for _ in range(6):
+        order = session.partitions
+        busy = [partition for partition in order if partition in {C, D}]
+        begun.append(busy[0])
+        session.end_turn(order[0], busy)
+    assert begun == [C, D, C, D, C, D]
 
 
 def test_each_fetch_begins_with_the_next_partition_whatever_advances_the_epoch() -> None:
