@@ -3,7 +3,7 @@
 Decides only the order. Start: identity, logs, the controller's listeners bound, the controller
 made, the metadata log opened, the broker's listeners bound, registration, partitions and
 coordinators, and at last connections of clients. A graceful stop goes back: other brokers take over
-leadership, no new connections, waiting requests are answered, coordinators give up their shards,
+leadership, no new connections, responses to waiting requests, coordinators give up their shards,
 high watermarks are written, logs are closed in order, then the metadata log. Cancelling ``run``
 instead writes nothing more, as a crash would.
 
@@ -570,7 +570,7 @@ class Broker:
     ) -> Callable[[ListenerConfig], FrameHandler]:
         """Return the frame handler of each listener of a side.
 
-        The handler is the pipeline, behind a login if the listener requires one.
+        The handler is the pipeline. If the listener requires a login, the login comes first.
         """
         pipeline = Pipeline(node, side, background.start_soon, REGISTRY, self._meters)
         pipeline.authorizer = self.authorizer

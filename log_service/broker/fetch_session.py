@@ -187,7 +187,7 @@ class FetchSession:
                     left = TARGETS_PER_STEP
 
     def move_to_end(self, target: FetchTarget) -> None:
-        """Move a partition behind the others for the next request."""
+        """Move a partition to the end of the order for the next request."""
         key: PartitionKey = (target.topic_id if self.is_by_id else target.topic, target.partition)
         present = self.targets.pop(key, None)
         if present is not None:

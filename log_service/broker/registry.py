@@ -1,4 +1,4 @@
-"""THE registry: one row for each API that this node answers.
+"""THE registry: one row for each API that this node supports.
 
 A row has the listeners of the API, the permissions that its requests may need, the gates that check
 them, its quota, its error response and its handler. Its versions are in ``protocol.api_versions``,

@@ -77,7 +77,7 @@ async def rebalance(
 ) -> None:
     """Plan an even spread of replicas and leaders over brokers and racks.
 
-    The plan has the fewest copies.
+    The plan copies as few replicas between brokers as possible.
     """
     async with open_admin(bootstrap_servers) as admin, plan_refusals():
         layout = await read_layout(admin)

@@ -160,7 +160,8 @@ def registry_options(prefix: str = "", *, has_default: bool = True) -> Callable[
 def take_access(given: dict[str, Any], prefix: str = "") -> RegistryAccess | None:
     """Take the options of a registry out of ``given``, and ask for a password if a user logs in.
 
-    Returns None if no registry is named. It reads a terminal, so it belongs in front of the run.
+    Return None if no registry is named. Call it before the event loop starts, because it may read
+    the password from the terminal.
 
     Raises:
         UsageError: options contradict each other.

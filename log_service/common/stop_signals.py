@@ -23,8 +23,10 @@ class StopRequests:
         self.is_second = False
 
     def is_repeated(self) -> bool:
-        """Note a signal. Return whether it repeats the first request to stop, because it came too
-        soon.
+        """Note a signal, and return whether it only repeats the first one.
+
+        A signal within ``SAME_REQUEST_SECONDS`` of the first one repeats it. A later signal is a
+        second request to stop, and sets ``is_second``.
         """
         if self._began is None:
             self._began = self._now()

@@ -1,4 +1,7 @@
-"""URLs as logs and errors show them, and the secrets that others could read on their way."""
+"""Shows URLs without their secrets, and detects URLs whose requests are sent in clear text.
+
+The user, the options and the fragment of a URL may hold secrets.
+"""
 
 from urllib.parse import urlsplit
 

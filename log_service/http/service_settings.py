@@ -1,8 +1,8 @@
 """The settings that all HTTP services share: listeners, TLS, logins and the cluster's client.
 
 This module decides the meaning of these keys and refuses invalid values. Keys of the service's own
-Kafka client stand behind a prefix of the service. Those of the listener that checks passwords stand
-behind ``login.``, and those of a schema registry's client behind ``schema.registry.``. The caller
+Kafka client have a prefix, which the service chooses. Keys of the listener that checks passwords
+have the prefix ``login.``, and keys of a schema registry's client ``schema.registry.``. The caller
 passes in the properties.
 """
 
@@ -118,7 +118,7 @@ class SettingsFile:
         )
 
     def behind(self, prefix: str) -> dict[str, str]:
-        """Return the properties behind a prefix, by the rest of their names."""
+        """Return the properties with a prefix, by the rest of their names."""
         return {
             key.removeprefix(prefix): value
             for key, value in self.given.items()

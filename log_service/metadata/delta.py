@@ -137,11 +137,11 @@ class MetadataDelta:
         return self._topics.deleted
 
     def replay(self, record: MetadataRecord) -> None:
-        """Take one record.
+        """Apply one record to the delta.
 
         Raises:
-            MetadataError: the record refers to something unknown, such as a topic, or is of a type
-                that must not stand here.
+            MetadataError: the record refers to something unknown, such as a topic, or it begins or
+                ends a metadata transaction out of order.
         """
         if self._transaction is not None and not isinstance(record, _ENDS_OF_TRANSACTIONS):
             self._held.append(record)

@@ -93,7 +93,10 @@ class ServerBudget:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether connections that can wait should stop reading."""
+        """Whether the memory budget is used up.
+
+        Connections with unanswered requests then stop reading. All others read on.
+        """
         return self.used_bytes >= self._limit_bytes
 
     def next_connection_id(self) -> int:

@@ -119,7 +119,10 @@ class RecordFaults:
             self.named.append((index, text))
 
     def want(self, name: SchemaName, *, is_key: bool) -> None:
-        """Note a schema that no verdict is known of."""
+        """Note a schema that the registry has to be asked about.
+
+        The registry has neither accepted nor refused it yet.
+        """
         if len(self._wanted) < MAX_WANTED_SCHEMAS:
             self._wanted.add(NamedSchema(is_key, name))
 

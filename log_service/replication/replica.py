@@ -157,7 +157,9 @@ class Replica:
         return log is not None and not log.home.is_offline and not log.is_closed and log.is_sync_due
 
     async def sync(self) -> bool:
-        """Sync the log. Return whether its synced records now count or the high watermark moved.
+        """Sync the log. Return whether ``state.own_end_offset`` or the high watermark moved.
+
+        With ``flush.messages=1`` only synced records count towards the high watermark.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the disk failed and the directory is offline.

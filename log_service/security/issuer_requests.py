@@ -4,7 +4,7 @@ Run it in a thread.
 
 This module decides how long an exchange may take, from the connection to the last byte, how many
 bytes a response may have, which authorities TLS trusts, and which failures may pass. It follows no
-redirects and uses no proxies, because those lead to hosts that the configuration does not name.
+redirects and uses no proxies, because both lead to hosts that the configuration does not name.
 
 Invariants: errors name the URL without user and options, and the authorities that were trusted.
 Requests and responses are secrets and appear in no error.

@@ -138,8 +138,8 @@ class DirectoryLoader:
     async def _open_in_turns(self) -> None:
         """Open logs in batches until none is left.
 
-        Batches are large at first. At the end logs are opened one by one, so that few logs wait
-        behind a large one.
+        Batches are large at first. At the end logs are opened one by one, so that few logs wait for
+        a large one in their batch.
         """
         while self._work and self._error is None:
             count = max(1, min(_LOGS_PER_CALL, len(self._work) // (4 * self._thread_count)))

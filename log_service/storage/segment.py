@@ -479,7 +479,7 @@ class Segment:
     def _cut(self, size_bytes: int) -> None:
         """Truncate and sync at once.
 
-        Otherwise the removed bytes could reappear after a crash, behind the next append.
+        Otherwise the removed bytes could reappear after a crash, following the next append.
         """
         self.file.truncate(size_bytes)
         self.are_indexes_synced = False

@@ -1,10 +1,9 @@
-"""The nodes of a ``tidelog up`` installation, seen from another process. It lists, starts, stops
-and restarts them.
+"""Lists, starts, stops and restarts the nodes of a ``tidelog up`` installation, from any process.
 
 A node is operated by its supervisor, which is asked through files of its data directory
 (``control``). ``tidelog cluster`` and the Dagster jobs that operate a cluster use this. Invariant:
-a broker is the installation's only if its cluster has the same id, so that an installation beside
-another cluster is left alone.
+a broker belongs to the installation only if their cluster ids are equal. So a command for another
+cluster leaves the installation alone.
 """
 
 from dataclasses import dataclass

@@ -34,18 +34,22 @@ class Rights:
         return self.is_unbound or self.readable.issuperset(topics)
 
     def require_read(self, topics: Iterable[str], what: str) -> None:
-        """Refuse what needs topics that may not be read.
+        """Refuse an action that needs topics which the person may not read.
+
+        ``what`` names the action in the text of the error.
 
         Raises:
-            HttpError: 403, names them.
+            HttpError: 403, names the topics.
         """
         self._require(topics, self.readable, "READ", what)
 
     def require_write(self, topics: Iterable[str], what: str) -> None:
-        """Refuse what needs topics that may not be written.
+        """Refuse an action that needs topics which the person may not write.
+
+        ``what`` names the action in the text of the error.
 
         Raises:
-            HttpError: 403, names them.
+            HttpError: 403, names the topics.
         """
         self._require(topics, self.writable, "WRITE", what)
 

@@ -62,9 +62,9 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
 
     @contextmanager
     def open(self) -> Iterator[Engine]:
-        """Yield an engine, disposed of afterwards.
+        """Yield an engine, and dispose of it afterwards.
 
-        :raises SettingsError: the URL makes no sense, or the run's config names another one.
+        :raises SettingsError: the URL is not valid, or the run's config names another URL.
         """
         accept(self._refusal)
         engine = open_engine(self.url or load_settings().sql_url.reveal())

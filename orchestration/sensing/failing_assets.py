@@ -57,7 +57,8 @@ class FailingAssets:
     ) -> list[str]:
         """Look at the ended runs, and return a line for each failing asset in ``known``.
 
-        The line ends with the next try, behind ``MOMENTARY``.
+        The separator ``MOMENTARY`` divides a line. Details that change while the asset fails come
+        after it, such as the time of the next try.
         """
         failing = self.failed(known)
         at_s, since_s = time.time() if now_s is None else now_s, loaded_s()

@@ -179,7 +179,7 @@ def look_at_groups(
 ) -> Looked:
     """Look at the groups, beginning with the first whose name comes after ``after``.
 
-    :raises LogServiceError: the log service does not answer.
+    :raises LogServiceError: the log service does not respond.
     """
     from log_service.client import (  # noqa: PLC0415 - a sensor's tick alone has use for it
         KafkaError,
@@ -250,7 +250,7 @@ def look(
 
     ``ends`` are known high watermarks. Watermarks that are fetched here are added to it.
 
-    :raises KafkaError: the cluster does not answer, or refuses.
+    :raises KafkaError: the cluster does not respond, or refuses.
     """
     group = listed.group_id
     kind = listed.group_type.lower() or "classic"

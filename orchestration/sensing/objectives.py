@@ -1,8 +1,9 @@
 """Lag objectives: asset checks that every record reaches its table within a number of seconds.
 
-The watchdog evaluates them, and reports a changed verdict. Each commit of the table is also
-followed by a verdict, because Dagster treats a check that is older than the newest materialization
-as not evaluated. A manual run of the check gives the verdict of that moment.
+A verdict is the result of such a check: kept or missed. The watchdog evaluates the checks, and
+reports a verdict that changed. A verdict follows each commit of the table as well, because Dagster
+treats a check that is older than the newest materialization as not evaluated. A manual run of the
+check gives the verdict of that moment.
 """
 
 import time

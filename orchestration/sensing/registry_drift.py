@@ -29,7 +29,8 @@ UNREADABLE = ", unreadable"
 class RegistryLook:
     """The verdicts of a tick by topic, and why a topic, or the registry, has none.
 
-    ``last_topic`` is the one that was asked last, if the tick ended before all were.
+    A verdict tells whether the newest version of a subject is compatible. ``last_topic`` is the
+    topic whose subject was asked for last, if the tick ended before all topics had their turn.
     """
 
     verdicts: Mapping[str, Compatibility] = field(default_factory=dict)
@@ -52,7 +53,7 @@ def look_at_registry(
     """Ask for the newest version of the subject of each topic that has one.
 
     After the first request without a response, or ``LOOKS_WITHIN_S``, no other is made, so that a
-    tick ends in time. The next one begins behind ``last_topic``, so that each topic has its turn.
+    tick ends in time. The next tick begins after ``last_topic``, so that each topic has its turn.
     """
     began_s = now_s()
     verdicts: dict[str, Compatibility] = {}

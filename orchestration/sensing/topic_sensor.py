@@ -9,7 +9,7 @@ topic or a table that cannot be looked at is passed over, and the tick says so.
 
 Dagster cuts off a tick after 60 seconds, and then nothing of it counts. The look at all tables
 therefore ends after ``LOOKS_WITHIN_S``. The other tables have their turn later. Tables that could
-not be looked at come behind the others, so that leaders that are away delay no other table.
+not be looked at come after all others, so that leaders that are away delay no other table.
 """
 
 import math
@@ -103,12 +103,12 @@ class Watch:
     """The tables of the lake as the last look loaded them, each once."""
 
     def lags(self) -> dict[str, TopicLag]:
-        """Return how far each table is behind.
+        """Return the lag of each table.
 
-        Tables without a topic, those that cannot be looked at, and those without time for a look
+        Tables without a topic, tables that cannot be looked at, and tables without time for a look
         are left out.
 
-        :raises LogServiceAwayError: the log service does not answer at all.
+        :raises LogServiceAwayError: the log service does not respond at all.
         """
         found: dict[str, TopicLag] = {}
         until_s = self.clock.now_s() + LOOKS_WITHIN_S

@@ -136,8 +136,8 @@ def subject_of(sensor: str) -> str:
 class Evaluation:
     """The findings of a tick: verdicts by table, and why a subject has none.
 
-    A subject is a table, or ``LOG_SERVICE``. ``first`` is the first table that there was no time
-    for.
+    A verdict tells whether a table keeps its lag objective. A subject is a table, or
+    ``LOG_SERVICE``. ``first`` is the first table that there was no time for.
     """
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 One engine serves several kinds of table. Each kind is one folder and registers its tables through
 ``kinds``. Kinds do not import each other. Every kind has the files ``assets`` (the Dagster assets),
-``kind`` (its answers to the protocol of ``kinds``) and ``run`` (a run without Dagster). All but
+``kind`` (it implements the protocol of ``kinds``) and ``run`` (a run without Dagster). All but
 ``archiving`` also have ``decorator``, ``replay`` and ``history`` (replays in Dagster). A kind has
 ``declarations`` of its own if those beside this file do not fit it.
 

@@ -137,9 +137,10 @@ class Access:
     def allowed(
         self, operation: AclOperation, resource: AclResource, names: Iterable[str]
     ) -> set[str]:
-        """Return the allowed ones of the names that a request wants, with repetitions.
+        """Return the allowed ones among the names that a request wants.
 
-        Raises as ``may``.
+        A repeated name is decided once, and the decision log gets the number of repetitions. Raises
+        as ``may``.
         """
         return {
             name

@@ -1,7 +1,7 @@
 """The audit log's file: lines are appended, and the file rolls when it is full.
 
 Decides names and sizes. The current file has the configured name, the previous one has ``.1``
-behind the name, and so on. The oldest is deleted. Each line is ``[time] LEVEL decision
+after the name, and so on. The oldest file is deleted. Each line is ``[time] LEVEL decision
 (kafka.authorizer.logger)``, as Apache Kafka's log4j writes it, in the machine's time zone.
 
 Invariant: no file is larger than ``max_bytes``, except one that holds a single line. There are at

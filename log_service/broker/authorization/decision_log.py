@@ -110,7 +110,7 @@ class DecisionLog:
         resource: AclResource,
         name: str,
     ) -> None:
-        """Note a decision that only answers a client's question."""
+        """Note a decision that only tells a client its rights, and refuses nothing."""
         self._note(TRACE, asker, decision, operation, resource, name, 1)
 
     def _note(  # noqa: PLR0917 - as above
@@ -145,10 +145,10 @@ class DecisionLog:
             )
 
     def _name_stranger(self, asker: Asker) -> None:
-        """Log a client that was refused a request of nodes.
+        """Log a client whose inter-broker request was denied.
 
-        It may be a node with the wrong user, which cannot report the error itself and gets no
-        further.
+        It may be a node of this cluster with the wrong user. Such a node cannot go on, and cannot
+        report the error itself.
         """
         who = escaped(str(asker.principal)), escaped(asker.written_host)
         text = "%s from %s was refused %s. If it is a node of this cluster: %s"

@@ -153,7 +153,7 @@ async def _described(node: Node, directory: LogDirectory) -> DescribeLogDirsResu
 def _partitions(node: Node, asked: Asked) -> Steps[Described]:
     """Return the requested partitions, ``ITEMS_PER_STEP`` of them in each step.
 
-    Copies come behind the logs.
+    Copies that are not current yet (``logs.futures``) come after the logs.
     """
     found: dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]] = {}
     left = ITEMS_PER_STEP

@@ -1,7 +1,7 @@
 """CreateTopics (API key 19, versions 2-7), DeleteTopics (20, 1-6), CreatePartitions (37, 0-3).
 
 CreateTopics: the controller decides on each topic by itself, so some may be created while others
-fail. Responds when the topics are in this broker's image, so a Metadata request right behind it
+fail. Responds when the topics are in this broker's image, so a Metadata request right after it
 sees them. ``validate_only`` decides and writes nothing.
 
 Versions: 2 throttled by quota; 4 partition count and replication factor may be -1, the broker's

@@ -1,8 +1,8 @@
 """The authorizer on the metrics page: decisions, the number of ACLs, and the audit log.
 
 Decides the names. Apache Kafka's StandardAuthorizer shows rates per minute and the count of ACLs.
-These have the same names here, and the counters behind the rates stand beside them. A node without
-an authorizer shows none of them.
+Both have the same names here, and the counters from which the rates are computed stand beside them.
+A node without an authorizer shows none of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -2,7 +2,7 @@
 
 Decides the names, and when a transaction is late. It is late when its producer was silent for
 ``transaction.max.timeout.ms`` and five minutes. No coordinator ends it any more, and readers of
-committed records wait behind it until an operator ends it.
+committed records wait at its first record until an operator ends it.
 """
 
 from collections.abc import Iterator

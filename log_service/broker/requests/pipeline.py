@@ -1,8 +1,8 @@
 """The path of a request: find its quota, decode, authorize, handle, respond.
 
-Decides which failures are answered and which close the connection. An unknown API, an unsupported
+Decides which failures get a response and which close the connection. An unknown API, an unsupported
 version and a body that does not parse close it, as in Kafka, with one log line (the server's).
-ApiVersions in an unknown version is answered in version 0, so that the client can step down
+ApiVersions in an unknown version gets a response in version 0, so that the client can step down
 (KIP-511). A ``KafkaError`` of any later step becomes the error response of the API. Any other
 exception is a bug. It closes the connection of its request and no other, and the server logs the
 traceback.

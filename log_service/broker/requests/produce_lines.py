@@ -1,9 +1,10 @@
 """Queues of produce requests that take longer than a turn of the event loop.
 
 Decides the order. The requests of one connection are handled one after the other, because a
-producer's batches come in the order of their sequences. While one is handled, those behind it wait
-in its line, however small they are. Between connections there is no order. Batches are checked in
-the pool, a step at a time. The lines take turns.
+producer's batches come in the order of their sequences. While one request is handled, later ones of
+its connection wait in a queue, however small they are. This queue is the line of the connection.
+Between connections there is no order. Batches are checked in the thread pool, a step at a time, and
+the lines take turns.
 
 Invariants:
 
@@ -12,8 +13,8 @@ Invariants:
 - The records in a line count as memory of waiting responses (``Deferred.held_bytes``). If
   the node's budget is used up, waiting connections read no further request.
 - Work ends with its client. Requests without acknowledgement (acks=0) are finished all the same,
-  because their clients leave once everything is sent. At most ``MAX_LEFT_BYTES`` are held of those
-  whose clients have left.
+  because their clients leave once everything is sent. At most ``MAX_LEFT_BYTES`` are held of
+  requests whose clients have left.
 """
 
 from collections import deque

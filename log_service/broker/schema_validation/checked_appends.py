@@ -1,4 +1,7 @@
-"""Appends batches to topics with schema validation, if the verdicts on their schemas are known."""
+"""Appends batches to topics with schema validation, if all their schemas are known.
+
+A schema is known while the node remembers that the registry has accepted or refused it.
+"""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -35,8 +38,8 @@ class CheckedAppends:
         """Append a batch. Raises as ``ReplicaManager.append``.
 
         Raises:
-            NoRoomError: it also means that a schema is unknown, so that the registry is asked in
-                the line of the connection.
+            NoRoomError: it also means that a schema is unknown. The registry is then asked when the
+                request has its turn in the queue of the connection.
         """
         if isinstance(records, memoryview):
             schemas = self._schemas_of(partition)

@@ -1,8 +1,8 @@
 """Finds the full names of the records in a schema, as strategies put them into subjects.
 
-Of Avro it is the name of the record, enum or fixed. Of JSON Schema it is the title. Of Protobuf it
-is each message of the file, because the bytes behind the id say which one a record has. Text that
-cannot be read has no names.
+An Avro schema has the name of its record, enum or fixed. A JSON Schema has its title. A Protobuf
+schema has the name of each message of the file, because the bytes after the schema id in a record
+tell the message. Text that cannot be read has no names.
 """
 
 import json

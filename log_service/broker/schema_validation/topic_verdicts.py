@@ -1,4 +1,8 @@
-"""The verdicts on the schemas of one topic, at the time of one check."""
+"""Tells which schemas the records of a topic may name, from responses of the schema registry.
+
+A verdict accepts a schema or refuses it with a reason. It is unknown until the registry has
+responded. All verdicts in one check of a batch are as of the same time.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""Asks a schema registry about schemas that no verdict is known of, within bounds.
+"""Asks a schema registry, within bounds, whether it accepts the schemas that batches name.
 
 Decides how many questions are sent, and how long a batch waits. If no response comes, its producer
-gets REQUEST_TIMED_OUT and sends the batch again.
+gets REQUEST_TIMED_OUT and sends the batch again. A verdict accepts a schema, or refuses it with a
+reason.
 
 Invariants: a schema is asked for once at a time. At most ``MAX_ASKED_AT_ONCE`` questions are under
 way, and ``MAX_ASKED_PER_SECOND`` begin for a topic, whatever its producers send. While the registry
@@ -89,7 +90,7 @@ class SchemaValidation:
     def deadline_ms(self, timeout_ms: int) -> int:
         """Return the end of a batch's wait for verdicts.
 
-        ``timeout_ms`` is how long its producer waits.
+        ``timeout_ms`` is the time that the batch's producer waits for the response.
         """
         return self._clock.monotonic_ms() + min(max(timeout_ms, 0), MAX_WAIT_MS)
 

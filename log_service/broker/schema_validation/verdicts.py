@@ -24,7 +24,10 @@ V = TypeVar("V")
 
 
 class Verdicts:
-    """The verdicts of one node, each until a time in monotonic milliseconds."""
+    """The schemas that one node knows to be accepted or refused by the registry.
+
+    Each verdict counts until a time in monotonic milliseconds.
+    """
 
     def __init__(self, capacity: int = MAX_VERDICTS) -> None:
         self._capacity = capacity

@@ -52,7 +52,7 @@ class SharePersister(Protocol):
         """
 
     def write(self, key: ShareKey, write: ShareStateWrite, *, on_done: OnDone) -> None:
-        """Store changes of records.
+        """Store changes of the delivery states of records.
 
         Writes of one key arrive in the order in which they were made.
         """

@@ -1,5 +1,6 @@
 """Transactions on the leaders of partitions.
 
-- ``verifier``, ``verdicts``: ask whether a partition is in a transaction, and answer the client.
+- ``verifier``: asks coordinators whether partitions are in a transaction. ``verdicts``: the errors
+  that clients get if not.
 - ``marker_sender``, ``marker_writer``: send the markers of ending transactions, and write them.
 """

@@ -1,4 +1,4 @@
-"""Error codes for clients from a transaction coordinator's verdict on their partitions (KIP-890).
+"""Error codes for clients if a coordinator does not confirm a transaction's partitions (KIP-890).
 
 Decides what the broker may do by the version of a client's request, and which errors such a client
 understands. Two requests write to a transaction by themselves: Produce to any partition,

@@ -6,9 +6,10 @@ present then (``storage.verifications``). The handlers decide the client's error
 
 A coordinator of this node mostly responds at once, and the request acts at once. Otherwise the
 request waits. A producer sends its batches one after the other without waiting for responses.
-Therefore the requests of one transactional id wait in a line while the coordinator is asked for the
-first of them. The later ones find the transaction open, and are appended in order. All questions to
-one coordinator that arrive while a request to it is in flight go out together, in the next one.
+Therefore the requests of one transactional id wait in a queue (its line) while the coordinator is
+asked for the first request. The later ones find the transaction open, and are appended in order.
+All questions to one coordinator that arrive while a request to it is in flight go out together, in
+the next request.
 
 Invariants:
 
@@ -157,9 +158,10 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Standing:
-    """A request in a line. It waits for the end of the previous transaction until ``deadline_ms``.
+    """A request in the queue of its transactional id.
 
-    ``begun`` is its state before it had to wait: its verdict so far, and its question.
+    It waits for the end of the previous transaction until ``deadline_ms``. ``begun`` is the state
+    of the request before it had to wait: its verdict so far, and its question.
     """
 
     question: Question
@@ -215,10 +217,10 @@ class TransactionVerifier:
         return f"<TransactionVerifier lines={len(self._lines)} busy={len(self._busy)}>"
 
     def verify(self, question: Question, act: Act, deferred: Deferred) -> None:
-        """Let ``act`` append or refuse by the coordinator's verdict.
+        """Let ``act`` append or refuse, as the coordinator decides.
 
-        It runs at once if the verdict is known at once, otherwise in its turn. ``act`` completes
-        ``deferred``. If it fails, the connection of the request closes.
+        ``act`` runs at once if the decision is known at once, otherwise in its turn. ``act``
+        completes ``deferred``. If ``act`` fails, the connection of the request closes.
         """
         line = self._lines.get(question.transactional_id)
         verdict, unasked = Verdict(), list[TopicPartition]()
@@ -288,10 +290,10 @@ class TransactionVerifier:
         return verdict
 
     async def _verdict_of(self, standing: _Standing) -> Verdict:
-        """Wait for the coordinator's verdict.
+        """Wait for the coordinator's decision on the partitions of a request.
 
-        A coordinator that is to add partitions and still ends the previous transaction is asked
-        again for a while.
+        A coordinator that should add partitions, but is still ending the previous transaction, is
+        asked again for a while.
         """
         question, asked = standing.question, None
         if standing.begun is not None:

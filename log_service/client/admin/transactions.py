@@ -212,7 +212,7 @@ def open_since(
 def hanging(
     candidates: Iterable[HangingTransaction], known: Iterable[TransactionDescription]
 ) -> list[HangingTransaction]:
-    """Return those of ``candidates`` that no coordinator will end.
+    """Return the transactions among ``candidates`` that no coordinator will end.
 
     Either no coordinator knows the producer, or the producer's transaction lacks the partition.
     """

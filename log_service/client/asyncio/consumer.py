@@ -216,14 +216,15 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     async def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that ``commit`` commits by default.
 
-        They lie behind all returned records. Partitions without new records are left out.
+        Each offset comes after all returned records of its partition. Partitions without new
+        records are left out.
         """
         return await self._bridge.call_sync(
             partial(consumed_before, self._client, self._held.firsts())
         )
 
     async def commit(self, positions: Positions | None = None) -> None:
-        """Commit these offsets (default: behind all returned records).
+        """Commit these offsets (default: the next offsets after all returned records).
 
         Raises as ``Consumer.commit``.
 

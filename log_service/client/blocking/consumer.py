@@ -182,13 +182,13 @@ class BlockingConsumer(Blocking[Consumer]):
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that ``commit`` commits by default.
 
-        They lie behind the records that ``poll`` or a loop returned. Partitions without new records
-        are left out.
+        Each offset comes after the records of its partition that ``poll`` or a loop returned.
+        Partitions without new records are left out.
         """
         return self._portal.call_sync(partial(consumed_before, self._client, self._held.firsts()))
 
     def commit(self, positions: Positions | None = None) -> None:
-        """Commit these offsets (default: behind all records that ``poll`` or a loop returned).
+        """Commit these offsets (default: after all records that ``poll`` or a loop returned).
 
         Raises as ``Consumer.commit``.
         """

@@ -5,11 +5,11 @@ requests go to the bootstrap servers, later ones to the brokers that these named
 error the client refreshes its view and pauses, until the deadline of the call. This module knows
 nothing of records and groups.
 
-A question that any broker can answer goes to the broker with the fewest requests in flight. If its
-response is slow, the next broker is asked as well. When a response no longer names a broker, the
-connections to it are closed. Requests that wait there are then tried elsewhere. The client begins
-again with the bootstrap servers (KIP-899, KIP-1102) in two cases: no known broker can be reached,
-or none has responded for ``metadata_recovery_rebootstrap_trigger_ms``.
+A request to which any broker can respond goes to the broker with the fewest requests in flight. If
+its response is slow, the next broker is asked as well. When a metadata response no longer names a
+broker, the connections to it are closed. Requests that wait there are then tried elsewhere. The
+client begins again with the bootstrap servers (KIP-899, KIP-1102) in two cases: no known broker can
+be reached, or none has responded for ``metadata_recovery_rebootstrap_trigger_ms``.
 ``metadata_recovery_strategy`` none prevents this.
 
 Invariants: a task that asks for topics during a refresh waits for that refresh. It asks the cluster

@@ -141,7 +141,8 @@ class ClusterView:
         """Return the view after a response.
 
         ``is_full`` means that topics which are not in the response do not exist.
-        ``described_topics`` are those of ``topic_views`` if they were made before.
+        ``described_topics`` is the result of ``topic_views(response)``, if the caller has it
+        already.
         """
         topics = {} if is_full else dict(self.topics)
         errors: dict[str, ErrorCode] = {}

@@ -259,9 +259,9 @@ class Committer:
         await self._is_idle.wait()
 
     async def _commit_quietly(self, soon: _Batch) -> None:
-        """Commit and log an error.
+        """Commit, and log an error if there is one.
 
-        It is not fatal, because other members read those records again.
+        The error is not fatal, because other members read the uncommitted records again.
         """
         failure: KafkaError | None = None
         try:
@@ -348,7 +348,7 @@ class Committer:
     async def commit_consumed(self) -> None:
         """Commit the positions if automatic commits are on. An error is logged.
 
-        It is not fatal, because other members read those records again.
+        The error is not fatal, because other members read the uncommitted records again.
         """
         offsets = self.start_interval()
         if not offsets:

@@ -8,7 +8,7 @@ A poll that follows one with records raises pending errors first. Every other po
 first. So neither records nor errors wait forever, however long the application waits between two
 polls.
 
-Invariants: the position of a partition is behind the last record of it that ``poll`` returned.
+Invariants: the position of a partition is after the last record of it that ``poll`` returned.
 Automatic commits contain only records that an earlier ``poll`` returned.
 """
 
@@ -335,9 +335,9 @@ class Consumer:
         logged.
 
         Raises:
-            RecordDeserializationError: a deserializer failed. Polling again meets the same record,
-                seeking behind it skips it. TypeError, ValueError: ``max_records`` is not a positive
-                whole number.
+            RecordDeserializationError: a deserializer failed. Polling again meets the same record.
+                Seek to the offset after it to skip it.
+            TypeError, ValueError: ``max_records`` is not a positive whole number.
             KafkaError: a fetch, a position or the group failed for good. INVALID_REQUEST, the
                 consumer is closed, or another task polls it.
         """
@@ -391,7 +391,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record and move behind it, waiting forever. ``poll`` is faster."""
+        """Return the next record and move past it, waiting forever. ``poll`` is faster."""
         while True:
             records = await self.poll(max_records=1, timeout_ms=self.config.default_api_timeout_ms)
             if records:
@@ -539,7 +539,7 @@ class Consumer:
     async def commit(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commit these offsets of the next records to read (default: behind all polled records).
+        """Commit these offsets of the next records to read (default: after all polled records).
 
         An offset that equals the position is committed with the leader epoch of the record before
         it (KIP-320). A reader that continues there uses the epoch to detect a leader that does not
@@ -554,9 +554,9 @@ class Consumer:
         await self._committer.commit(self._to_commit(positions), self.config.default_api_timeout_ms)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets behind all polled records that are not committed yet.
+        """Return the position of each partition that has one, unless it is committed already.
 
-        ``commit`` commits these by default.
+        ``commit`` commits these positions by default.
 
         Raises:
             KafkaError: INVALID_REQUEST, the consumer is closed.

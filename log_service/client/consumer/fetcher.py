@@ -150,7 +150,7 @@ class Fetcher:
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """Return up to ``max_records`` ready records of partitions that are not paused.
 
-        Positions move behind the returned records.
+        Positions move past the returned records.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE or INVALID_RECORD (RecordDeserializationError is one). The
@@ -304,8 +304,8 @@ class Fetcher:
     def _node_for(self, state: PartitionState) -> int:
         """Return the node to fetch from: the preferred replica (KIP-392) or the leader.
 
-        The preferred replica is used until metadata is too old. Returns ``UNKNOWN`` while the view
-        is behind the position.
+        The preferred replica is used until metadata is too old. Returns ``UNKNOWN`` while the
+        client's view of the leader has an older leader epoch than the position.
         """
         if self._is_view_behind(state):
             return UNKNOWN

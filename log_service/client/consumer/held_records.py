@@ -1,8 +1,8 @@
 """Holds polled records that a blocking or asyncio consumer has not returned yet.
 
-The positions of the inner consumer are behind all held records. So the outer consumer must know
-which offsets the application has not consumed. Those offsets are not committed. If held records are
-dropped, the consumer seeks back to them.
+The positions of the inner consumer are after all held records. So the outer consumer must know
+which offsets the application has not consumed. Such offsets are not committed. If held records are
+dropped, the consumer seeks back to the first of them.
 
 Invariant: the records of each partition are in the order of their offsets.
 """
@@ -43,8 +43,8 @@ class HeldRecords(deque[ConsumerRecord]):
     def firsts(self) -> Firsts:
         """Return the offset and leader epoch of the first held record of each partition.
 
-        A commit names the epoch of the record before (KIP-320), which is gone. The epoch of this
-        record serves as well, because a log that has this record has that one, too.
+        A commit names the epoch of the record before the offset (KIP-320), which is gone. The epoch
+        of the first held record serves as well, because a log with this record has the one before.
         """
         found: dict[TopicPartition, ConsumerRecord] = {}
         for record in tuple(self):  # a copy: another thread may take records meanwhile

@@ -292,10 +292,10 @@ async def _fetch_once(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """The whole batches of a response in the range, and the position behind them.
+    """The whole batches of a response in the range, and the position after them.
 
     ``damaged`` is the last batch of the response if its checksum does not match. The position
-    behind it is then unknown.
+    after this batch is then unknown.
     """
 
     batches: Buffer
@@ -382,7 +382,7 @@ def _bytes_behind(damaged: BatchHeader, max_bytes: int) -> int:
 
 
 async def _next_base(fetch: _Fetch, damaged: BatchHeader, end: int) -> int:
-    """Return the offset at which to continue behind a damaged batch, at most ``end``.
+    """Return the offset at which to continue after a damaged batch, at most ``end``.
 
     A fetch from an offset inside the batch usually returns the batches after it. If the header
     claims too many offsets and the segment ends with the batch, such a fetch returns only the batch

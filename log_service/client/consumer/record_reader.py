@@ -7,7 +7,7 @@ producers of all records. ``record_rows`` makes the records. This module does no
 bytes came from.
 
 Invariants: after any number of records, ``position`` is the next offset to read, and
-``end_position`` is the offset behind the whole response. A damaged batch raises before any of its
+``end_position`` is the offset after the whole response. A damaged batch raises before any of its
 records is returned. A malformed record raises after all records before it. With ``skip_corrupt``
 neither raises. A warning names the skipped offsets, up to the end of the batch. If the checksum
 does not match, the header cannot be trusted. The batch then ends where the next batch begins.
@@ -176,7 +176,7 @@ class RecordReader:
 
         The header of a damaged batch cannot be trusted. If another batch follows, the batch ends
         there. Otherwise the header is trusted if it counts as many records as offsets. If it does
-        not, the batch is fetched again from its next offset on, together with the batches behind
+        not, the batch is fetched again from its next offset on, together with the batches after
         it.
         """
         at, header = self._headers[index]
@@ -201,7 +201,7 @@ class RecordReader:
         return not self._check_crcs or is_crc_valid(self._view[at : at + header.size_bytes])
 
     def _leave_broken(self, error: KafkaError) -> None:
-        """Move behind the unreadable batch if such batches are skipped.
+        """Move past the unreadable batch if unreadable batches are skipped.
 
         Raises:
             KafkaError: unreadable batches are not skipped.

@@ -46,7 +46,7 @@ class Verdict(Enum):
 
 
 def verdict_of(code: ErrorCode, batch: ProducerBatch, *, is_first_outstanding: bool) -> Verdict:
-    """Return the verdict on a batch for an error code."""
+    """Return the action on a batch whose response has this error code."""
     if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
         return Verdict.COMPLETE
     if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:

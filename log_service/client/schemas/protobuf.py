@@ -125,7 +125,7 @@ def _file(name: str, text: str) -> FileDescriptorProto:
 def _add(
     pool: Any, file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto], added: set[str]
 ) -> None:
-    """Add a file to a pool, behind those that it imports."""
+    """Add a file to a pool, after the files that it imports."""
     if file.name in added:
         return
     added.add(file.name)

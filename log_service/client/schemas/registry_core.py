@@ -296,7 +296,7 @@ class RegistryCore:
     def referenced_texts(self, schema: Schema, *, fmt: str | None = None) -> Steps[dict[str, str]]:
         """Return the texts of the schemas that a schema refers to, also indirectly, by their names.
 
-        Each comes behind those that it refers to itself.
+        Each text comes after the texts that it refers to itself.
 
         Raises:
             SchemaRegistryError: a referenced version does not exist.

@@ -81,7 +81,7 @@ class AcquiredReader:
 
         Raises:
             ShareDeserializationError: earlier records were returned first. The next call continues
-                behind the record.
+                after the record that could not be deserialized.
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD and others. The offsets of that batch are
                 now in ``unreadable``.
         """
@@ -130,7 +130,7 @@ class AcquiredReader:
         If no batch is left, all remaining offsets are gaps.
 
         Raises:
-            KafkaError: the batch cannot be read, or the bytes behind the last one are not a batch.
+            KafkaError: the batch cannot be read, or the bytes after the last one are not a batch.
         """
         if self._next_batch == len(self._headers):
             left = self.give_up()

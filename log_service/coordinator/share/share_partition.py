@@ -271,8 +271,8 @@ class SharePartition:
         """Confirm or revert a write.
 
         Return whether records became available or the start offset moved. If the write has failed,
-        its records are held again by their member. ``expire_locks`` finds those whose lock has
-        expired meanwhile.
+        its records are held again by their member. ``expire_locks`` finds the records whose lock
+        has expired meanwhile.
         """
         first, last = self._pending.pop(write_id)
         self._window.batches.change(
@@ -320,7 +320,7 @@ class SharePartition:
     def state_write(
         self, runs: Sequence[Run], dead_letters: Sequence[DeadLetterRange] = ()
     ) -> StateWrite | None:
-        """Return the write that stores the state of ``runs``. None if there are none."""
+        """Return the write that stores the state of ``runs``, or None without runs."""
         if not runs:
             return None
         self._last_write_id += 1

@@ -91,7 +91,7 @@ def unknown_states(request: ListTransactionsRequest) -> list[str]:
 def listed(
     transactions: Iterable[Transaction], filters: Filters, now_ms: int
 ) -> Iterator[ListedTransaction]:
-    """Yield the ids that pass all filters except the pattern."""
+    """Yield the transactional ids that pass all filters except the pattern."""
     for each in transactions:
         if filters.passes(each, now_ms):
             yield ListedTransaction(
@@ -102,7 +102,7 @@ def listed(
 
 
 class Search:
-    """Finds the ids that match a pattern. An empty pattern matches all ids."""
+    """Finds the transactional ids that match a pattern. An empty pattern matches all of them."""
 
     def __init__(self, pattern: str, ids: Iterable[ListedTransaction]) -> None:
         self._pattern = pattern

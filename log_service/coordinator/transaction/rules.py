@@ -63,7 +63,7 @@ def init_producer_id(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Transaction:
-    """Return the id with an epoch that fences earlier producers.
+    """Return the transactional id with an epoch that fences earlier producers.
 
     ``claimed`` is the producer's previous identity, or None for a new producer. An ongoing
     transaction is returned unchanged. The coordinator must then abort it, and the producer must
@@ -111,10 +111,10 @@ def _empty(known: Transaction, now_ms: int, fresh: dict[str, Any], **changes: An
 
 
 def _may_be(known: Transaction, claimed: Producer) -> bool:
-    """Return whether a producer may own the id.
+    """Return whether a producer may own the transactional id.
 
     The current producer may. The previous producer may too, if it had used up its epochs and missed
-    the response with its new id.
+    the response with its new producer id.
     """
     if known.producer_epoch == NO_PRODUCER_EPOCH or claimed.producer_id == known.producer_id:
         return True
@@ -344,7 +344,7 @@ def is_expired(known: Transaction, expiration_ms: int, now_ms: int) -> bool:
 
 
 def fenced(known: Transaction, producer: Producer) -> KafkaError:
-    """Return PRODUCER_FENCED, with the current epoch of the id."""
+    """Return PRODUCER_FENCED, with the current epoch of the transactional id."""
     text = (
         f"transactional id {known.transactional_id!r} has producer epoch {known.producer_epoch},"
         f" the request {producer.producer_epoch}: another producer was started with the same id"

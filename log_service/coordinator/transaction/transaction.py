@@ -106,9 +106,9 @@ class Transaction:
 
     @property
     def is_ending(self) -> bool:
-        """Whether markers are being written.
+        """Whether the markers of the transaction are being written.
 
-        Until they are written, requests cannot change the id.
+        Until all are written, requests cannot change the state of the transactional id.
         """
         return self.state in ENDING
 
@@ -121,7 +121,7 @@ class Transaction:
     def completed_identity(self) -> tuple[int, int]:
         """The producer id and epoch after an ending transaction is complete.
 
-        If the epochs of the old producer id are used up, the id is a new one.
+        If the epochs of the old producer id are used up, a new producer id is returned.
         """
         return (
             (self.producer_id, self.producer_epoch)

@@ -290,7 +290,10 @@ class TransactionCoordinatorShard:
             decision.set_timer(completion_timer(written.transactional_id), decision.now_ms)
 
     def listed(self, filters: listing.Filters, now_ms: int) -> Iterable[ListedTransaction]:
-        """Return the ids that pass all filters except the pattern, for ``listing.Search``."""
+        """Return the transactional ids that pass all filters except the pattern.
+
+        ``listing.Search`` applies the pattern.
+        """
         return listing.listed(self._transactions.values(), filters, now_ms)
 
     # Time

@@ -18,8 +18,8 @@ MAX_FORM_BYTES = 256 << 10
 class PageRoute:
     """One page. A method other than GET changes something, and needs the token of the form.
 
-    ``form`` shows the form behind the page again when its input is refused. It finds the typed
-    fields in ``PageRequest.typed``, and its template has the macro ``refused``.
+    ``form`` handles the page with the form. It shows the form again when the input is refused,
+    with the typed fields from ``PageRequest.typed``. Its template has the macro ``refused``.
     """
 
     method: str

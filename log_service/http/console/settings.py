@@ -1,8 +1,8 @@
 """The settings of a console, under keys like those of the other HTTP services.
 
-This module decides the meaning of the console's own keys. Keys of its Kafka client stand behind
-``client.``. With logins it listens anywhere. Without them it listens on a loopback address alone.
-The caller passes in the file's text.
+This module decides the meaning of the console's own keys. Keys of its Kafka client have the prefix
+``client.``. A console with logins listens on any address. One without them listens on a loopback
+address alone. The caller passes in the file's text.
 """
 
 from collections.abc import Mapping

@@ -54,7 +54,7 @@ async def known_topic(call: Call, name: str) -> TopicView:
 
 
 async def offsets_of(admin: Admin, partition: TopicPartition) -> tuple[int, int]:
-    """Return the first offset of a partition, and the offset behind its last record."""
+    """Return the first offset of a partition, and the offset after its last record."""
     first = await admin.list_offsets({partition: OffsetSpec.earliest()})
     last = await admin.list_offsets({partition: OffsetSpec.latest()})
     return first[partition].offset, last[partition].offset

@@ -82,7 +82,7 @@ def json_type(_request: HttpRequest) -> str:
 def handled(
     context: RestContext, handler: CallHandler, content_type: ContentType = json_type
 ) -> Handler:
-    """Return a handler of the server, which leases clients and answers refusals."""
+    """Return a handler of the server, which leases clients and turns refusals into responses."""
 
     async def respond(request: HttpRequest) -> HttpResponse:
         try:

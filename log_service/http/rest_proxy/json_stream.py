@@ -49,7 +49,8 @@ class JsonObjects:
     def add(self, piece: bytes) -> list[bytes]:
         """Take a piece of the stream, and return the objects that are complete now.
 
-        It sets ``fault`` if the stream goes wrong behind them. Nothing is found from then on.
+        Sets ``fault`` if the text after these objects is not valid. No object is found from then
+        on.
         """
         if self.fault is not None:
             return []
@@ -102,7 +103,7 @@ class JsonObjects:
         return False
 
     def _is_object_next(self) -> bool:
-        """Drop blanks, and return whether an object begins behind them."""
+        """Drop blanks, and return whether an object begins after them."""
         del self._buffer[: _end_of(BLANKS, self._buffer, 0)]
         self._looked = 0
         if self._buffer and not self._buffer.startswith(b"{"):
@@ -111,9 +112,9 @@ class JsonObjects:
 
 
 def _end_of(pattern: re.Pattern[bytes], buffer: bytearray, start: int) -> int:
-    """Return the end of a pattern's match.
+    """Return the end of the match of ``pattern`` at ``start``.
 
-    The pattern matches everywhere, if only an empty text.
+    The pattern must be able to match the empty text, so that it matches at any position.
     """
     hit = pattern.match(buffer, start)
     assert hit is not None

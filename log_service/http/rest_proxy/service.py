@@ -41,9 +41,9 @@ class RestService:
         self._streams = Streams(settings.max_stream_count)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until the caller cancels. Started once requests are answered.
+        """Serve until the caller cancels. Started once requests get responses.
 
-        It then finishes the open requests, and its consumers leave their groups.
+        After a cancellation it finishes the open requests, and its consumers leave their groups.
 
         Raises:
             ConfigError: an address cannot be listened on, or settings contradict each other.

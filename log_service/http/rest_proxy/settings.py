@@ -1,7 +1,7 @@
 """The settings of a REST proxy, under the keys of Confluent's ``kafka-rest.properties``.
 
 This module decides the meaning of the proxy's own keys and refuses invalid values. Keys of Kafka
-clients stand behind ``client.``, those of the schema registry's client behind ``schema.registry.``.
+clients have the prefix ``client.``, and keys of the schema registry's client ``schema.registry.``.
 ``service_settings`` has the keys of all services.
 """
 

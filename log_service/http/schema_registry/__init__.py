@@ -2,7 +2,7 @@
 
 State is the compacted topic ``_schemas`` in Confluent's record format, so that a registry of
 Confluent or Karapace can take the topic over, and this one theirs. Every instance reads the whole
-topic and answers reads. One instance writes, and the others forward writes to it.
+topic and serves reads. One instance writes, and the others forward writes to it.
 
 The rooms, from the bottom up:
 

@@ -133,7 +133,7 @@ def invalid_compatibility() -> RegistryError:
 
 
 def invalid_policy() -> RegistryError:
-    """The compatibility policy is not one of the three."""
+    """The compatibility policy is not STRICT, LENIENT or LOGICAL."""
     return RegistryError(
         42203, "Invalid compatibility policy. Valid values are STRICT, LENIENT, and LOGICAL"
     )

@@ -1,7 +1,7 @@
 """One registry: its state, and the path of a change into the topic.
 
 A change waits for its turn, reads the topic to its end, decides, writes, and reads its own records
-back. Only then it is answered. Computations over schemas take place in other threads.
+back. Only then it gets its response. Computations over schemas take place in other threads.
 
 Invariants: a decision sees every record that was written before. The number of changes that wait
 is bounded, so that reads go on while the topic cannot be written.

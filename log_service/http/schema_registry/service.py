@@ -1,6 +1,6 @@
 """One instance of the registry: it reads the topic, takes part in the election, and serves.
 
-Every instance answers reads. The elected one takes the topic over and writes. Others forward
+Every instance serves reads. The elected one takes the topic over and writes. Others forward
 changes to it. Invariant: ``is_writer`` is set only after this instance took the topic over.
 """
 
@@ -68,10 +68,10 @@ class RegistryService:
         self._listeners = ServiceListeners(settings, self._env, "registry")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until the caller cancels. Started once requests are answered.
+        """Serve until the caller cancels. Started once requests get responses.
 
-        It then finishes the open requests and leaves the group, so that another instance can lead
-        at once.
+        After a cancellation it finishes the open requests and leaves the group, so that another
+        instance can lead at once.
 
         Raises:
             ConfigError: the topic cannot hold schemas, or an address cannot be listened on.

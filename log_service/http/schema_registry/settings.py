@@ -1,7 +1,7 @@
 """The settings of a registry, under the keys of Confluent's ``schema-registry.properties``.
 
 This module decides the meaning of the registry's own keys and refuses invalid values. Keys of
-Kafka clients stand behind ``kafkastore.``. ``service_settings`` has the keys of all services.
+Kafka clients have the prefix ``kafkastore.``. ``service_settings`` has the keys of all services.
 """
 
 from collections.abc import Mapping

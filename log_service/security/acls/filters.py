@@ -1,7 +1,7 @@
 """Filters of DescribeAcls and DeleteAcls, and the ACLs that match them (KIP-290).
 
 The rules are Kafka's. A field that is null or ANY matches every ACL. The pattern type MATCH selects
-the ACLs that apply to a resource of the name: literal ones, those of the literal ``*``, and
+the ACLs that apply to a resource of the name: literal ones, ACLs of the literal ``*``, and
 prefixes of the name. Principals and hosts are compared as text, so a filter for ``User:*`` finds
 only that principal. An unknown number matches nothing.
 """

@@ -91,7 +91,7 @@ def parse_jaas(text: str) -> JaasEntry:
     """Return the entry of a JAAS text.
 
     Raises:
-        ConfigError: the text is not such an entry, or names a login module that cannot run here.
+        ConfigError: the text is not a JAAS entry, or names a login module that cannot run here.
     """
     if len(text) > MAX_TEXT_LENGTH:
         raise ConfigError(

@@ -71,7 +71,7 @@ def parse_key_set(content: bytes) -> KeySet:
     """Return the usable keys of a JWKS document.
 
     Raises:
-        ValueError: the text is not such a document, or has no usable key.
+        ValueError: the text is not a JWKS document, or has no usable key.
     """
     try:
         document = json.loads(content)
@@ -151,7 +151,7 @@ def unsigned_claims(token: str) -> Mapping[str, Any]:
     """Return the claims of an unsigned token, for test setups that accept such tokens.
 
     Raises:
-        TokenRefusedError: the text is not such a token.
+        TokenRefusedError: the text is not an unsigned token.
     """
     import jwt  # noqa: PLC0415 - only nodes that take tokens need it
 

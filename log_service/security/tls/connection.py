@@ -162,9 +162,9 @@ class TlsConnection:
         The caller sets the deadline, and closes the stream on failure.
 
         Raises:
-            TlsError: the two sides do not come together; the text says why.
-            ConnectionAbortedError: the peer left before it said anything, as what only looks
-                whether a port is open does.
+            TlsError: the two sides agree on no connection; the text says why.
+            ConnectionAbortedError: the peer left before it sent anything, as a probe of an open
+                port does.
             OSError: the peer is gone.
         """
         received = 0
@@ -316,7 +316,7 @@ class TlsConnection:
         await self._flush()
 
     async def _flush(self) -> None:
-        """Send the pending bytes of OpenSSL, after those that another task is sending."""
+        """Send the pending bytes of OpenSSL, after the bytes that another task is sending."""
         while self._is_flushing:
             await self._lot.park()
         if self._is_broken:

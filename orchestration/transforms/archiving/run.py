@@ -1,7 +1,7 @@
 """A run that archives a topic, without Dagster: plan, read, write files, and commit.
 
 It takes a chunk of each partition at a time. It ends at the log end of the moment when the run
-began. One commit holds the files of its ranges and the checkpoints behind them. At the end of a
+began. One commit holds the files of its ranges and the checkpoints after them. At the end of a
 sweep it also holds the time of the sweep and the removal of expired files. So a run that is killed
 at any moment has committed whole chunks or nothing. A rival's commit restarts the attempt. Knows no
 Spark. Invariant: each committed record below the archive's end is in it once, unless it was no
@@ -316,7 +316,7 @@ def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chun
 class _Readable:
     """Passes on the records of a range without unreadable parts.
 
-    It begins behind unreadable offsets at the start, and ends before the next unreadable one.
+    The part begins after unreadable offsets at the start, and ends before the next unreadable one.
     """
 
     def __init__(self, wanted: OffsetRange) -> None:

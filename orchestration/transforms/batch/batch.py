@@ -252,8 +252,8 @@ def collect(name: str, frame: Any) -> pa.Table:
     """Compute ``frame`` into the run process.
 
     Raises as ``running`` does. Over Connect, ``toArrow`` asks for an analysis of the plan to get
-    its schema before execution. The execution answers with the schema as well. The extra request
-    takes a third of a small batch's time.
+    its schema before execution. The execution returns the schema as well, and the extra request
+    would take a third of a small batch's time.
     """
     with running(name):
         if not isinstance(frame, ConnectDataFrame):

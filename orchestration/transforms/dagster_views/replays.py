@@ -176,11 +176,12 @@ def days_events(
 
 
 def plan_days(replayer: Replayer, request: ReplayRequest, first_day: ReplayRequest) -> ReplayPlan:
-    """Return the offsets of some days.
+    """Plan the replay of consecutive days of record time.
 
-    Days whose first one is lost are refused. Dagster would show the lost day as replayed.
+    Refuse the days if the records of the first day are lost. Otherwise Dagster would show that day
+    as replayed.
 
-    :raises ProgressError: nothing of that day is left, because retention removed it.
+    :raises ProgressError: nothing of the first day is left, because retention removed it.
     """
     try:
         return replayer.plan(request, needed=first_day)

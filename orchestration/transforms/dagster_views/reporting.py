@@ -135,11 +135,11 @@ def with_verdicts(
     topics: Sequence[TopicSpec],
     shown: Iterable[Shown],
 ) -> Iterator[Shown | dg.AssetCheckEvaluation]:
-    """Yield ``shown``, and after each materialization the verdicts on the table.
+    """Yield ``shown``, and after each materialization the results of the table's checks.
 
-    They are those on its objective, and on the schemas of its ``topics`` in a registry, if any. A
-    verdict follows each one, because Dagster treats a check that is older than the newest
-    materialization as not evaluated.
+    The checks are its lag objective, and the schemas of its ``topics`` in a registry, if any.
+    Results follow each materialization, because Dagster treats a check that is older than the
+    newest one as not evaluated.
     """
     within_s = declared_objective(table_key(name))
     for event in shown:

@@ -2,8 +2,8 @@
 
 The progress itself commits with the rows: in the offsets of a group (``to_topic``) or in the
 database (``to_database``). After each transaction the ledger gets a row for each partition that
-moved, and one for each replayed range. A run that is killed in between leaves the ledger behind,
-and the next run brings it up to date (``follow_group``). The lake reads the ledger's progress like
+moved, and one for each replayed range. A run that is killed in between leaves the ledger out of
+date, and the next run updates it (``follow_group``). The lake reads the ledger's progress like
 any table's, from application transactions (``orchestration.lake.tables``). The progress of a table
 never goes back. That of a ledger may, because a person may reset the offsets of the group. Knows no
 broker and no Spark.

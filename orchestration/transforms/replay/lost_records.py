@@ -1,7 +1,7 @@
 """Records that a replay cannot reach: retention removed them and no archive holds them.
 
 Decides which gaps of a topic may have held records of a span of time. The times of removed records
-are unknown. So a gap counts if the first remaining record of the span is directly behind it,
+are unknown. So a gap counts if the first remaining record of the span is directly after it,
 because the gap may have held earlier ones. Writes nothing.
 """
 
@@ -24,7 +24,7 @@ def decide_lost(
     """Return the gaps, among committed offsets, in which records of a span may have been.
 
     ``held`` has the readable ranges of every partition. ``starts`` and ``ends`` are the first
-    offsets in the span and behind it. If ``starts`` or ``ends`` itself is None, the span has no
+    offsets in the span and after it. If ``starts`` or ``ends`` itself is None, the span has no
     beginning, or no end.
     """
     found = []
@@ -51,7 +51,7 @@ def gaps_below(
 def _begins_by(gap: OffsetRange, start: int | None, held: Sequence[OffsetRange]) -> bool:
     """Return whether the span begins within the gap or before it, as far as can be known.
 
-    If no record of the span is left, it holds for a gap without readable records behind it.
+    If no record of the span is left, return True for a gap without readable records after it.
     """
     if start is None:
         return not held or held[-1].end <= gap.start

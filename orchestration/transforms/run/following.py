@@ -4,8 +4,8 @@ The reason is the cost of a run. A batch may take half a second of work, and a r
 takes one and a half seconds more (the daemon's tick, the code server, the fork, some twenty
 events). With one range per run, a table without an interval between its runs would always be
 seconds behind a steady stream. So its run looks again after each commit and goes on while records
-come. Only such a table's run follows. The topic sensor asks for it when the interval is zero. Every
-other run is one range.
+come. Only the run of such a table follows its topic. The topic sensor asks for this when the
+interval is zero. Every other run is one range.
 
 Decides when a run goes on and when it ends. Each range has its own plan, checkpoint, dead letters,
 checks, commit and materialization, like the only range of a run. One run at a time holds the

@@ -204,8 +204,8 @@ def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
     Runs in progress upstream do not hold it back, because under a steady stream there is always
     one. If an input changes after a run was requested, another run is requested, even if the first
     one ends later. The first one may have read the input before the change, while Dagster's own
-    condition would count the end of the run as the answer. A failed run is tried again from time to
-    time without a change of an input, because Spark or the disk may have caused the failure.
+    condition would count the end of the first run as enough. A failed run is tried again from time
+    to time without a change of an input, because Spark or the disk may have caused the failure.
     """
     changed = dg.AutomationCondition.newly_missing() | dg.AutomationCondition.any_deps_updated()
     answered = (

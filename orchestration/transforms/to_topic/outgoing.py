@@ -256,7 +256,7 @@ def not_sendable(result: pa.Table, rows: pa.Table, limit: SizeLimit) -> tuple[Re
     """Return the rejections of records whose result the target or a JSON reader cannot take.
 
     ``result`` and ``rows`` are the two parts of ``split``. A record that brokers refuse would stop
-    all records behind it.
+    all records after it.
     """
     return (*not_json(result, rows), *nameless_headers(rows), *too_large(rows, limit))
 

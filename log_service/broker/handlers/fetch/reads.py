@@ -213,7 +213,7 @@ class DelayedFetch:
 
 
 def must_respond_now(request: FetchRequest, reading: Reading) -> bool:
-    """Return whether a fetch is answered without a wait."""
+    """Return whether a fetch gets its response without a wait."""
     missing_bytes = min(request.min_bytes, reading.max_bytes) - reading.record_bytes
     return missing_bytes <= 0 or reading.must_respond or request.max_wait_ms <= 0
 

@@ -1,7 +1,8 @@
-"""The check of a batch in the line of its connection, in the pool and with a schema registry.
+"""Checks a batch of a produce request in a thread pool, and asks the schema registry.
 
-Decides when the registry is asked: if nothing else is wrong with the batch, and verdicts on its
-schemas are missing. The batch is then checked anew, because the verdicts may refuse it.
+A check waits for its turn in the queue of its connection (``requests.produce_lines``). The registry
+is asked only if nothing else is wrong with the batch, and some of its schemas are neither accepted
+nor refused yet. The batch is then checked again, because the registry may refuse a schema.
 """
 
 from log_service.broker.node import Node

@@ -2,7 +2,7 @@
 
 A batch in a transaction is TRANSACTIONAL_ID_AUTHORIZATION_FAILED here, with all of its request. A
 request that takes longer than one turn of the event loop, or follows such a request, waits in the
-line of its connection (``produce_lines``).
+queue of its connection (``produce_lines``).
 """
 
 import trio

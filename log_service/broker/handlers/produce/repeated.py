@@ -252,7 +252,7 @@ class RepeatedProduces:
 
 
 def compile_known(call: Call, request: ProduceRequest) -> _Known:
-    """Return the parts of a request by which it is recognized and answered the next time."""
+    """Return the parts that a repeated request has in common with this one, and its response."""
     topic = request.topic_data[0]
     partition = replace(topic.partition_data[0], records=None)
     without_records = replace(topic, partition_data=[partition])

@@ -6,7 +6,7 @@ first batch of a transaction in a partition waits for the coordinator. The coord
 the partition is in the transaction, or, from version 12 on, adds it (KIP-890). If it refuses, the
 partition gets an error that clients of the version understand, and the other partitions are
 appended. Batches outside of transactions are appended unchanged. All batches are checked before the
-coordinator is asked. Checks that take longer than a turn of the event loop run in the line of the
+coordinator is asked. Checks that take longer than a turn of the event loop wait in the queue of the
 connection (``produce_lines``).
 
 With ``transaction.partition.verification.enable=false`` partitions of older versions are appended
@@ -165,8 +165,8 @@ def _keep_records(request: ProduceRequest, checked: Checked, deferred: Deferred)
 class _Checks:
     """The checks of the batches of one request, both done and remaining.
 
-    A batch is checked before the coordinator is asked, so no wait separates its verdict and the
-    append.
+    A batch is checked before the coordinator is asked, so no wait separates the coordinator's
+    response and the append.
     """
 
     __slots__ = ("_left", "_node", "_now_ms", "done")
@@ -314,7 +314,7 @@ def _append_all(
 
 
 class _Appends:
-    """Appends to this node's partitions, with the coordinator's verdict for each log."""
+    """Appends to this node's partitions, as the coordinator decided on each of them."""
 
     def __init__(
         self, replicas: ReplicaManager, checked: Checked, asker: Asker, verdict: Verdict

@@ -305,9 +305,8 @@ def downgraded(
 ) -> ClassicGroup:
     """Return the classic group of the ``staying`` members.
 
-    Their targets become their assignments.
-
-    ``targets`` holds targets that differ from those in ``group``.
+    The targets of the members become their assignments. ``targets`` holds the targets that differ
+    from the ones in ``group``.
     """
     classic = ClassicGroup(
         group.group_id,

@@ -45,7 +45,10 @@ IsTask = Callable[[str, int], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holders:
-    """Tests for the holders of a task. A process holds a task until it has revoked it."""
+    """Predicates that tell whether a process holds a task.
+
+    A process holds a task until it has revoked the task.
+    """
 
     is_active_anywhere: IsTask
     """Whether some process holds the task as active."""

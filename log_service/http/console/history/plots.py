@@ -108,7 +108,7 @@ def rounded_up(value: float) -> float:
 
 
 def shown_count(value: float) -> str:
-    """Return a count, with one digit behind the point if it is small."""
+    """Return a count, with one digit after the point if it is small."""
     return f"{value:.1f}" if 0 < value < 10 else str(shown_number(round(value)))
 
 

@@ -62,7 +62,7 @@ class Chunk:
                 yield record
 
     def moved(self, positions: Mapping[int, int]) -> dict[int, int]:
-        """Return the positions behind the chunk."""
+        """Return the positions after the chunk."""
         ends = {each: max(end, positions.get(each, 0)) for each, end in self.after.items()}
         return {**positions, **ends}
 
@@ -101,10 +101,10 @@ class Window:
         return self._chunks[index] if 0 <= index < len(self._chunks) else None
 
     def join(self, positions: Mapping[int, int]) -> int | None:
-        """Return the number of the chunk at which a stream goes on, or None.
+        """Return the number of the chunk at which a stream at ``positions`` goes on, or None.
 
-        It is None if records between its positions and the window are missing, or if the window is
-        far behind it.
+        Return None if records between the positions and the window are missing, or if the window
+        ends more than ``MAX_AHEAD`` offsets before the positions.
         """
         start = self._chunks[0].before if self._chunks else self.end
         if not positions.keys() <= self.end.keys():

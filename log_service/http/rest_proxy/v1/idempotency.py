@@ -3,7 +3,7 @@
 The records and their places are one transaction. Its transactional id is derived from user, topic
 and key. The places are committed as offsets of a group with the same name, and a repeat reads them.
 
-- A repeat first looks for committed places. They never change, so the repeat is answered from them.
+- A repeat first looks for committed places. They never change, so the response contains them.
 - Otherwise it claims the id. That fences an attempt that still runs or died, and waits for one
   whose commit has begun. Only then it looks once more, and writes if there are still no places.
 

@@ -1,8 +1,8 @@
 """Records and the end of a stream as text: lines of JSON, or server-sent events.
 
-An event's id is the position behind its record, in all partitions. A client that sends it back as
-``Last-Event-ID`` gets each following record once. Only the data of an event is JSON, and JSON has
-no line break, so no record can forge an event.
+An event's id is the position after its record, in all partitions. A client that sends the id back
+as ``Last-Event-ID`` gets each following record once. Only the data of an event is JSON, and JSON
+has no line break, so no record can forge an event.
 """
 
 import base64
@@ -104,7 +104,7 @@ class EventLines:
         return b"event: %b\ndata: %b\n\n" % (name.encode(), text)
 
     def heartbeat(self, positions: Mapping[int, int]) -> bytes:
-        """Return a comment, and the position behind records that no filter wanted."""
+        """Return a comment, and the position after records that no filter wanted."""
         return b": alive\nid: %b\n\n" % pairs_text(positions).encode()
 
 

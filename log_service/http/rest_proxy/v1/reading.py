@@ -84,7 +84,7 @@ class Reading:
         )
 
     def wants_all(self, chunk: Chunk) -> bool:
-        """Return whether the stream stands at a chunk's beginning, and ends behind it or later."""
+        """Return whether the stream is at a chunk's beginning, and wants all of its records."""
         ends, limit = self.ends, self.query.limit
         return (
             self.positions == chunk.before
@@ -99,7 +99,7 @@ class Reading:
                 yield record
 
     def move_behind(self, chunk: Chunk) -> None:
-        """Move the positions behind a chunk, but not behind the end."""
+        """Move the positions past a chunk, but not past the end."""
         moved = chunk.moved(self.positions)
         if self.ends is not None:
             moved = {each: min(moved[each], end) for each, end in self.ends.items()}

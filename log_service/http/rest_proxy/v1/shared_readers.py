@@ -265,7 +265,7 @@ class SharedReader:
     ) -> None:
         """Append polled records to the window, the last ones up to the consumer's positions.
 
-        These are behind offsets without a record, such as the markers of transactions.
+        The consumer's positions are after offsets without a record, such as transaction markers.
         """
         after, lines, size_bytes = dict(self.window.end), list[LineAt](), 0
         for count, record in enumerate(records, 1):

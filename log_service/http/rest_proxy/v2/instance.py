@@ -232,7 +232,7 @@ class ConsumerInstance:
                 await consumer.seek_to_beginning(partitions)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
-        """Commit these offsets, or without any those behind the delivered records."""
+        """Commit these offsets. Without any, commit the offsets after the delivered records."""
         async with self as consumer:
             if offsets is None:
                 await self._commit_delivered(consumer)

@@ -126,7 +126,7 @@ def _route(registry: Registry, row: Row) -> Route:
 
 
 def _guarded(registry: Registry, handler: Handler, need: Need, *, is_change: bool) -> Handler:
-    """Return a handler that answers refusals, and forwards changes to the writing instance.
+    """Return a handler that turns refusals into responses, and forwards changes to the writer.
 
     A registration is forwarded by its own handler, which first looks for the schema here.
     """

@@ -27,8 +27,9 @@ def incompatibilities(
     content: SchemaContent,
     earlier: Sequence[RegisteredSchema],
 ) -> list[str]:
-    """Return why a schema breaks its level, in the lines of a verbose answer. They are empty if it
-    does not.
+    """Return why a schema breaks its level, in the lines of a verbose response.
+
+    Return no lines if it keeps its level.
 
     ``earlier`` has the live versions, oldest first. The first version that breaks the level ends
     the comparison, beginning with the newest.
@@ -130,7 +131,7 @@ def _reserved(content: SchemaContent) -> frozenset[str]:
 
 
 def _scope(settings: Settings) -> str:
-    """Return the line that names the settings behind a verdict."""
+    """Return the line of a verbose response that names the settings of the comparison."""
     is_validating = str(bool(settings.validate_fields)).lower()
     return f"{{validateFields: '{is_validating}', compatibility: '{_level(settings)}'}}"
 

@@ -34,7 +34,7 @@ class Difference:
     """One reason why a reader's schema cannot read a writer's data.
 
     ``kind`` is Confluent's name, for instance ``READER_FIELD_MISSING_DEFAULT_VALUE``. ``path`` is
-    the place in the schema. ``text`` is the whole line that a verbose answer lists.
+    the place in the schema. ``text`` is the whole line that a verbose response lists.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class ParsedSchema(Protocol):
 
     @property
     def canonical(self) -> str:
-        """The text that is stored and answered."""
+        """The text that is stored, and returned in responses."""
 
     @property
     def top_level_fields(self) -> frozenset[str]:

@@ -117,7 +117,7 @@ class SchemasReader:
                     failure_count += 1
 
     async def read_to(self, offset: int, timeout_ms: int) -> None:
-        """Wait until the listener has the record at ``offset``, or the position is behind it.
+        """Wait until the position is after ``offset``. The listener then has the record there.
 
         Raises:
             ReadTimedOut: reading took longer than ``timeout_ms``.

@@ -45,7 +45,8 @@ class Fates:
     def of(self, record: ConsumerRecord) -> str:
         """Return the outcome of a record's transaction: committed, aborted or open.
 
-        It is empty without a transaction, and open if no marker behind the record was noted.
+        The outcome is empty without a transaction, and open if no marker after the record was
+        noted.
         """
         if not isinstance(record, LogRecord) or not record.is_transactional or record.is_control:
             return ""

@@ -4,7 +4,7 @@ The rooms, from the bottom up:
 
 - ``types``: a schema as values.
 - ``json_text``: JSON as Java's library reads and prints it.
-- ``definitions``: names, and the types behind them.
+- ``definitions``: names, and the types that they stand for.
 - ``defaults``: whether a default is a value of a type.
 - ``attributes``: the attributes of types and fields, one by one.
 - ``reading``: from a text to types.
@@ -12,9 +12,9 @@ The rooms, from the bottom up:
 - ``printing``: from types to a text.
 - ``compatibility``: why a reader cannot read a writer.
 - ``inline_tags``: tags of records and fields in a text.
-- ``schema``: the language, with all of this behind the registry's protocol.
+- ``schema``: the language as the registry uses it (``languages.language``).
 
-Source: the Avro specification 1.12, and the verdicts of Java's ``SchemaCompatibility``.
+Source: the Avro specification 1.12, and the decisions of Java's ``SchemaCompatibility``.
 """
 
 from log_service.http.schema_registry.languages.avro.schema import AVRO

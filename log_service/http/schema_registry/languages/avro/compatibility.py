@@ -1,4 +1,4 @@
-"""Why a reader's type cannot read a writer's data: the verdicts of Java's ``SchemaCompatibility``.
+"""Tells why a reader's type cannot read a writer's data, as Java's ``SchemaCompatibility`` does.
 
 Names count without their namespaces, or by an alias of the reader. Each pair of types with names is
 compared once. A pair inside itself counts as compatible. A repeated pair has the reasons and places

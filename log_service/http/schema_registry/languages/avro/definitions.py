@@ -100,7 +100,7 @@ class Definitions:
         return self._types.get(full_name(avro_type), avro_type) if is_named else avro_type
 
     def bind(self) -> None:
-        """Give every waiting name its type.
+        """Resolve the names that were used before their definitions.
 
         Raises:
             InvalidSchemaError: a name has no definition.

@@ -59,7 +59,7 @@ def parse_json(text: str, *, nesting: int) -> Json:
 def _decoded(plain: str, text: str) -> Json:
     """Return the value of a text whose comments are blank in ``plain``.
 
-    A comment behind the value is an error, as it is for Java's library.
+    A comment after the value is an error, as it is for Java's library.
     """
     value: Json
     try:

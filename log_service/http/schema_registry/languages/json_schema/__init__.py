@@ -15,7 +15,8 @@ The rooms, from the bottom up:
 - ``bundle``: a schema with its dependencies in it.
 - ``schema``: the language, for the registry.
 
-Sources: json-schema.org. The verdicts and their names are those of Confluent's registry 8.3.
+Sources: json-schema.org. Kinds of change, and which are compatible, are as in Confluent's registry
+8.3.
 """
 
 from log_service.http.schema_registry.languages.json_schema.schema import JSON_SCHEMA

@@ -1,7 +1,7 @@
-"""Compares arrays: the schema of every item, the listed items, and the items behind them.
+"""Compares arrays: the schema of every item, the listed items, and the items after them.
 
-Listed items are judged like properties: by whether an array is open, closed or partly open behind
-them. Paths use ``items`` and ``additionalItems`` in each draft, even if a schema uses
+Listed items are judged like properties: by whether an array is open, closed or partly open after
+the listed items. Paths use ``items`` and ``additionalItems`` in each draft, even if a schema uses
 ``prefixItems`` and ``items``.
 """
 

@@ -1,6 +1,7 @@
 """The kinds of change between two JSON schemas: which of them a reader accepts, and their messages.
 
-Kinds, verdicts and sentences are those of Confluent's registry 8.3, because clients look for them.
+Confluent's registry 8.3 has the same kinds, decides the same, and uses the same sentences. Clients
+look for these.
 """
 
 from enum import Enum, StrEnum, auto
@@ -14,7 +15,7 @@ class Policy(StrEnum):
 
 
 class Change(Enum):
-    """One kind of change from a writer's schema to a reader's. Its name is the one in answers."""
+    """One kind of change from a writer's schema to a reader's. Responses contain its name."""
 
     ID_CHANGED = auto()
     DESCRIPTION_CHANGED = auto()
@@ -227,7 +228,7 @@ def compatible_changes(policy: Policy) -> frozenset[Change]:
 
 
 def message(change: Change, path: str, *, reader: str, writer: str) -> str:
-    """Return the line of a verbose answer.
+    """Return the line of a verbose response.
 
     ``reader`` and ``writer`` are the words "new" and "old".
     """

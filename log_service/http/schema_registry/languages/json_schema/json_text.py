@@ -3,7 +3,7 @@
 Jackson is the library with which Confluent's registry prints schemas. Numbers keep their digits:
 ``1.0`` stays ``1.0``, and ``1e400`` becomes ``1E+400``. If a name occurs twice in an object, the
 last value counts, at the place of the first. Unlike Confluent's registry, this file refuses NaN and
-text behind the value, because neither is JSON.
+text after the value, because neither is JSON.
 """
 
 import json

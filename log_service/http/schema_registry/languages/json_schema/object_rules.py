@@ -191,7 +191,7 @@ def _rest_of(
 
 
 def _has_default(notes: Notebook, place: Place) -> bool:
-    """Whether a schema itself has a default. A default behind a reference does not count."""
+    """Whether a schema itself has a default. A default of a referenced schema does not count."""
     return notes.shapes.written(place).notes.default is not None
 
 

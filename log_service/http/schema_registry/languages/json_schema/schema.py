@@ -1,4 +1,4 @@
-"""The language JSON Schema: parses a text, and answers what a registry asks about a schema."""
+"""The language JSON Schema: parses a text, and tells a registry the properties of a schema."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -83,8 +83,9 @@ class ShapeReader:
         return shape
 
     def meant(self, node: Place | Shape) -> Shape:
-        """Return the shape behind references, or the reference's own shape if it leads to no
-        schema.
+        """Follow references, and return the shape of the schema to which they lead.
+
+        Return the reference's own shape if it leads to no schema.
         """
         shape = self.written(node) if isinstance(node, Place) else node
         passed: set[Shape] = set()

@@ -114,12 +114,12 @@ class Arrays:
 
     @property
     def is_open(self) -> bool:
-        """Whether an item behind the listed ones may have any value."""
+        """Whether an item after the listed ones may have any value."""
         return self.permits_additional and self.additional is None is self.unevaluated
 
     @property
     def rest(self) -> Place | None:
-        """The schema of items behind the listed ones. None if all or none are permitted."""
+        """The schema of items after the listed ones. None if all or none are permitted."""
         return _rest(self.additional, self.unevaluated, permits_additional=self.permits_additional)
 
 

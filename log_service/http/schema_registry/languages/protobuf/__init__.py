@@ -14,7 +14,7 @@ A schema comes as text, or as base64 of a ``FileDescriptorProto``. Both are one 
 - ``comparison``: why a reader's schema cannot read a writer's data.
 - ``schema``: one schema with its dependencies. ``message_indexes``: places of messages in it.
 
-Sources: the Protobuf language specification, the verdicts of protoc, the printing of Wire's schema
+Sources: the Protobuf language specification, the errors of protoc, the printing of Wire's schema
 library 4.9.7, and the observable behaviour of Confluent's registry 8.
 """
 

@@ -412,7 +412,7 @@ def enums_in(body: Iterable[object], scope: str, inherited: Features) -> tuple[E
 def with_oneofs_of_proto3(
     fields: list[FieldDefinition], oneofs: list[str]
 ) -> tuple[tuple[FieldDefinition, ...], tuple[str, ...]]:
-    """Give each optional field of proto3 a oneof of its own, behind those of the text."""
+    """Give each optional field of proto3 a oneof of its own, after the oneofs of the text."""
     taken = {*oneofs, *(field.name for field in fields)}
     for index, field in enumerate(fields):
         if field.is_optional_of_proto3:

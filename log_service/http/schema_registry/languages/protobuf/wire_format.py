@@ -54,7 +54,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a varint and the offset behind it.
+    """Return a varint and the offset after it.
 
     Raises:
         WireFormatError: the varint does not end.
@@ -86,10 +86,10 @@ def encoded_number(kind: str, value: float) -> bytes:
 
 
 def decoded_number(kind: str, payload: bytes) -> float:
-    """Return the number of a payload.
+    """Decode a payload as a number of the Protobuf type ``kind``.
 
     Raises:
-        WireFormatError: the payload is not such a number.
+        WireFormatError: the payload is not a number of this type.
     """
     try:
         if kind in FIXED:
