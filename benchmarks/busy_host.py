@@ -5,9 +5,8 @@
 Three nodes of each product take turns. A polite producer sends 200 records a second with acks=all.
 Floods are producers at full rate, with records of 1 KiB and no linger. Busy processes only compute.
 Each node runs in a session of its own for both products, because Linux shares processors fairly
-between sessions first (sched_autogroup), as it does between services and containers.
-``--one-session`` puts nodes, floods and busy processes into one session. Linux then shares
-processors between threads, and a product with more threads gets more.
+between sessions first (sched_autogroup), as it does between services and containers. Within one
+session it shares them between threads, and a product with more threads gets more.
 """
 
 import argparse
@@ -173,7 +172,6 @@ def main() -> None:
     parser.add_argument("--busy", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--one-session", action="store_true")
     for name in ("be", "bootstrap", "topic"):
         parser.add_argument(f"--{name}", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -182,7 +180,7 @@ def main() -> None:
         return
     for round_number in range(given.rounds):
         for product in given.products or PRODUCTS.values():
-            with running_cluster(product, has_sessions=not given.one_session) as nodes:
+            with running_cluster(product) as nodes:
                 wait, greedy, elections = measure(nodes, given.floods, given.busy, given.seconds)
             print(
                 f"round {round_number + 1}, {product}: p50 {wait.p50:.3f} s, p99 {wait.p99:.2f} s,"

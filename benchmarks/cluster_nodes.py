@@ -59,7 +59,7 @@ class Nodes:
     """Three nodes of one product in ``directory``. ``properties`` go to each of them.
 
     ``listeners`` are the names of listeners beside the one in the clear. ``beside`` has each node's
-    address of them. With ``has_sessions`` each node is in a session of its own, as services are.
+    address of them. Each node is in a session of its own, as services are.
     """
 
     def __init__(
@@ -68,10 +68,7 @@ class Nodes:
         directory: Path,
         properties: Mapping[str, str] | None = None,
         listeners: Sequence[str] = (),
-        *,
-        has_sessions: bool = False,
     ) -> None:
-        self._has_sessions = has_sessions
         self.product = product
         self.directory = directory
         self.processes: dict[int, psutil.Popen] = {}
@@ -160,7 +157,7 @@ class Nodes:
             argv = [sys.executable, "-m", "log_service.cli.main", "serve", str(self._file(node))]
         with (self.directory / f"output{node}.txt").open("ab") as output:
             self.processes[node] = psutil.Popen(
-                argv, stdout=output, stderr=output, start_new_session=self._has_sessions
+                argv, stdout=output, stderr=output, start_new_session=True
             )
 
     def end(self, node: int, number: int) -> None:
@@ -341,11 +338,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def running_cluster(
-    product: str,
-    listeners: Sequence[str] = (),
-    *,
-    has_sessions: bool = False,
-    **properties: str,
+    product: str, listeners: Sequence[str] = (), **properties: str
 ) -> Iterator[Nodes]:
     """Start a cluster in an empty directory that is removed afterwards.
 
@@ -356,7 +349,7 @@ def running_cluster(
     named = {name.replace("_", "."): value for name, value in properties.items()}
     with (
         tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory,
-        Nodes(product, Path(directory), named, listeners, has_sessions=has_sessions) as nodes,
+        Nodes(product, Path(directory), named, listeners) as nodes,
     ):
         nodes.until_whole()
         yield nodes
