@@ -18,31 +18,19 @@ from log_service.common.steps import Steps
 from log_service.common.types import Buffer
 from log_service.records.varint import INT64_VARINT_BYTES
 from log_service.records.varint_arrays import (
+    ENCODED,
     NUMBERS,
     WIDTHS,
     Integers,
     Octets,
     pairs_at,
 )
-
-FAR_AWAY = 1 << 40
-"""A distance that leads out of every batch."""
-
-HOPS: Integers = np.where(WIDTHS > 0, WIDTHS + (NUMBERS ^ (NUMBERS >> 63)), FAR_AWAY)
-"""Distance of the next record from one whose length begins with two bytes.
-
-``FAR_AWAY`` means that the two bytes do not hold all of the length. A negative length, which is
-refused once the record is read, counts like a positive one of the same bits.
-"""
+from log_service.records.walk import FAR_AWAY, HOPS
 
 _SPANS: Integers = np.where(
     (WIDTHS > 0) & (NUMBERS >= -1), WIDTHS + np.maximum(NUMBERS, 0), FAR_AWAY
 )
 """Distance from the length of a key or value to the field after it. -1 is null."""
-
-_PAIRS = np.arange(1 << 16, dtype=np.int64)
-_LOW_BITS: Integers = _PAIRS & 0x7F | (_PAIRS >> 8 & 0x7F) << 7
-"""The 14 bits that the first two bytes of a longer varint hold."""
 
 # A step of numpy costs the same for one lane as for a hundred, but more lanes need more guesses.
 _MAX_LANE_COUNT = 768
@@ -204,7 +192,7 @@ def _read_numbers(octets: Octets, places: Integers) -> tuple[Integers, Integers]
     if np.count_nonzero(widths) != len(widths):
         is_long = widths == 0
         third = octets.take(places[is_long] + 2, mode="clip").astype(np.int64)
-        low = _LOW_BITS.take(pairs[is_long])
+        low = ENCODED.take(pairs[is_long])
         numbers[is_long] = np.where((third > 0x7F) | (low & 1), -1, third << 13 | low >> 1)
         widths[is_long] = 3
     return numbers, widths

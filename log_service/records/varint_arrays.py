@@ -19,8 +19,9 @@ Integers = NDArray[np.int64]
 
 _PAIRS = np.arange(1 << 16, dtype=np.int64)
 _FIRST, _SECOND = _PAIRS & 0xFF, _PAIRS >> 8
-_ENCODED = np.where(_FIRST < 0x80, _FIRST, (_FIRST & 0x7F) | (_SECOND & 0x7F) << 7)
-NUMBERS: Integers = _ENCODED >> 1 ^ -(_ENCODED & 1)
+ENCODED: Integers = np.where(_FIRST < 0x80, _FIRST, (_FIRST & 0x7F) | (_SECOND & 0x7F) << 7)
+"""The bits that the varint at the front of two bytes holds in them, before zig-zag."""
+NUMBERS: Integers = ENCODED >> 1 ^ -(ENCODED & 1)
 """The number at the front of two bytes, the first one lowest, if ``WIDTHS`` is not 0."""
 WIDTHS: Integers = np.where(_FIRST < 0x80, 1, np.where(_SECOND < 0x80, 2, 0))
 """Width of the varint at the front of two bytes; 0 means more than two."""

@@ -19,10 +19,19 @@ import numpy as np
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps, finish
 from log_service.common.types import Buffer
-from log_service.records.numbered_walk import HOPS
 from log_service.records.record import MIN_RECORD_BYTES
 from log_service.records.varint import read_varint
-from log_service.records.varint_arrays import WIDTHS, Integers, Octets, pairs_at
+from log_service.records.varint_arrays import NUMBERS, WIDTHS, Integers, Octets, pairs_at
+
+FAR_AWAY = 1 << 40
+"""A distance that leads out of every batch."""
+
+HOPS: Integers = np.where(WIDTHS > 0, WIDTHS + (NUMBERS ^ (NUMBERS >> 63)), FAR_AWAY)
+"""Distance of the next record from one whose length begins with two bytes.
+
+``FAR_AWAY`` means that the two bytes do not hold all of the length. A negative length, which is
+refused once the record is read, counts like a positive one of the same bits.
+"""
 
 # a numpy step costs the same for one lane as for hundreds, but more lanes need more start searches
 _LANE_COUNT = 768
@@ -30,7 +39,7 @@ _MIN_LANE_COUNT = 32
 _MIN_LANE_RECORDS = 16
 _MIN_RECORD_COUNT = 1_024
 _MAX_MEAN_BYTES = 4096  # lengths of longer records take three bytes
-_PROBEHOPS = 4
+_PROBE_HOPS = 4
 _STEPS_BETWEEN_LOOKS = 8
 _STEPS_AT_ONCE = 64
 _RECORDS_AT_ONCE = 8_192
@@ -152,7 +161,7 @@ def _guess_starts(
     attributes = np.array([look.end() - 1 for look in looks if look], np.int64)
     places: Integers = attributes - 1 - (octets.take(attributes - 2) > 0x7F)
     owners = np.searchsorted(batch_starts, places, side="right") - 1
-    for _ in range(_PROBEHOPS):  # a wrong guess is likely to run into the chain
+    for _ in range(_PROBE_HOPS):  # a wrong guess is likely to run into the chain
         places = places + HOPS.take(pairs_at(octets, places))
     has_attributes = octets.take(places + WIDTHS.take(pairs_at(octets, places)), mode="clip") == 0
     found: Integers = places[(places < batch_ends[owners]) & has_attributes]
