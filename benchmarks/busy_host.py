@@ -17,13 +17,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer
 
 from benchmarks.cluster_nodes import PRODUCTS, Nodes, new_name, running_cluster, spread
+from benchmarks.latency import percentile
 from log_service.client import BlockingAdmin
 
 PARTITIONS = 12
@@ -71,16 +72,16 @@ def be_polite(bootstrap: str, topic: str, seconds: float) -> None:
     waits = sorted(end - start for start, end in acknowledged) or [FLUSH_S]
     moments = sorted(end for _, end in acknowledged)
     gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
-    found = {
-        "acknowledged_count": len(acknowledged),
-        "failed_count": failed_count,
-        "p50": waits[len(waits) // 2],
-        "p99": waits[len(waits) * 99 // 100],
-        "first": min(moments, default=began + FLUSH_S) - began,
-        "longest_gap": max(gaps, default=FLUSH_S),
-        "long_gaps": sum(gap for gap in gaps if gap > LONG_GAP_S),
-    }
-    print(json.dumps(found), flush=True)
+    found = Wait(
+        acknowledged_count=len(acknowledged),
+        failed_count=failed_count,
+        p50=percentile(waits, 0.5),
+        p99=percentile(waits, 0.99),
+        first=min(moments, default=began + FLUSH_S) - began,
+        longest_gap=max(gaps, default=FLUSH_S),
+        long_gaps=sum(gap for gap in gaps if gap > LONG_GAP_S),
+    )
+    print(json.dumps(asdict(found)), flush=True)
 
 
 def be_greedy(bootstrap: str, topic: str, _seconds: float) -> None:
