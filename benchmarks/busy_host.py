@@ -4,9 +4,10 @@
 
 Three nodes of each product take turns. A polite producer sends 200 records a second with acks=all.
 Floods are producers at full rate, with records of 1 KiB and no linger. Busy processes only compute.
-Each node runs in a session of its own for both products, because Linux shares processors fairly
-between sessions first (sched_autogroup), as it does between services and containers. Within one
-session it shares them between threads, and a product with more threads gets more.
+Each node and the polite producer run in sessions of their own, because Linux shares processors
+fairly between sessions first (sched_autogroup), as it does between services and containers. Within
+one session it shares them between threads: a product with more threads would get more, and a polite
+producer beside busy processes would wait for its own turn, which says nothing about a broker.
 """
 
 import argparse
@@ -49,6 +50,8 @@ class Wait:
     """The longest time between two acknowledgements."""
     long_gaps: float
     """The time within gaps of more than a second."""
+    own_pause: float
+    """The longest time in which the producer's own loop did not run, which makes gaps, too."""
 
 
 def be_polite(bootstrap: str, topic: str, seconds: float) -> None:
@@ -64,10 +67,14 @@ def be_polite(bootstrap: str, topic: str, seconds: float) -> None:
             failed_count += 1
 
     producer = _producer(bootstrap, **{"enable.idempotence": True})
-    began = time.perf_counter()
-    while (sent := time.perf_counter()) < began + seconds:
+    began = sent = time.perf_counter()
+    own_pause = 0.0
+    while sent < began + seconds:
         producer.produce(topic, b"x" * POLITE_BYTES, on_delivery=partial(note, sent))
         producer.poll(POLITE_PAUSE_S)
+        now = time.perf_counter()
+        own_pause = max(own_pause, now - sent)
+        sent = now
     producer.flush(FLUSH_S)
     waits = sorted(end - start for start, end in acknowledged) or [FLUSH_S]
     moments = sorted(end for _, end in acknowledged)
@@ -80,6 +87,7 @@ def be_polite(bootstrap: str, topic: str, seconds: float) -> None:
         first=min(moments, default=began + FLUSH_S) - began,
         longest_gap=max(gaps, default=FLUSH_S),
         long_gaps=sum(gap for gap in gaps if gap > LONG_GAP_S),
+        own_pause=own_pause,
     )
     print(json.dumps(asdict(found)), flush=True)
 
@@ -120,7 +128,9 @@ def _producer(bootstrap: str, **more: Any) -> Producer:
 def _start(role: str, nodes: Nodes, topic: str, seconds: float) -> "subprocess.Popen[bytes]":
     argv = [sys.executable, "-m", "benchmarks.busy_host", "--be", role]
     argv += ["--bootstrap", nodes.bootstrap, "--topic", topic, "--seconds", str(seconds)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=role == "polite"
+    )
 
 
 @contextlib.contextmanager
@@ -186,7 +196,7 @@ def main() -> None:
             print(
                 f"round {round_number + 1}, {product}: p50 {wait.p50:.3f} s, p99 {wait.p99:.2f} s,"
                 f" first {wait.first:.2f} s, longest gap {wait.longest_gap:.2f} s,"
-                f" in gaps over 1 s {wait.long_gaps:.1f} s,"
+                f" in gaps over 1 s {wait.long_gaps:.1f} s, own pause {wait.own_pause:.2f} s,"
                 f" acknowledged {wait.acknowledged_count}, failed {wait.failed_count};"
                 f" greedy {greedy:,.0f} records/s; quorum elections {elections}",
                 flush=True,
