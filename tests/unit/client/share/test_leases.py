@@ -17,7 +17,7 @@ from log_service.client import (
     Producer,
     ShareLeases,
 )
-from log_service.client.share.leases import ACQUIRE_GRACE_MS
+from log_service.client.share.leases import ACQUIRE_GRACE_MS, SILENT_S
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, node_properties, tell_cluster
 
 CLIENT_HOST = "client"
@@ -216,5 +216,36 @@ def test_a_leader_that_hangs_is_asked_after_the_others() -> None:
             silence(cluster, 2)
             found += [await acquire(wait_ms=0) for _ in range(8)]
         assert found.count(None) == 1, "the draws of this seed ask the hanging leader first, once"
+
+    tell_cluster(story)
+
+
+def test_a_leader_that_hung_is_asked_in_turn_again_after_a_while() -> None:
+    async def story(cluster: Cluster) -> None:
+        servers, env = f"{host_of(1)}:{BROKER_PORT}", cluster.world.client_env()
+        async with Admin(servers, env=env) as admin, Producer(servers, env=env) as producer:
+            await admin.create_topics([NewTopic(name="t", assignments={0: [1], 1: [2]})])
+            group = ConfigResource.group("q")
+            await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+            for number in range(40):
+                await producer.send("t", b"%d" % number, partition=number % 2)
+            await producer.flush()
+        async with ShareLeases(servers, env=env) as leases:
+
+            async def partitions(count: int) -> set[int]:
+                acquired = [
+                    await leases.acquire("q", "t", max_records=1, wait_ms=60_000)
+                    for _ in range(count)
+                ]
+                return {lease.records[0][0].partition for lease in acquired if lease is not None}
+
+            assert await partitions(8) == {0, 1}
+            silence(cluster, 2)
+            while await leases.acquire("q", "t", max_records=1, wait_ms=0) is not None:
+                pass
+            cluster.world.network.heal()
+            assert await partitions(4) == {0}
+            await trio.sleep(SILENT_S)
+            assert await partitions(8) == {0, 1}
 
     tell_cluster(story)
