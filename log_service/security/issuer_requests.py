@@ -3,8 +3,9 @@
 Run it in a thread.
 
 This module decides how long an exchange may take, from the connection to the last byte, how many
-bytes a response may have, which authorities TLS trusts, and which failures may pass. It follows no
-redirects and uses no proxies, because both lead to hosts that the configuration does not name.
+bytes a response may have, which authorities TLS trusts, and which failures may be temporary. It
+follows no redirects and uses no proxies, because both lead to hosts that the configuration does not
+name.
 
 Invariants: errors name the URL without user and options, and the authorities that were trusted.
 Requests and responses are secrets and appear in no error.
@@ -49,10 +50,10 @@ The certificate is not yet valid, has expired, or is for another host.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerTls:
-    """The TLS of an exchange.
+    """The TLS settings of an exchange.
 
-    Error texts name ``trusted``, the source of the trusted certificates, and ``advice``, how to set
-    others.
+    Error texts contain ``trusted``, the source of the trusted certificates, and ``advice`` on how
+    to configure others.
     """
 
     config: TlsConfig = field(default_factory=lambda: tls_config({}))
@@ -230,7 +231,7 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
 def _secured(
     stream: socket.socket, host: str, tls: IssuerTls | None, deadline: float
 ) -> socket.socket:
-    """Return the stream to use, with TLS if asked for. Close it if TLS fails."""
+    """Return the stream to use: with ``tls`` an encrypted one. Close it if the handshake fails."""
     if tls is None:
         return stream
     try:

@@ -90,7 +90,7 @@ class Jwks:
     def validate(self, token: str) -> ValidToken:
         """Check a token with the current keys.
 
-        An unknown key is requested, for use by later tokens.
+        If the token names an unknown key, the keys are fetched again, for later tokens.
 
         Raises:
             TokenRefusedError: the token is not to be trusted.
@@ -106,8 +106,7 @@ class Jwks:
 
         Raises:
             OSError: the URL cannot be fetched.
-            ValueError: the document is not a JWKS, has no usable key, or none that takes an
-                algorithm which is allowed.
+            ValueError: the document is not a JWKS, or has no usable key for an allowed algorithm.
         """
         self._read_as, self.keys = await self._run_in_thread(self._read)
 
@@ -163,7 +162,10 @@ class Jwks:
         )
 
     def _miss(self, key_id: str) -> None:
-        """Request an immediate fetch, unless this key id was requested within the last minute."""
+        """Request an immediate fetch, unless this key id was requested within the last minute.
+
+        Many made-up key ids cause no more fetches than ``MAX_MISSING_KEYS`` a minute.
+        """
         now_ms = self._clock.monotonic_ms()
         looked_for_ms = self._missing.get(key_id)
         if looked_for_ms is not None and now_ms - looked_for_ms < MISSING_KEY_PAUSE_MS:

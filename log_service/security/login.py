@@ -1,7 +1,7 @@
 """The SASL login on a fresh connection, by a client or by a node that connects to another node.
 
 The module sends SaslHandshake and then SaslAuthenticate. It decides which mechanism the
-configuration asks for, and when an ending session is renewed (KIP-368). A refusal becomes
+configuration means, and when an ending session is renewed (KIP-368). A refusal becomes
 KafkaError SASL_AUTHENTICATION_FAILED, which is never retried. Salting a password takes milliseconds
 and runs in a thread. The last result is stored, so a reconnection does not compute it again.
 
@@ -92,8 +92,9 @@ class ClientLogin:
         """Log in, and again each time before the session of the connection ends.
 
         Raises:
-            KafkaError: SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE:
-                the broker refused; NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+            KafkaError: the broker refused with SASL_AUTHENTICATION_FAILED,
+                UNSUPPORTED_SASL_MECHANISM or ILLEGAL_SASL_STATE; or NETWORK_EXCEPTION,
+                REQUEST_TIMED_OUT.
         """
         await connection.negotiate()
         await self._log_in(connection)
@@ -119,8 +120,8 @@ class ClientLogin:
         """Log in with a token from an endpoint.
 
         The token is fetched before the login begins, because a broker does not wait for issuers. A
-        failure that may pass is NETWORK_EXCEPTION. So is the refusal of a token that was cached,
-        because the next login fetches a fresh token.
+        temporary failure becomes NETWORK_EXCEPTION. So does the refusal of a cached token, because
+        the next login fetches a fresh token.
         """
         try:
             token, is_fresh = await endpoint.token()

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class OAuthOffer:
-    """The token check of one listener.
+    """Checks the tokens of one listener.
 
     ``jwks`` are the issuer's keys, or None if tokens need no signature.
 
@@ -83,7 +83,7 @@ class OAuthOffer:
         """Fetch the keys for the first time.
 
         Raises:
-            ConfigError: the keys cannot be fetched; the node or service must not start.
+            ConfigError: the keys cannot be fetched, so the node or service must not start.
         """
         if self.jwks is None:
             return

@@ -29,7 +29,7 @@ class StreamSecurity(Protocol):
     """Encrypts the stream of a fresh connection."""
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
-        """Return the stream to use. Raises OSError."""
+        """Return the stream to use on the connection, encrypted or as it is. Raises OSError."""
 
 
 class OutgoingSecurity:
@@ -67,7 +67,7 @@ class OutgoingSecurity:
         report that refusal.
 
         Raises:
-            KafkaError: SASL_AUTHENTICATION_FAILED, the peer wants another certificate. Others as
+            KafkaError: SASL_AUTHENTICATION_FAILED, the peer refuses the certificate; or an error of
                 ``ClientLogin.authenticate``.
         """
         try:

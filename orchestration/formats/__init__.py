@@ -1,19 +1,19 @@
-"""Formats of values other than JSON.
+"""Formats of record values: Avro, Protobuf, JSON and Debezium's envelope of changes.
 
-A schema from a file gives the columns of a value, and reads it.
+A format tells the columns of a table that values become, and reads values into them.
 
 - ``columns``: the parts that all formats share.
-- ``avro``: Avro schemas as declared. ``avro_types``: their types. ``avro_reading``: their bytes.
-- ``protobuf``: messages of Protocol Buffers. ``protobuf_reading``: their fields.
-- ``descriptors``: the files that describe messages.
-- ``json_values``: JSON as a format like these. ``json_schema_fields``: JSON Schemas as columns.
-- ``registry``: asks a schema registry. ``prefixes``: the prefixes and headers of a batch in bulk.
-  ``avro_resolving``, ``protobuf_resolving``: values of Avro and Protobuf as another schema has
-  them. ``avro_bulk``: those of flat records, all at once. ``resolving``: the same for each
-  language. ``registered``: values with a registry.
-  ``compatibility``: the verdict on the newest version of a subject.
-- ``debezium``: rows in Debezium's envelope of changes.
-- ``keys``: keys of records as values of key columns.
+- ``avro``: declares Avro schemas. ``avro_types``: parses their types. ``avro_reading``: reads data.
+- ``protobuf``: declares Protobuf messages. ``protobuf_reading``: reads their fields.
+- ``descriptors``: reads the files that describe messages.
+- ``json_values``: the format JSON. ``json_schema_fields``: converts JSON Schemas to columns.
+- ``registry``: asks a schema registry. ``prefixes``: reads the schema ids of a batch in bulk.
+  ``avro_resolving``, ``protobuf_resolving``: read values of one schema as another schema.
+  ``avro_bulk``: reads flat Avro records in bulk. ``resolving``: does this for each language.
+  ``registered``: the format of values whose schemas are in a registry.
+  ``compatibility``: checks whether the newest version of a subject can be read.
+- ``debezium``: reads rows from Debezium's envelope of changes.
+- ``keys``: converts keys of records to values of key columns.
 """
 
 from collections.abc import Mapping
@@ -53,6 +53,6 @@ KINDS: Mapping[str, type[DeclaredFormat]] = {
 
 
 def format_of(declared: Mapping[str, Any]) -> DeclaredFormat:
-    """Return the schema whose ``declared()`` returned this mapping."""
+    """Return the format whose ``declared()`` returned this mapping."""
     kind, *_ = declared
     return KINDS[kind].of(declared[kind])

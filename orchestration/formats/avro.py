@@ -1,6 +1,6 @@
-"""Avro values with a schema from a file: ``TopicSpec(..., schema=avro_schema("orders.avsc"))``.
+"""Declares Avro values with a schema from a file: ``schema=avro_schema("orders.avsc")``.
 
-Decides how a schema is read from its file and kept as plain text with the declaration.
+Decides how a schema is read from its file and stored as plain text in a ``TopicSpec``.
 ``avro_types`` and ``avro_reading`` decide the meaning of types and bytes.
 Invariant: a declaration can be read anywhere without the file.
 """
@@ -36,8 +36,8 @@ from orchestration.project.names import names_of
 class AvroSchema:
     """A format that reads values in Avro.
 
-    ``avro_schema`` makes it from a file. ``text`` is the schema's JSON. A value may also have only
-    the first N fields, for each N of ``older_ends``.
+    ``avro_schema`` makes it from a file. ``text`` is the schema's JSON. ``older_ends`` are the
+    numbers of fields in older schemas: a value may end after so many fields.
     """
 
     KIND: ClassVar[str] = "avro"
@@ -49,7 +49,7 @@ class AvroSchema:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the schema whose ``declared()`` holds ``declared``."""
+        """Return the schema from the inner mapping of its ``declared()``."""
         ends = tuple(declared["older_ends"])
         return cls(
             text=declared["text"],
@@ -60,11 +60,11 @@ class AvroSchema:
 
     @property
     def fields(self) -> types.StructType:
-        """Return the columns of a record. Fields without null in their type are never null."""
+        """Return the columns of a record. A column is nullable only if its type includes null."""
         return spark_fields(_parsed(self.text, self.chosen))
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of the fitting ``values`` (binary), and the fault of each value.
+        """Read those ``values`` (binary) that fit into rows. Return the rows and a fault per value.
 
         The fault is null if the value fits.
         """
@@ -97,16 +97,16 @@ def avro_schema(
     A relative path begins at the project's folder. A value is one record in Avro's binary encoding.
     With ``framing="confluent"`` five bytes come before it, as producers with a schema registry
     write them: a zero and the id of their schema. The id is ignored, because all records are read
-    by the schema of the file. ``older`` are files of earlier schemas of the topic's records. They
-    have the first fields of this one. The fields that were added behind them have their defaults in
-    such records. A record of another schema does not fit.
+    by the schema of the file. ``older`` are files of earlier schemas of the topic's records. An
+    earlier schema must have the first fields of this one. In its records the fields that were added
+    later have their defaults. A record of any other schema does not fit.
 
     Fields at the paths ``leave_out`` (``"tree"``, ``"lines[].tree"``) become no columns. A record
-    may be within itself ``depth`` times. A value that is nested deeper does not fit.
+    may be nested within itself ``depth`` times. A value that is nested deeper does not fit.
 
     :raises SchemaFileError: a file cannot be read, is not a schema of a record, or has a type that
         a table cannot hold, or an older schema is not the beginning of this one.
-    :raises ValueError: there is no such framing.
+    :raises ValueError: the framing is unknown.
     """
     validate_framing(framing)
     chosen = Chosen(leave_out=names_of(leave_out), depth=depth)

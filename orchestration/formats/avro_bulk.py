@@ -1,9 +1,10 @@
-"""Avro's bytes as columns in bulk: one step per field of a flat record, for all values at once.
+"""Reads Avro values into columns in bulk: one step per field of a flat record, for many values.
 
-Decides which values can be read in bulk without doubt. ``avro_resolving`` reads the others one by
-one, and alone says why a value does not fit. A record is flat if its fields are numbers, texts,
-bytes, booleans, enums, dates and times, or one of these or null. Knows no file and no registry.
-Invariant: a value that is read here has the row that ``avro_resolving`` reads from it.
+Decides which values can certainly be read in bulk. ``avro_resolving`` reads the others, called
+doubtful, one by one, and tells why a value does not fit. A record is flat if its fields are
+numbers, texts, bytes, booleans, enums, dates and times, or one of these or null. Does not know
+files or registries. Invariant: a value that is read here has the row that ``avro_resolving`` would
+read from it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ PADDING = 16
 
 @dataclass(slots=True, kw_only=True)
 class Cursor:
-    """The place in each value, and which values can be read in bulk so far."""
+    """The reading position in each value, and the values that could be read in bulk so far."""
 
     data: Octets
     at: Numbers
@@ -46,18 +47,12 @@ class Cursor:
     is_certain: Flags
 
     def keep(self, is_good: Flags) -> None:
-        """Mark the values that are not ``good`` as doubtful.
-
-        They are read again from the first byte.
-        """
+        """Mark the values outside of ``is_good`` as doubtful, and ignore them from now on."""
         self.is_certain &= is_good
         self.at[~self.is_certain] = 0
 
     def varints(self, places: Flags) -> Numbers:
-        """Return the zigzag varint at each of ``places``, and move behind it.
-
-        Other values get 0.
-        """
+        """Read a zigzag varint in each of the values ``places``. All other values get 0."""
         found = np.zeros(len(self.at), np.uint64)
         active = np.flatnonzero(places)
         for step in range(MOST_VARINT_BYTES):
@@ -85,8 +80,9 @@ def bulk_reader(
 ) -> BulkRead | None:
     """Return a function that reads values of ``written`` as the columns of ``declared``.
 
-    The two resolve (``resolving_reader``), and a record begins at ``begin``. ``schema`` has the
-    columns. None if a record is not flat.
+    The result is None if a record is not flat. The two types must be resolvable
+    (``resolving_reader``). A record begins at offset ``begin`` of a value. ``schema`` has the
+    columns.
     """
     pairs, lacking = field_pairs(written, declared)
     if not all(_is_flat(one.type) for one in written.fields):
@@ -139,7 +135,7 @@ def _cursor(values: pa.Array, begin: int) -> Cursor:
 
 
 def _presence(cursor: Cursor, kind: AvroType) -> Flags:
-    """Move behind the index of a union, and return which values are not null."""
+    """Read the index of a union in each value, and return which values are not null."""
     if not kind.is_union:
         return cursor.is_certain.copy()
     index = cursor.varints(cursor.is_certain)
@@ -163,7 +159,7 @@ def _fixed(size: int, kind: str) -> Column:
 
 
 def _octets(cursor: Cursor, places: Flags) -> tuple[Numbers, Numbers]:
-    """Return the start and the length of the bytes at each place."""
+    """Read the lengths of bytes in the values ``places``, and return starts and lengths."""
     sizes = cursor.varints(places)
     is_good = (sizes >= 0) & (sizes <= cursor.ends - cursor.at)
     cursor.keep(is_good | ~places)
@@ -193,7 +189,7 @@ def _column(  # noqa: PLR0917 - the two types, and what was read
     cursor: Cursor,
     arrow: pa.DataType,
 ) -> pa.Array:
-    """Return the read values as a column. Values that the column cannot hold become doubtful."""
+    """Return the read values as a column. A value that the column cannot hold becomes doubtful."""
     if kind.name in {"string", "bytes"}:
         starts, sizes = found
         is_kept, is_text = is_there & cursor.is_certain, target.name == "string"
@@ -252,7 +248,10 @@ def _symbols(
 def _texts(
     starts: Numbers, sizes: Numbers, is_there: Flags, cursor: Cursor, *, is_text: bool
 ) -> pa.Array:
-    """Return bytes or texts. If one is not UTF-8, all that are not ASCII become doubtful."""
+    """Return a column of bytes or texts.
+
+    If a text is not UTF-8, all texts that are not ASCII become doubtful.
+    """
     sizes = np.where(is_there, sizes, 0)
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
@@ -276,10 +275,10 @@ def _texts(
 def in_both(
     values: pa.Array, bulk: BulkRead, read: Callable[[pa.Array], tuple[pa.Table, pa.Array]]
 ) -> Sequence[tuple[Numbers, pa.Table, pa.Array]]:
-    """Return the values that were read in bulk, and those that ``read`` reads one by one.
+    """Read values in bulk, and the doubtful ones with ``read``. Return both results as parts.
 
-    Each part has the places of its values, their rows and their faults. Values are read in pieces
-    of ``BULK_BYTES``, because an index of each byte takes memory. A larger one is read alone.
+    Each part has the indexes of its values, their rows and their faults. Values are read in pieces
+    of ``BULK_BYTES``, because an index of each byte takes memory. A larger value is a piece alone.
     """
     is_certain = np.zeros(len(values), np.bool_)
     tables = []
@@ -296,7 +295,7 @@ def in_both(
 
 
 def _pieces(values: pa.Array) -> Iterator[tuple[int, int]]:
-    """Yield the pieces of values that are read in bulk."""
+    """Yield the pieces of values to read in bulk, as the indexes of their start and end."""
     offsets, _ = offsets_and_bytes(values)
     start = 0
     while start < len(values):

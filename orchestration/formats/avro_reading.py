@@ -1,9 +1,9 @@
-"""Avro's bytes as the columns of a record: one plain function per place of a schema, made once.
+"""Reads Avro values into the columns of a record, with one function for each type in a schema.
 
-Decides the column type of each Avro type, and which bytes are invalid. Avro's libraries read a
-damaged index or length as another one. This module is stricter. A number has to lie within its type
-and an index within its union or enum, a boolean is 0 or 1, and a record ends where its value does.
-Knows no file.
+The functions are made once for a schema. Decides the column type of each Avro type, and which bytes
+are invalid. Avro's libraries read a damaged index or length as another one. This module is
+stricter. A number must be in the range of its type and an index in that of its union or enum, a
+boolean is 0 or 1, and a record ends where its value ends. Does not know files.
 Invariants: reading ends, and takes memory in proportion to the value. Every refusal is an
 ``UnfitError`` that names the field.
 """
@@ -120,8 +120,8 @@ def record_reader(
 ) -> Callable[[bytes], Sequence[Any]]:
     """Return a function that reads a whole value as the fields of ``record``.
 
-    ``begin`` returns where the record begins in the value. A value may also end after the first N
-    fields, for each N of ``ends``. The fields behind it then have their defaults.
+    ``begin`` returns the offset in the value at which the record begins. ``ends`` are numbers of
+    fields: a value may end after so many fields, and the later fields then have their defaults.
     """
     fields = [(one.name, reader_of(one.type, one.name)) for one in record.fields]
     defaults = {
@@ -155,7 +155,7 @@ def record_reader(
 
 
 def reader_of(kind: AvroType, where: str) -> Read:
-    """Return a function that reads a value of ``kind`` at the field ``where``."""
+    """Return a function that reads a value of type ``kind``. Errors name the field ``where``."""
     if kind.members:
         return _members_reader(kind, where)
     if kind.is_union:
@@ -171,9 +171,9 @@ def _too_deep_reader(where: str) -> Read:
 
 
 def _again_reader(kind: AvroType, where: str) -> Read:
-    """Return a function that skips a record nested within itself.
+    """Return a function that reads a record nested within itself, of any depth.
 
-    Its readers are made on first use.
+    It makes the reader of the record on first use, because the type contains itself.
     """
     made: list[Read] = []
 
@@ -209,7 +209,7 @@ def _plain_reader(kind: AvroType, where: str) -> Read:
 
 
 def raw_reader(kind: AvroType, where: str) -> Read:
-    """Return a function that reads a value without regard to its logical type."""
+    """Return a function that reads a value and ignores its logical type."""
     readers: Mapping[str, Callable[[], Read]] = {
         "null": lambda: lambda data, at: (None, at),  # noqa: ARG005 - a reader's signature
         "boolean": lambda: _boolean_reader(where),
@@ -234,9 +234,9 @@ def _octets_reader(where: str) -> Read:
 
 
 def read_long(data: bytes, at: int, where: str) -> tuple[int, int]:
-    """Return the zigzag varint that begins at ``at``, and its end.
+    """Return the zigzag varint that begins at ``at``, and the offset after it.
 
-    :raises IndexError: the bytes end.
+    :raises IndexError: the bytes end before the varint does.
     :raises UnfitError: the varint has more than 64 bits.
     """
     byte = data[at]
@@ -347,9 +347,9 @@ def _struct_reader(kind: AvroType, where: str) -> Read:
 
 
 def _block(data: bytes, at: int, where: str) -> tuple[int, int]:
-    """Return the number of items that follow, and the place of the first one.
+    """Return the number of items in the block at ``at``, and the offset of the first item.
 
-    A negative count is followed by the block's size, which is not needed.
+    After a negative count comes the block's size, which is not needed.
     """
     count, at = read_long(data, at, where)
     if count < 0:
@@ -454,9 +454,9 @@ def _uuid(text: str, where: str) -> str:
 
 
 def default_of(one: AvroField) -> Any:
-    """Return the value of a field that a record does not have.
+    """Return the default of a field, for records without the field.
 
-    :raises ValueError: the field has no default, or one that cannot be read.
+    :raises ValueError: the field has no default, or its default cannot be read.
     """
     kind, default = one.type, one.default
     if default is NOTHING:

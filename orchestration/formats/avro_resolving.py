@@ -1,11 +1,11 @@
-"""Avro's bytes by the schema they were written with, as the columns of another schema.
+"""Reads Avro values of the schema they were written with as the columns of a declared schema.
 
-Decides how a written type becomes a declared one, by the rules of Avro's specification for schema
+Decides how a written type becomes a declared type, by the rules of Avro's specification for schema
 resolution: fields by name or alias, defaults for fields that were not written, numbers and texts in
 a wider type, symbols of an enum by name. Names of records are not compared, because a topic's
-subject has one record. A branch of a union that cannot be resolved is a fault only of the values
-that have it. Times keep their meaning: milliseconds become microseconds. Knows no file and no
-registry. Invariant: a pair of schemas that cannot be resolved is refused before any byte is read.
+subject has one record. If a branch of a union cannot be resolved, only the values with this branch
+are refused. Times keep their meaning: milliseconds become microseconds. Does not know files or
+registries. Invariant: a pair of schemas that cannot be resolved is refused before any byte is read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +47,8 @@ def resolving_reader(
 ) -> Callable[[bytes], Sequence[Any]]:
     """Return a function that reads a record of ``written`` as the fields of ``declared``.
 
-    The record begins at ``begin`` in a value. A record of ``written`` may be nested within itself
-    without end (``parse_written``).
+    The record begins at offset ``begin`` of a value. A record of ``written`` may be nested within
+    itself to any depth (``parse_written``).
 
     :raises UnresolvableError: ``written`` cannot be read as ``declared``.
     """
@@ -78,7 +78,7 @@ def resolving_reader(
 
 
 def unread_fields(written: AvroType, declared: AvroType) -> list[str]:
-    """Return the fields of a record that the declared one lacks."""
+    """Return the names of the written fields that the declared record lacks."""
     pairs, _ = field_pairs(written, declared)
     return [one.name for one in written.fields if one.name not in pairs]
 
@@ -90,7 +90,7 @@ def _columns(declared: AvroType) -> list[AvroField]:
 def field_pairs(
     written: AvroType, declared: AvroType
 ) -> tuple[Mapping[str, AvroField], Sequence[AvroField]]:
-    """Return the declared field of each written one by its name, and those not written."""
+    """Return declared fields by the names of the matching written fields, and those without one."""
     left = {one.name for one in written.fields}
     pairs: dict[str, AvroField] = {}
     lacking = []
@@ -109,7 +109,7 @@ Fields = Sequence[tuple[str, Read, str | None]]
 
 
 def _fields(written: AvroType, declared: AvroType, path: str) -> tuple[Fields, Mapping[str, Any]]:
-    """Return the readers of the written fields, and the values of those that were not written."""
+    """Return the readers of the written fields, and the defaults of declared fields not written."""
     pairs, lacking = field_pairs(written, declared)
     defaults = {one.name: _default(one, f"{path}{one.name}") for one in lacking if one.is_column}
     found: list[tuple[str, Read, str | None]] = []
@@ -142,14 +142,14 @@ def _resolved(written: AvroType, declared: AvroType, where: str) -> Read:
 
 
 def _unfolded(kind: AvroType) -> AvroType:
-    """Return the record that stands for itself, once more."""
+    """Return the record type to which a type ``AGAIN`` refers, and any other type unchanged."""
     if kind.resolve is None:
         return kind
     return replace(kind.resolve(), is_union=kind.is_union, null_index=kind.null_index)
 
 
 def _branches(kind: AvroType) -> list[tuple[str, AvroType]]:
-    """Return the types of a union in order, each under its name."""
+    """Return the branches of a union in order, each with its name, or a single branch."""
     if kind.members:
         return list(kind.members)
     if kind.name == "null":
@@ -161,9 +161,9 @@ def _branches(kind: AvroType) -> list[tuple[str, AvroType]]:
 
 
 def _from_union(written: AvroType, declared: AvroType, where: str) -> Read:
-    """Return a function that reads the branch that a value has.
+    """Return a function that reads a union, by the branch of each value.
 
-    A branch that the declared type lacks is a fault of the values that have it.
+    A value with a branch that the declared type lacks is refused.
     """
     readers: list[Read] = []
     refusals: list[UnresolvableError] = []
@@ -193,7 +193,10 @@ def _refusing(reason: str) -> Read:
 
 
 def _into(written: AvroType, declared: AvroType, where: str, name: str = "") -> Read:
-    """Return a function that reads a type that is not a union. ``name`` is that of its branch."""
+    """Return a function that reads a type that is not a union, as any declared type.
+
+    ``name`` is the type's name as a branch of a written union.
+    """
     written = _unfolded(written)
     if not declared.is_union:
         return _plain(written, declared, where)
@@ -217,7 +220,7 @@ def _into(written: AvroType, declared: AvroType, where: str, name: str = "") -> 
 def _distance(
     written: AvroType, name: str, member: str, branch: AvroType
 ) -> tuple[bool, bool, bool]:
-    """Return how different a branch is from a written type. The closest branch is tried first."""
+    """Return a sort key that is smaller, the more a declared branch resembles a written type."""
     return (
         branch.name != written.name,
         member != (name or written.name),
@@ -236,7 +239,7 @@ def _in_struct(read: Read, member: str, names: Sequence[str]) -> Read:
 
 
 def _plain(written: AvroType, declared: AvroType, where: str) -> Read:
-    """Return a function that reads one type as another one, neither of them a union."""
+    """Return a function that reads one type as another type. Neither is a union."""
     if declared.name == TOO_DEEP and written.name == "record":
         return reader_of(declared, where)
     is_same = written.name == declared.name
@@ -287,7 +290,7 @@ def _struct(written: AvroType, declared: AvroType, where: str) -> Read:
 
 
 def _symbol(written: AvroType, declared: AvroType, where: str) -> Convert:
-    """Return a function from the index of a written symbol to the declared symbol."""
+    """Return a function that converts the index of a written symbol to the declared symbol."""
     known, spare = frozenset(declared.symbols), declared.default_symbol
     name_of = conversion_of(written, where)
     assert name_of is not None, "an enum has a conversion"
@@ -318,7 +321,7 @@ def _mismatch(written: AvroType, declared: AvroType, where: str) -> Unresolvable
 
 
 def _type_name(kind: AvroType) -> str:
-    """Return a type as a refusal names it."""
+    """Return the name of a type for an error text."""
     if kind.is_union:
         return f"a union of {' and '.join(name for name, _ in _branches(kind))}"
     if kind.logical == "decimal":

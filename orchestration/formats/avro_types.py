@@ -1,12 +1,12 @@
-"""The types of an Avro schema, from its JSON, with resolved names.
+"""Parses the types of an Avro schema from its JSON, with resolved names.
 
-Decides which schemas a topic may declare: a record at the top, no type within itself more often
-than declared, no array whose items take no bytes (a value of few bytes could claim any number of
-them), and only types that columns of a table can hold. A field that is left out keeps its type,
+Decides which schemas a topic may declare: a record at the top, no type nested within itself more
+often than declared, no array whose items take no bytes (a value of few bytes could claim any number
+of them), and only types that columns of a table can hold. A field that is left out keeps its type,
 because its bytes have to be skipped. An unknown logical type is read as its underlying type, as
-Avro specifies. Knows no file and no bytes. Invariant: a tree of types is finite. It ends in
-``TOO_DEEP`` and ``AGAIN``. Each item of its arrays, and each entry of its maps, takes at least one
-byte. So the result of reading a value, and the time for it, are in proportion to its bytes.
+Avro specifies. Invariant: a tree of types is finite, because recursive types end in ``TOO_DEEP`` or
+``AGAIN``. Each item of its arrays, and each entry of its maps, takes at least one byte. So the size
+of a read value, and the time to read it, are proportional to its bytes.
 """
 
 import json
@@ -65,7 +65,7 @@ NOTHING = object()
 class AvroType:
     """One type.
 
-    ``name`` is that of a primitive or complex type, and decides which other fields apply.
+    ``name`` is the name of a primitive or complex type, and decides which other fields apply.
     """
 
     name: str
@@ -93,7 +93,7 @@ class AvroType:
 
     @property
     def is_too_deep(self) -> bool:
-        """Return whether a value that is not empty is nested deeper than declared."""
+        """Return whether values are nested deeper than declared, except empty arrays and maps."""
         return self.name == TOO_DEEP or (self.items is not None and self.items.is_too_deep)
 
     @property
@@ -117,7 +117,7 @@ class AvroField:
 def parse_avro(text: str | bytes, chosen: Chosen = ALL, *, is_older: bool = False) -> AvroType:
     """Return the record that a schema's JSON declares, with the ``chosen`` fields as columns.
 
-    An older schema need not have all fields that are left out.
+    With ``is_older`` the schema may lack fields that are to be left out.
 
     :raises ValueError: the text is not JSON, or not an Avro schema, or has a type that no table can
         hold. The text names the field.
@@ -139,9 +139,9 @@ def parse_avro(text: str | bytes, chosen: Chosen = ALL, *, is_older: bool = Fals
 
 
 def parse_written(text: str) -> AvroType:
-    """Return the record type of written values.
+    """Return the record type of a schema with which values were written.
 
-    A record within itself ends in ``AGAIN``, because values may be nested without end.
+    A record within itself becomes ``AGAIN``, because values may be nested to any depth.
 
     :raises ValueError: as ``parse_avro``.
     """
@@ -158,9 +158,10 @@ def parse_written(text: str) -> AvroType:
 
 
 class _Names:
-    """The named types that were declared so far. A type that is being read is None. With a choice
-    of fields a record may have other fields at each place, so it is read again wherever it is
-    named.
+    """The named types that were declared so far. A type that is being read is None.
+
+    If fields are left out, a record may have different fields wherever it is used. So it is read
+    again at each use.
     """
 
     def __init__(self, chosen: Chosen, *, is_endless: bool = False) -> None:
@@ -175,7 +176,10 @@ class _Names:
         self.left_out: set[str] = set()
 
     def type(self, declared: Any, where: str, path: str, space: str) -> AvroType:
-        """Return the type ``declared`` at ``where``. Names are in the namespace ``space``."""
+        """Return the type that ``declared`` describes. Names are in the namespace ``space``.
+
+        ``path`` is the path of the field, and ``where`` is its name in errors.
+        """
         if isinstance(declared, list):
             return self._union(declared, where, path, space)
         if isinstance(declared, str):
@@ -219,7 +223,7 @@ class _Names:
         return found
 
     def _again(self, full: str, where: str, path: str) -> AvroType:
-        """Return a record that was declared before, at another place."""
+        """Return a record that was declared before, for another use at ``path``."""
         declared, space = self._declared[full]
         if self._passed_above is not None:
             if full in self._passed_above:
@@ -249,10 +253,10 @@ class _Names:
         return replace(found, is_union=True, least_bytes=1, null_index=declared.index("null"))
 
     def _members(self, declared: Sequence[Any], where: str, path: str, space: str) -> AvroType:
-        """Return a union of several types, each under its name.
+        """Return a union of several types, each with a name.
 
-        The name of a named type is that without its namespace. Any other type has the name of its
-        kind.
+        The name of a record, enum or fixed is its own, without a namespace. Any other type has the
+        name of its kind.
         """
         names = [_member_name(one) for one in declared]
         validate_names([name for name in names if name != "null"], f"{where}, a union,")
@@ -300,7 +304,7 @@ class _Names:
     def _placed_record(
         self, declared: Mapping[str, Any], full: str, path: str, space: str
     ) -> AvroType:
-        """Return a record, and remember the types that contain it while its fields are read."""
+        """Return a record. While its fields are read, it is on the stack of enclosing records."""
         self._declared[full] = declared, space
         passed = self._passed_above
         above = self._above if passed is None else passed
@@ -383,7 +387,7 @@ class _Names:
 
 
 def _empty_count(kind: AvroType) -> int:
-    """Return how many values without bytes there are in a value of the least size."""
+    """Return how many values that take no bytes a value of the least size contains."""
     return kind.empty_count if kind.least_bytes else max(kind.empty_count, 1)
 
 
@@ -394,7 +398,7 @@ def _member_name(declared: Any) -> str:
 
 
 def with_article(noun: str) -> str:
-    """Return a noun behind "a" or "an"."""
+    """Return a noun with "a" or "an" before it."""
     return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
 
 
@@ -427,7 +431,7 @@ def _fixed(declared: Mapping[str, Any], where: str) -> AvroType:
 
 
 def _logical(found: AvroType, declared: Mapping[str, Any], where: str) -> AvroType:
-    """Return ``found`` with its logical type, if that is known and fits ``found``."""
+    """Return ``found`` with the declared logical type, if that is known and fits ``found``."""
     logical = declared.get("logicalType")
     if not isinstance(logical, str) or found.name not in LOGICAL.get(logical, ()):
         return found

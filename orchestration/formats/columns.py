@@ -1,7 +1,7 @@
 """The parts that all formats of values share: their protocol, Confluent's framing, and columns.
 
-Decides nothing about a format.
-Invariant: each value is either a row of the columns or has a reason. Rows keep the values' order.
+Decides nothing about a format. Invariant: each value either becomes a row of the columns, or gets a
+fault that says why it does not. Rows keep the order of their values.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -50,9 +50,9 @@ class UnfitError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The fields of a schema that become columns.
+    """The choice of the fields of a schema that become columns.
 
-    Fields at the paths ``leave_out`` do not. A type may be within itself ``depth`` times.
+    Fields at the paths ``leave_out`` do not. A type may be nested within itself ``depth`` times.
     """
 
     leave_out: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Chosen:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the choice in a declaration. Older declarations have none."""
+        """Return the choice in a declaration. Declarations of older releases have none."""
         return cls(leave_out=tuple(declared.get("leave_out", ())), depth=declared.get("depth", 0))
 
     def declared(self) -> dict[str, Any]:
@@ -74,11 +74,11 @@ class Chosen:
         return {"leave_out": list(self.leave_out), "depth": self.depth}
 
     def too_deep(self, where: str) -> UnfitError:
-        """Return the error of a value that is nested deeper than the depth."""
+        """Return the error for a value that is nested deeper than ``depth``."""
         return UnfitError(f"field {where} is nested deeper than the declared depth {self.depth}")
 
     def within_itself(self, where: str, name: str) -> str:
-        """Return the fault of a field whose type contains the field."""
+        """Return the error text for a field whose type contains the field itself."""
         field = where.removesuffix("[]")
         return (
             f"field {field} is of the type {name} that it is part of, and no depth is declared."
@@ -87,9 +87,9 @@ class Chosen:
         )
 
     def validate_used(self, used: Collection[str]) -> None:
-        """Refuse paths at which there is no field.
+        """Refuse paths in ``leave_out`` at which there is no field.
 
-        :raises ValueError: names one.
+        :raises ValueError: there is no field at a path. The text names one path.
         """
         for one in self.leave_out:
             if one not in used:
@@ -100,14 +100,14 @@ class Chosen:
 
 
 class ValueFormat(Protocol):
-    """A format reads values. It has only plain values, so that Spark's workers can receive it."""
+    """A format that reads values into columns. It can be pickled for Spark's workers."""
 
     @property
     def fields(self) -> types.StructType:
-        """Return the columns of a value. Those that are not nullable are never null."""
+        """Return the columns of a value. Only nullable columns may contain null."""
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of the fitting ``values`` (binary), and the fault of each value.
+        """Read those ``values`` (binary) that fit into rows. Return the rows and a fault per value.
 
         The fault is null if the value fits.
         """
@@ -117,10 +117,10 @@ class ValueFormat(Protocol):
 
 
 def read_values(values: pa.Array, read: ReadValue, schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
-    """Return the columns (``schema``) of the values that ``read`` accepts, and all faults.
+    """Return rows (``schema``) of the values that ``read`` accepts, and a fault for each value.
 
-    The fault is null for a value that fits. An unexpected error of a value is a fault, too, and
-    names the error's type, so that one value does not stop the table.
+    The fault is null for a value that fits. An unexpected exception becomes a fault, too, and names
+    the exception's type, so that one value does not stop the table.
     """
     rows: list[Sequence[Any]] = []
     faults: list[str | None] = []
@@ -155,7 +155,7 @@ def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _why_no_row(row: Sequence[Any], schema: pa.Schema) -> str | None:
-    """Return why no columns can be made of ``row``, or None."""
+    """Return why ``row`` does not fit the columns, or None if it does."""
     try:
         _table([row], schema)
     except UNREAD as error:
@@ -168,9 +168,9 @@ def _unread(error: Exception) -> str:
 
 
 def in_places(table: pa.Table, faults: pa.Array) -> pa.StructArray:
-    """Return the rows of ``table`` as structs in the places of the values without fault.
+    """Return the rows of ``table`` as structs, one for each value.
 
-    The other places are null.
+    A value with a fault has null instead of a row.
     """
     is_fit = np.asarray(faults.is_null())
     places = pa.array(np.cumsum(is_fit) - 1, mask=~is_fit)
@@ -213,9 +213,9 @@ def ddl_of(kind: types.DataType) -> str:
 
 
 def unframed(value: bytes) -> int:
-    """Return where a value begins behind Confluent's framing.
+    """Return the offset at which the content begins after Confluent's prefix.
 
-    :raises UnfitError: the value has no such framing.
+    :raises UnfitError: the value does not have this prefix.
     """
     if len(value) < FRAME_BYTES or value[0] != MAGIC:
         raise UnfitError(NO_PREFIX)
@@ -223,7 +223,7 @@ def unframed(value: bytes) -> int:
 
 
 def microseconds(time_us: int, where: str) -> int:
-    """Return ``time_us``, microseconds since 1970, if it lies in the years 1 to 9999.
+    """Return ``time_us``, microseconds since 1970, if it is within the years 1 to 9999.
 
     :raises UnfitError: the time is outside these years. The text names the field ``where``.
     """
@@ -235,7 +235,7 @@ def microseconds(time_us: int, where: str) -> int:
 def validate_framing(framing: str) -> None:
     """Refuse an unknown framing.
 
-    :raises ValueError: names the known ones.
+    :raises ValueError: the framing is unknown. The text names the known ones.
     """
     if framing not in FRAMINGS:
         raise ValueError(f"there is no framing {framing!r}: it is one of {', '.join(FRAMINGS)}")
@@ -244,9 +244,9 @@ def validate_framing(framing: str) -> None:
 def validate_names(names: Sequence[str], where: str) -> None:
     """Refuse fields whose names differ only in case, and records without fields.
 
-    Columns' names do not distinguish case.
+    Names of columns are not case-sensitive.
 
-    :raises ValueError: names them.
+    :raises ValueError: the record has no fields, or names differ only in case. The text names them.
     """
     if not names:
         raise ValueError(f"{where} has no fields, and nothing can be a column")

@@ -1,8 +1,8 @@
-"""Whether the newest version of a subject can be read as the declared columns of a topic.
+"""Checks whether the newest version of a subject can be read as the declared columns of a topic.
 
-Decides the verdict, its sentence, and how long a verdict counts as recent. Avro and Protobuf are
-judged as values are read. JSON is judged by the types of properties, because its values are read
-one by one. Knows no Dagster.
+Decides the result, its sentence, and how long a result counts as recent. Avro and Protobuf are
+checked as when values are read. JSON is checked by the types of properties, because its values are
+read one by one. Does not know Dagster.
 """
 
 import time
@@ -48,10 +48,10 @@ READABLE: Mapping[type[types.DataType], tuple[type[types.DataType], ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compatibility:
-    """The verdict on the newest version of a subject.
+    """The result of checking the newest version of a subject.
 
     ``fault`` says why it cannot be read as ``declared``, and is empty if it can. ``new_fields`` are
-    those that the columns lack.
+    its fields that the columns lack.
     """
 
     declared: SubjectVersion
@@ -66,7 +66,7 @@ class Compatibility:
 
     @property
     def text(self) -> str:
-        """The verdict as a sentence that names both versions and the fields."""
+        """The result as a sentence that names both versions and the fields."""
         if self.fault:
             return f"{self.newest} cannot be read as {self.declared}: {self.fault}"
         if self.newest.version == self.declared.version:
@@ -81,18 +81,18 @@ class Compatibility:
 
 
 def newest_compatibility(schema: RegistrySchema) -> Compatibility:
-    """Ask the registry for the newest version, and return the verdict on it.
+    """Ask the registry for the newest version, and check whether it can be read.
 
     :raises UnknownSchemaError: the subject has no version.
     :raises RegistryAwayError: no registry responds.
-    :raises RegistrySchemaError: the newest version is not whole.
+    :raises RegistrySchemaError: a schema that the newest version refers to is missing or invalid.
     """
     newest = newest_version(schema.address, schema.declared_version.subject)
     return decide_compatibility(schema.columns, newest)
 
 
 def recent_compatibility(schema: RegistrySchema) -> Compatibility | str:
-    """Return a verdict that is at most ``RECENT_S`` old, or the reason why there is none."""
+    """Return a result that is at most ``RECENT_S`` old, or the reason why there is none."""
     return _recent(schema, int(time.monotonic() / RECENT_S))
 
 
@@ -106,7 +106,7 @@ def _recent(schema: RegistrySchema, period: int) -> Compatibility | str:
 
 
 def decide_compatibility(columns: DeclaredColumns, newest: SubjectVersion) -> Compatibility:
-    """Return the verdict on the newest version of a subject."""
+    """Decide whether the newest version of a subject can be read as the declared columns."""
     declared = columns.version
     if newest.language != declared.language:
         fault = f"it is {newest.language}, and not {declared.language}"
@@ -123,7 +123,7 @@ def decide_compatibility(columns: DeclaredColumns, newest: SubjectVersion) -> Co
 
 
 def _validate_json(columns: DeclaredColumns, newest: SubjectVersion) -> None:
-    """Refuse properties that do not fit the columns. Raises ValueError: names one."""
+    """Refuse properties that do not fit the columns. Raises ValueError, which names one of them."""
     written = json_schema_fields(newest.content, newest.references, columns.chosen)
     _validate_struct(written, columns_format(columns).fields, "")
 

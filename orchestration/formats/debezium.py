@@ -1,11 +1,11 @@
-"""Changes in Debezium's envelope as rows: ``TopicSpec(..., envelope="debezium")``.
+"""Reads rows from Debezium's envelope of changes: ``TopicSpec(..., envelope="debezium")``.
 
-Decides which row a change leaves. An insert, an update and a row of a snapshot leave the row
-``after``. A delete leaves none, and counts as a tombstone. A truncate, a message and a row with a
-placeholder do not fit, because they do not contain the row. JSON within ``after`` is read by the
-rule of JSON values. In other formats the envelope is a record of the schema.
+Decides the row that results from a change. For an insert, an update and a row of a snapshot it is
+the row ``after``. A delete has no row, and counts as a tombstone. A truncate, a message and a row
+with a placeholder do not fit, because they do not contain the row. JSON within ``after`` is read by
+the rule of JSON values. In other formats the envelope is a record of the schema.
 
-Invariant: each value is a row, a deletion or has a reason. Rows keep the values' order.
+Invariant: each value is a row, a deletion, or has a fault. Rows keep the values' order.
 """
 
 from base64 import b64encode
@@ -47,12 +47,14 @@ PLACEHOLDERS = (PLACEHOLDER, b64encode(PLACEHOLDER.encode()).decode())
 
 
 class _NoRowError(ValueError):
-    """A change leaves no row. The text is the reason."""
+    """No row results from a change. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebeziumJson:
-    """A format that reads the row ``fields`` in an envelope in JSON, also with Connect's schema.
+    """A format that reads the row from an envelope in JSON, also in one of Connect with a schema.
+
+    ``fields`` are the columns of the row.
 
     With ``is_lenient`` a field that does not fit is null, and no value is refused.
     """
@@ -61,13 +63,13 @@ class DebeziumJson:
     is_lenient: bool = False
 
     def leniently(self) -> "DebeziumJson":
-        """Return the format that refuses no value."""
+        """Return this format with ``is_lenient``, so that no value is refused."""
         return replace(self, is_lenient=True)
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of the rows of ``values`` (binary), and the fault of each value.
+        """Read the rows in ``values`` (binary). Return the rows and a fault per value.
 
-        The fault is null for a value that leaves a row.
+        The fault is null for a value with a row.
         """
         schema, strict = arrow_schema(self.fields), StrictSchema(self.fields)
         found = [self._row_of(value, strict) for value in values.to_pylist()]
@@ -80,7 +82,7 @@ class DebeziumJson:
         return pa.table(arrays, schema=schema), faults
 
     def declared(self) -> dict[str, Any]:
-        """Return the fields. A topic declares its JSON by DDL."""
+        """Return the format as a JSON object with the fields of the row."""
         return {"json": self.fields.jsonValue()}
 
     def _row_of(
@@ -97,7 +99,7 @@ class DebeziumJson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebeziumRecords:
-    """A format that reads the row in an envelope that is a record of the format ``envelope``.
+    """A format that reads the row from an envelope that is a record of the format ``envelope``.
 
     ``debezium_format`` makes it.
     """
@@ -112,9 +114,9 @@ class DebeziumRecords:
         return found
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of the rows of ``values`` (binary), and the fault of each value.
+        """Read the rows in ``values`` (binary). Return the rows and a fault per value.
 
-        The fault is null for a value that leaves a row.
+        The fault is null for a value with a row.
         """
         table, faults = self.envelope.read(values)
         after = table[AFTER].combine_chunks()
@@ -140,7 +142,7 @@ class DebeziumRecords:
 
 
 def debezium_format(schema: types.StructType | ValueFormat) -> DebeziumJson | DebeziumRecords:
-    """Return the format of an envelope, which is JSON around the fields of a row, or a record.
+    """Return the format of an envelope. With fields of a row the envelope is JSON, else a record.
 
     :raises ValueError: the record is not an envelope.
     """
@@ -159,9 +161,9 @@ def debezium_format(schema: types.StructType | ValueFormat) -> DebeziumJson | De
 
 
 def _after(value: bytes | None) -> Mapping[str, Any]:
-    """Return the row that a change in JSON leaves.
+    """Return the row that results from a change in JSON.
 
-    :raises ValueError: it leaves none, or is not a change. The text says why.
+    :raises ValueError: the change has no row, or the value is not a change. The text says why.
     """
     change = connect_payload(load_object(value))
     if change is None:
@@ -184,9 +186,9 @@ def _member(change: Mapping[str, Any], name: str) -> Any:
 
 
 def _fault_of(op: Any, *, has_row: bool) -> str | None:
-    """Return why a change leaves no row, or None.
+    """Return why no row results from a change, or None if one does.
 
-    ``has_row`` tells whether it has the row ``after``.
+    ``has_row`` tells whether the change has the row ``after``.
     """
     if op == DELETE_OP:
         return ROW_DELETED
@@ -210,9 +212,10 @@ def _refuse_placeholders(after: Mapping[str, Any], names: Sequence[str]) -> None
 
 
 def _placeholders(rows: pa.StructArray) -> Iterator[tuple[str, list[bool]]]:
-    """Yield each column of texts or bytes, or of arrays of them, and where it has a placeholder.
+    """Yield the name of each column of texts or bytes, and which rows have a placeholder there.
 
-    An array that did not change has the placeholder as its only item.
+    Columns of arrays of texts or bytes count, too. An array that did not change has the placeholder
+    as its only item.
     """
     for field, column in zip(rows.type, rows.flatten(), strict=True):
         values = _first_items(column) if pa.types.is_list(field.type) else column
@@ -222,7 +225,7 @@ def _placeholders(rows: pa.StructArray) -> Iterator[tuple[str, list[bool]]]:
 
 
 def _first_items(column: pa.ListArray) -> pa.Array:
-    """Return the first item of each array, null if there is none."""
+    """Return the first item of each array, or null for an empty array."""
     has_items = pc.fill_null(pc.greater(pc.list_value_length(column), 0), False)
     firsts = pc.list_element(column.filter(has_items), 0)
     return pc.replace_with_mask(pa.nulls(len(column), firsts.type), has_items, firsts)

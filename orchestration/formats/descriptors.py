@@ -1,8 +1,8 @@
-"""Descriptions of Protobuf messages from files.
+"""Reads the descriptors of Protobuf messages from files.
 
 A file is a set of descriptors from ``protoc``, or a ``.proto`` that is compiled here. Decides where
-a message is found and how its absence is reported. Knows no values.
-Invariant: the result holds the message's file and all of its imports, each file after its imports.
+a message is found and how its absence is reported. Does not read values. Invariant: the result has
+the message's file and all of its imports, each file after its imports.
 """
 
 import subprocess
@@ -117,7 +117,7 @@ def _add(pool: DescriptorPool, one: FileDescriptorProto, known: set[str], file: 
 
 
 def _add_well_known(pool: DescriptorPool, name: str) -> None:
-    """Add a file that comes with Protobuf from the runtime, which may not have loaded it yet."""
+    """Add a well-known file of the Protobuf runtime to the pool, after loading it."""
     from google.protobuf import (  # noqa: F401, PLC0415 - importing them loads them
         duration_pb2,
         timestamp_pb2,

@@ -1,9 +1,9 @@
-"""The properties of a JSON Schema as the columns of a topic.
+"""Converts the properties of a JSON Schema to the columns of a topic.
 
 Decides which schemas have columns: an object whose properties are scalars, arrays, objects, or one
-of these or null. A property that is required and cannot be null is never null. A ``$ref`` stands
-for a part of the schema or for another one that it refers to. Nothing is fetched. Constraints such
-as ``minimum`` are not checked here. Knows no values.
+of these or null. The column of a required property that cannot be null is not nullable. A ``$ref``
+leads to a part of the schema or to a schema among its references. Nothing is fetched. Constraints
+such as ``minimum`` are not checked. Does not read values.
 """
 
 import json
@@ -37,7 +37,7 @@ Column = tuple[types.DataType, bool]
 
 @dataclass(slots=True)
 class Count:
-    """The number of visited places, and the paths that were left out."""
+    """The number of visited parts of the schema, and the paths that were left out."""
 
     places: int = 0
     left_out: set[str] = attribute(default_factory=set)
@@ -45,10 +45,10 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A place within a schema.
+    """A position within a schema.
 
-    ``above`` has the ``id()`` of the root and of each referenced schema around this place. ``path``
-    leads from the root to the place.
+    ``above`` has the ``id()`` of the root and of each referenced schema that encloses the position.
+    ``path`` leads from the root to the position.
     """
 
     resolver: Any
@@ -60,20 +60,20 @@ class Place:
 
     @property
     def name(self) -> str:
-        """Return the place as a refusal names it."""
+        """Return the name of the position for error texts."""
         return f"property {self.path}" if self.path else "the schema"
 
     def within(self, path: str) -> "Place":
-        """Return a place one level below."""
+        """Return a position one level deeper."""
         return replace(self, path=path, depth=self.depth + 1)
 
 
 def json_schema_fields(
     text: str, references: Sequence[tuple[str, str]] = (), chosen: Chosen = ALL
 ) -> types.StructType:
-    """Return the columns of an object's properties.
+    """Return the columns for the properties of an object.
 
-    ``references`` are the texts of other schemas, by the names under which it refers to them.
+    ``references`` are names that the schema uses for other schemas, with their texts.
 
     :raises ValueError: the schema has no columns. The text names the property.
     """
@@ -96,7 +96,7 @@ def json_schema_fields(
 
 
 def _resolver(declared: Any, others: Mapping[str, Any]) -> Any:
-    """Return a resolver of the ``$ref`` of a schema. A name may be relative to the schema's id."""
+    """Return a resolver of each ``$ref`` in a schema. It may be relative to the schema's id."""
     base = declared.get("$id", "") if isinstance(declared, Mapping) else ""
     base = base if isinstance(base, str) else ""
     named = {place: one for name, one in others.items() for place in (name, urljoin(base, name))}
@@ -112,7 +112,7 @@ def _resolver(declared: Any, others: Mapping[str, Any]) -> Any:
 
 
 def _column(declared: Any, place: Place) -> Column | None:
-    """Return the column of a place, None if it is nested deeper than declared."""
+    """Return the column for a schema, or None if it is nested deeper than declared."""
     place.count.places += 1
     if place.count.places > MAX_PLACES:
         raise ValueError(f"the schema has more than {MAX_PLACES} properties")
@@ -144,7 +144,7 @@ def _column(declared: Any, place: Place) -> Column | None:
 
 
 def _referred(reference: Any, place: Place) -> Column | None:
-    """Return the column of the schema that a ``$ref`` leads to."""
+    """Return the column for the schema that a ``$ref`` leads to."""
     try:
         found = place.resolver.lookup(str(reference))
     except Unresolvable as error:
@@ -163,7 +163,7 @@ def _referred(reference: Any, place: Place) -> Column | None:
 
 
 def _chosen(choices: Sequence[Any], place: Place) -> Column | None:
-    """Return the column of a choice between null and one type."""
+    """Return the column for a choice (``anyOf``, ``oneOf``) between null and one other schema."""
     others = [one for one in choices if one != {"type": "null"}]
     if len(others) != 1:
         raise ValueError(

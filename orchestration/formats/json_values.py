@@ -1,9 +1,8 @@
-"""JSON as a format of values: columns by a declared schema, in bulk or one by one.
+"""Reads JSON values into the columns of a declared schema, in bulk or one by one.
 
-Arrow reads most values in bulk. Decides nothing of its own: ``plain_json`` is
-certain only of values that ``strict_json`` accepts, and finds the same values in them. So tables,
-``topics.NAME`` in SQL, fixes and senders read a record in the same way. Spark reads a schema with a
-VARIANT.
+Arrow reads most values in bulk. Decides nothing of its own: ``plain_json`` only accepts values that
+``strict_json`` accepts, and reads the same from them. So tables, ``topics.NAME`` in SQL, fixes and
+senders read a record in the same way. Spark reads schemas with a VARIANT.
 """
 
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class JsonFormat:
     is_lenient: bool = False
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of the fitting ``values`` (binary), and the fault of each value.
+        """Read those ``values`` (binary) that fit into rows. Return the rows and a fault per value.
 
         The fault is null if the value fits.
         """
@@ -49,7 +48,7 @@ class JsonFormat:
         return _merged(table, others, is_plain, faults), faults
 
     def declared(self) -> dict[str, Any]:
-        """Return the fields. A topic declares its JSON by DDL."""
+        """Return the format as a JSON object with the fields."""
         return {"json": self.fields.jsonValue()}
 
     def _read_each(self, values: pa.Array, schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
@@ -71,7 +70,7 @@ def _schemas(fields: types.StructType) -> tuple[pa.Schema, PlainSchema | None]:
 def json_format(fields: types.StructType | None, *, is_lenient: bool = False) -> JsonFormat | None:
     """Return the format of JSON with ``fields``.
 
-    Return None if there are none, or if Spark has to read them.
+    The result is None without fields, or if only Spark can read them, because of a VARIANT.
     """
     return (
         None
@@ -93,7 +92,7 @@ def has_variant(kind: types.DataType) -> bool:
 
 
 def _merged(plain: pa.Table, others: pa.Table, is_plain: Flags, faults: pa.Array) -> pa.Table:
-    """Return the rows of both in the order of their values."""
+    """Return the rows read in bulk and the rows read one by one, in the order of their values."""
     places = np.where(is_plain, np.cumsum(is_plain) - 1, 0)
     is_read = ~is_plain & np.asarray(faults.is_null())
     places[is_read] = plain.num_rows + np.arange(others.num_rows)

@@ -1,12 +1,12 @@
-"""Keys of records as values of a table's key columns, for deletions by records without value.
+"""Converts keys of records to values of a table's key columns, to delete rows by tombstones.
 
-Decides which forms a key may have. A topic that declares ``key_schema`` has keys of that schema:
-JSON, Avro or Protobuf. Otherwise a key that is a JSON object with all key columns names them, and
-any other key is, as text, the value of the only key column. JSON is read by the rule of JSON
-values. Connect's envelope (``{"schema": ..., "payload": ...}``) is read as its payload. A bare JSON
-value is the value of the only column. An array has the values of several columns in their order, as
-``sql_source`` writes them. Invariant: the column ``_key`` is the original key. Each key names a
-value for every column, or has a reason.
+Decides which formats a key may have. A topic that declares ``key_schema`` has keys of that schema:
+JSON, Avro or Protobuf. Otherwise a key that is a JSON object with all key columns gives their
+values, and the text of any other key is the value of the only key column. JSON is read by the rule
+of JSON values. Connect's envelope (``{"schema": ..., "payload": ...}``) is read as its payload. A
+bare JSON value is the value of the only column. An array has the values of several columns in their
+order, as ``sql_source`` writes them. Invariant: the column ``_key`` is the original key. Each key
+gives a value for every column, or has a fault.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,9 +37,9 @@ def read_keys(
     declared: KeySchema | None,
     headers: pa.Array | None = None,
 ) -> list[Named]:
-    """Return the values for ``columns`` that each of ``keys`` (binary, none of them null) names.
+    """Return the values for ``columns`` in each of ``keys``, or the reason why a key has none.
 
-    ``headers`` are those of the records.
+    ``keys`` are binary and not null. ``headers`` are the headers of the records.
     """
     if columns.names == [KEY_COLUMN] or declared is None:
         return _each(keys, _reader(columns))
@@ -101,10 +101,10 @@ def _text_value(key: bytes, kind: pa.DataType) -> pa.Scalar:
 
 
 def _has_all(key: bytes, names: Sequence[str]) -> bool:
-    """Return whether a key is JSON that gives all of ``names``.
+    """Return whether a key is JSON that has a value for each of ``names``.
 
-    It is an object with these names, an array for several of them, or Connect's envelope of either
-    or of a single value.
+    It may be an object with these names, an array if there are several names, or Connect's envelope
+    of an object, of an array or of a single value.
     """
     if not key.lstrip().startswith((b"{", b"[")):
         return False
@@ -119,9 +119,9 @@ def _has_all(key: bytes, names: Sequence[str]) -> bool:
 
 
 def connect_payload(document: Any, names: Sequence[str] = ()) -> Any:
-    """Return the payload of Connect's envelope. Any other document is returned as it is.
+    """Return the payload of Connect's envelope, and any other document unchanged.
 
-    An object is not an envelope if its parts may be among ``names``.
+    An object is not an envelope if ``schema`` or ``payload`` is among ``names``.
     """
     is_envelope = (
         isinstance(document, dict) and document.keys() == ENVELOPE and not ENVELOPE & set(names)
@@ -130,7 +130,7 @@ def connect_payload(document: Any, names: Sequence[str] = ()) -> Any:
 
 
 def _fields_of(columns: pa.Schema) -> types.StructType:
-    """Return ``columns`` as fields of JSON. A column whose type no schema can declare is a text."""
+    """Convert ``columns`` to fields of JSON. A type that cannot be declared becomes text."""
     return types.StructType(
         [types.StructField(one.name, _spark_type(one.type), nullable=False) for one in columns]
     )
@@ -163,7 +163,7 @@ def _json_reader(fields: types.StructType, columns: pa.Schema, order: Sequence[s
 
 
 def _named(document: Any, order: Sequence[str]) -> Mapping[str, Any]:
-    """Return the values of a key that is not a JSON object, by the names of their columns."""
+    """Return the values in a key that is not a JSON object, by the names of their columns."""
     if isinstance(document, list) and len(order) > 1:
         if len(document) != len(order):
             raise UnfitError(
@@ -178,7 +178,7 @@ def _named(document: Any, order: Sequence[str]) -> Mapping[str, Any]:
 def _formatted(
     keys: pa.Array, declared: ValueFormat, columns: pa.Schema, headers: pa.Array | None
 ) -> list[Named]:
-    """Return the values that keys in another format name."""
+    """Return the values of the key columns in keys of a declared format."""
     table, faults = read_records(declared, keys, headers, is_key=True)
     rows = iter(table.select(columns.names).to_pylist())
 
@@ -195,7 +195,7 @@ def _of_key(fault: str) -> str:
 
 
 def _cast(values: Mapping[str, Any], schema: pa.Schema, columns: pa.Schema) -> list[pa.Scalar]:
-    """Return the values of a key (``schema``) in the types of the key columns."""
+    """Convert the values of a key from the types in ``schema`` to those of the key columns."""
     found = []
     for column in columns:
         if values[column.name] is None:

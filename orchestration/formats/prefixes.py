@@ -1,9 +1,9 @@
-"""The names of schemas beside values with a registry: found in bulk, and values grouped by them.
+"""Finds in bulk which schema each value of a batch names, and groups the values by schema.
 
-A prefix is a zero and a schema's id in four bytes. A header of the record names a schema, too, and
-goes before a prefix. Decides nothing about a schema. A value that names no schema has the id
-``NO_ID``.
-Invariant: every value is in exactly one group, and rows keep the order of their values.
+A prefix is a zero and a schema's id in four bytes. A header of the record may name a schema, too,
+and takes precedence over a prefix. Decides nothing about a schema. A value that names no schema has
+the id ``NO_ID``. Invariant: every value is in exactly one group, and rows keep the order of their
+values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ Part = tuple[Places, pa.Table, pa.Array]
 
 
 def schema_ids(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Return the schema's id of each of ``values`` (binary), ``NO_ID`` if there is no prefix."""
+    """Return the schema id in the prefix of each of ``values`` (binary), or ``NO_ID``."""
     found = np.full(len(values), NO_ID, np.int64)
     if not len(values):
         return found
@@ -44,7 +44,7 @@ def schema_ids(values: pa.Array) -> npt.NDArray[np.int64]:
 def header_contents(headers: pa.Array, name: str) -> pa.DictionaryArray | None:
     """Return the content of the last header ``name`` of each record, as an Arrow dictionary.
 
-    Headers without content do not count. None if no record has such a header.
+    Headers without content are ignored. The result is None if no record has such a header.
     """
     flat = headers.flatten()
     is_named = pc.and_(pc.equal(flat.field("key"), name), flat.field("value").is_valid())
@@ -60,10 +60,10 @@ def header_contents(headers: pa.Array, name: str) -> pa.DictionaryArray | None:
 def by_schema(
     values: pa.Array, headers: pa.Array | None = None, name: str = ""
 ) -> Iterator[tuple[int | bytes | None, Places]]:
-    """Yield each schema's name, with the places of its values in order.
+    """Yield the identity of each schema, with the indexes of its values in order.
 
-    It is the id in a prefix, or the content of the header ``name``. It is None for values that are
-    null or name no schema.
+    The identity is the id in a prefix, or the content of the header ``name``. It is None for values
+    that are null or name no schema.
     """
     codes = schema_ids(values)
     contents = None if headers is None else header_contents(headers, name)
@@ -85,7 +85,7 @@ def by_schema(
 
 
 def without_prefix(values: pa.Array) -> pa.Array:
-    """Return values without their prefixes. Each of them has one."""
+    """Return values without their prefixes. Each value must have a prefix."""
     ends, data = offsets_and_bytes(values)
     first, starts = ends[0], ends[:-1]
     is_kept = np.ones(ends[-1] - first, np.bool_)
@@ -97,14 +97,14 @@ def without_prefix(values: pa.Array) -> pa.Array:
 
 
 def offsets_and_bytes(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Return the offsets of values, one more than there are values, and their bytes."""
+    """Return the Arrow offsets of values, one more than there are values, and their bytes."""
     _, offsets, content = values.buffers()
     ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * OFFSET_BYTES)
     return ends.astype(np.int64), np.frombuffer(content or b"", np.uint8)
 
 
 def refused(count: int, reason: str, schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
-    """Return no rows (``schema``), and the same fault of ``count`` values."""
+    """Return an empty table (``schema``), and the same fault for each of ``count`` values."""
     return schema.empty_table(), pa.repeat(pa.scalar(reason), count)
 
 

@@ -1,7 +1,7 @@
-"""Protobuf values with a schema from a file.
+"""Declares Protobuf values with a message type from a file.
 
-It is declared as ``TopicSpec(..., schema=protobuf_schema("orders.desc", message="shop.Order"))``.
-Decides how a message's descriptors are kept with the declaration. ``protobuf_reading`` decides the
+An example is ``TopicSpec(..., schema=protobuf_schema("orders.desc", message="shop.Order"))``.
+Decides how a message's descriptors are stored in the declaration. ``protobuf_reading`` decides the
 meaning of fields and bytes.
 Invariant: a declaration can be read anywhere without the file.
 """
@@ -46,7 +46,7 @@ class ProtobufSchema:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the schema whose ``declared()`` holds ``declared``."""
+        """Return the schema from the inner mapping of its ``declared()``."""
         descriptors = base64.b64decode(declared["descriptors"])
         return cls(
             message=declared["message"],
@@ -57,11 +57,11 @@ class ProtobufSchema:
 
     @property
     def fields(self) -> types.StructType:
-        """Return the columns of a message. Fields without presence are never null."""
+        """Return the columns of a message. Columns of fields without presence are not nullable."""
         return _fields(self)
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of the fitting ``values`` (binary), and the fault of each value.
+        """Read those ``values`` (binary) that fit into rows. Return the rows and a fault per value.
 
         The fault is null if the value fits.
         """
@@ -97,15 +97,15 @@ def protobuf_schema(
     searched in its folder. A relative path begins at the project's folder.
 
     A value is one message. With ``framing="confluent"`` a zero, the schema's id in four bytes and
-    the place of the message in its file come before it, as producers with a schema registry write
-    them. The id is ignored. Another message does not fit.
+    the indexes of the message in its file come before it, as producers with a schema registry write
+    them. The id is ignored. A value with the indexes of another message does not fit.
 
     Fields at the paths ``leave_out`` (``"tree"``, ``"lines[].tree"``) become no columns. A message
-    may be within itself ``depth`` times. A value that is nested deeper does not fit.
+    may be nested within itself ``depth`` times. A value that is nested deeper does not fit.
 
     :raises SchemaFileError: the file cannot be read or compiled, has no such message, or the
         message has a field that a table cannot hold.
-    :raises ValueError: there is no such framing.
+    :raises ValueError: the framing is unknown.
     """
     validate_framing(framing)
     path = in_project(file)

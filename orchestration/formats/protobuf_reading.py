@@ -1,9 +1,9 @@
-"""The fields of a Protobuf message as the columns of a record: one plain function per field.
+"""Reads the fields of a Protobuf message into the columns of a record, with one function per field.
 
 The functions are made once from the message's descriptor. Decides the column of each field. A field
 with presence may be null, others have their default if the value lacks them. A number of an enum
-becomes its name. A message without fields is true if it is set. JSON of any form (Struct) becomes
-its text. Protobuf's own runtime reads the bytes. Knows no file.
+becomes its name. The column of a message without fields is true if the message is set. JSON of any
+shape (Struct) becomes its text. Protobuf's own runtime reads the bytes. Does not know files.
 Invariant: every refusal is an ``UnfitError``.
 """
 
@@ -81,10 +81,10 @@ ALL = Chosen()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A message within a schema.
+    """The position of a message within a schema.
 
-    ``above`` are the messages that contain it, and itself. ``path`` leads to it. ``met`` collects
-    the paths that were left out.
+    ``above`` are the names of the enclosing messages and of the message itself. ``path`` leads to
+    it. ``met`` collects the paths that were left out.
     """
 
     chosen: Chosen
@@ -93,11 +93,11 @@ class Place:
     met: set[str] = attribute(default_factory=set, compare=False)
 
     def of(self, name: str) -> str:
-        """Return the path of a field."""
+        """Return the path of a field of this message."""
         return f"{self.path}.{name}".lstrip(".")
 
     def within(self, message: Any, path: str) -> "Place":
-        """Return the place of a message in the field at ``path``."""
+        """Return the position of a message in the field at ``path``."""
         return replace(self, above=(*self.above, message.full_name), path=path)
 
     def kept(self, message: Any) -> list[Any]:
@@ -111,7 +111,7 @@ class Place:
         return fields
 
     def is_cut(self, field: Any) -> bool:
-        """Return whether a field's message is within itself more often than declared."""
+        """Return whether a field's message is nested within itself more often than declared."""
         inner = _message_of(field)
         return inner is not None and self.above.count(inner.full_name) > self.chosen.depth > 0
 
@@ -119,8 +119,8 @@ class Place:
 def spark_fields(message: Any, chosen: Chosen = ALL) -> types.StructType:
     """Return the columns of a message.
 
-    :raises ValueError: a message is within itself, has no fields or several values of a closed
-        enum, or there is no field to leave out. The text names the field.
+    :raises ValueError: a message is nested within itself, has no fields, or has several values of a
+        closed enum, or a field to leave out is missing. The text names the field.
     """
     place = Place(chosen, above=(message.full_name,))
     if not place.kept(message):
@@ -144,9 +144,9 @@ def _columns(message: Any, place: Place) -> types.StructType:
 
 
 def _message_of(field: Any) -> Any:
-    """Return the message type of a field's values, None if they are not messages.
+    """Return the message type of a field's values, or None if they are not messages.
 
-    For a map it is that of its values.
+    For a map it is the type of the map's values.
     """
     one = _map_fields(field)[1] if is_map(field) else field
     return one.message_type if one.type in MESSAGES else None
@@ -169,7 +169,7 @@ def _column(field: Any, place: Place, path: str) -> types.DataType:
 
 
 def _validate_keeps_all(field: Any, path: str) -> None:
-    """Refuse an enum that would silently lose items of a list or a map.
+    """Refuse a list or a map of an enum that would silently lose items.
 
     :raises ValueError: the enum is closed, so that the runtime leaves out items whose numbers have
         no name.
@@ -215,7 +215,7 @@ def message_reader(
 ) -> Callable[[bytes], Sequence[Any]]:
     """Return a function that reads a value as the fields of ``message``.
 
-    ``place`` is that of the message in the file it was written with, by default in its own.
+    ``place`` are the message's indexes in the file it was written with, by default in its own file.
     """
     made: Any = GetMessageClass(message)
     read_fields = _reader(message, Place(chosen, above=(message.full_name,)))
@@ -236,7 +236,7 @@ def message_reader(
 
 
 def _lacking(found: Any) -> str:
-    """Return the reason of a message that lacks required fields.
+    """Return the fault of a message that lacks required fields.
 
     The runtime's own list is not used, because it has no bound, and crashes the process if a map's
     key is not UTF-8.
@@ -251,9 +251,9 @@ def _lacking(found: Any) -> str:
 
 
 def _missing(found: Any, path: str) -> Iterator[str]:
-    """Yield the required fields that are missing in a message and in those within it.
+    """Yield the paths of required fields that are missing in a message and its inner messages.
 
-    :raises UnfitError: the key of a map on the path to one is not UTF-8.
+    :raises UnfitError: the key of a map on the path to a missing field is not UTF-8.
     """
     for field in found.DESCRIPTOR.fields:
         if field.is_required and not found.HasField(field.name):
@@ -265,7 +265,7 @@ def _missing(found: Any, path: str) -> Iterator[str]:
 
 
 def _messages(field: Any, value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """Yield the messages in a field, with their places in it."""
+    """Yield the messages in a field, each after its index or key in the field, such as ``[0]``."""
     if field.type not in MESSAGES:
         return
     if not field.is_repeated:
@@ -281,9 +281,9 @@ def _messages(field: Any, value: Any, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def index_of(message: Any) -> list[int]:
-    """Return the place of a message in its file, as a path of indexes.
+    """Return the indexes of a message in its file.
 
-    A nested message has the path of the message around it, then its own index within that.
+    A nested message has the indexes of its parent, and then its own index within the parent.
     """
     outer = message.containing_type
     if outer is not None:
@@ -295,11 +295,11 @@ def index_of(message: Any) -> list[int]:
 
 
 def _begin(data: bytes, place: Sequence[int]) -> int:
-    """Return where a message begins behind Confluent's framing.
+    """Return the offset at which a message begins after Confluent's prefix.
 
-    The framing also names the message's place in its file.
+    The prefix also has the message's indexes in its file.
 
-    :raises UnfitError: it has no such framing, or is another message.
+    :raises UnfitError: the value does not have this prefix, or is another message.
     """
     try:
         path, at = _place(data, unframed(data))
@@ -389,7 +389,7 @@ def _same(value: Any) -> Any:
 
 
 def _conversion(field: Any, place: Place, where: str) -> Convert | None:
-    """Return a function that converts one value for Arrow, None if no conversion is needed."""
+    """Return a function that converts one value for Arrow, or None if no conversion is needed."""
     if field.type == ENUM:
         names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
         return lambda number: names.get(number) or str(number)
@@ -408,11 +408,11 @@ def _conversion(field: Any, place: Place, where: str) -> Convert | None:
 
 
 def _text(text: str | bytes, where: str) -> str:
-    """Return a text.
+    """Return a text field's value as ``str``.
 
     The runtime returns bytes if the syntax does not require UTF-8.
 
-    :raises UnfitError: it is not UTF-8.
+    :raises UnfitError: the bytes are not UTF-8.
     """
     if not isinstance(text, str):
         raise UnfitError(f"field {where} is not UTF-8 text")

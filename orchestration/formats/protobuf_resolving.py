@@ -1,8 +1,8 @@
-"""Protobuf messages as other messages: which fields keep their meaning.
+"""Decides whether a written Protobuf message can be read as another, declared message.
 
-Decides which type of a field may be read as which other one, by the numbers of fields. The bytes of
-some types are alike, but a number could lose its sign or its upper half. Such pairs are refused
-here, because the runtime would not notice the loss. Knows no bytes.
+Fields are matched by number. Decides which types of a field may be read as which other types. The
+bytes of some types look alike, but a number could lose its sign or its upper half. Such pairs of
+types are refused here, because the runtime would not notice the loss. Does not read bytes.
 """
 
 from collections.abc import Collection, Mapping
@@ -60,11 +60,11 @@ NAMES: Mapping[int, str] = {
 
 
 def validate_resolvable(written: Any, declared: Any, left_out: Collection[str] = ()) -> None:
-    """Refuse a message that cannot be read as the declared one.
+    """Refuse a written message that cannot be read as the declared message.
 
-    Fields at the paths ``left_out`` may be anything.
+    Fields at the paths ``left_out`` may have any type.
 
-    :raises UnresolvableError: names the field.
+    :raises UnresolvableError: a field cannot be read. The text names it.
     """
     _validate(written, declared, "", left_out, set())
 
@@ -111,7 +111,7 @@ def _mismatch(written: Any, declared: Any, where: str) -> UnresolvableError:
 
 
 def _type_name(field: Any) -> str:
-    """Return a field's type as a refusal names it."""
+    """Return the name of a field's type for an error text."""
     if field.type in MESSAGES:
         name = str(field.message_type.full_name)
     else:

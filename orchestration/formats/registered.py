@@ -1,10 +1,9 @@
-"""Values with a schema registry: ``TopicSpec(..., schema=from_registry("orders-value"))``.
+"""Reads values whose schemas are in a registry: ``schema=from_registry("orders-value")``.
 
-Decides how a subject declares columns, and what becomes of each value: it is read by the schema
-that its prefix or header names, into the declared columns. ``registry`` asks, ``prefixes`` groups
-the values of a batch, and ``resolving`` reads them. Invariants: a declaration can be read anywhere
-without the registry. A registry that is away makes no dead letters: reading stops, and the records
-wait.
+Decides how a subject declares columns. Each value is read by the schema that its prefix or header
+names, into the declared columns. ``registry`` asks the registry, ``prefixes`` groups the values of
+a batch, and ``resolving`` reads them. Invariants: a declaration can be read anywhere without the
+registry. An unreachable registry makes no dead letters: reading stops, and the records wait.
 """
 
 import time
@@ -54,7 +53,7 @@ MOST_READERS = 1_000
 
 
 class IncompatibleSchemaError(ValueError):
-    """A version of a subject cannot be read as the declared one. The text names both."""
+    """A version of a subject cannot be read as the declared version. The text names both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +61,8 @@ class RegistrySchema:
     """A format that reads values by the schemas that their prefixes or headers name.
 
     ``from_registry`` makes it, and ``registered_schema`` for a topic with ``registered``.
-    ``address`` is the registry's URL, and holds no user, because each process logs in as its
-    environment says. ``declared_version`` has the columns. ``message`` is that of Protobuf.
+    ``address`` is the registry's URL without a user, because each process logs in as its
+    environment says. ``declared_version`` has the columns. ``message`` names the Protobuf message.
     """
 
     KIND: ClassVar[str] = "registry"
@@ -76,7 +75,7 @@ class RegistrySchema:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the schema whose ``declared()`` holds ``declared``."""
+        """Return the schema from the inner mapping of its ``declared()``."""
         own = {name: declared[name] for name in ("address", "unknown_schema", "message")}
         others = {*own, "leave_out", "depth"}
         version = {name: one for name, one in declared.items() if name not in others}
@@ -84,7 +83,7 @@ class RegistrySchema:
 
     @property
     def columns(self) -> DeclaredColumns:
-        """Return the columns that values are read as."""
+        """Return the columns into which values are read."""
         return DeclaredColumns(
             version=self.declared_version, message=self.message, chosen=self.chosen
         )
@@ -97,9 +96,9 @@ class RegistrySchema:
     def read(
         self, values: pa.Array, headers: pa.Array | None = None, *, is_key: bool = False
     ) -> tuple[pa.Table, pa.Array]:
-        """Return the columns of the fitting ``values`` (binary), and the fault of each value.
+        """Read those ``values`` (binary) that fit into rows. Return the rows and a fault per value.
 
-        ``headers`` are those of the records. ``is_key``: the values are keys.
+        ``headers`` are the headers of the records. ``is_key`` means that the values are keys.
 
         :raises RegistryAwayError: no registry responds.
         :raises UnknownSchemaError: the registry does not know a schema, and the topic waits for it.
@@ -135,9 +134,9 @@ class RegistrySchema:
     def _read_group(
         self, named: int | bytes | None, name: str, values: pa.Array, columns: pa.Schema
     ) -> tuple[pa.Table, pa.Array]:
-        """Return the rows and faults of values whose schema has one name.
+        """Return the rows and faults of values that all name the same schema.
 
-        It is the id in their prefix, or the content of their header.
+        ``named`` is the id in their prefix, or the content of their header ``name``.
         """
         if named is None:
             is_valid = values.is_valid().to_pylist()
@@ -163,8 +162,9 @@ class RegistrySchema:
     def _reader(self, identity: SchemaIdentity, *, is_in_header: bool) -> ReadGroup | str:
         """Return the reader of values with a schema, or the reason why there is none.
 
-        A topic that waits asks for an unknown schema at each run, and stops at the first one.
-        Other topics remember unknown schemas, so that a flood of them does not flood the registry.
+        A topic with ``unknown_schema="wait"`` asks for an unknown schema in each run, and stops at
+        the first one. Other topics remember unknown schemas, so that many of them cause few
+        requests to the registry.
         """
         readers, key = readers_of(self), (identity, is_in_header)
         known = readers.get(key)
@@ -206,21 +206,21 @@ def from_registry(
     (with its package), by default the first one. A JSON Schema has to be an object with properties.
     Schemas that it refers to are a part of it.
 
-    Each value is read by the schema whose id is before it, or whose guid or id is in the header
-    ``__value_schema_id``, and becomes a row of the declared version, as Avro and Protobuf resolve
-    schemas. A value whose schema the registry does not know is a dead letter, or with
-    ``unknown_schema="wait"`` keeps the topic's records waiting.
+    Each value is read by the schema whose id is in its prefix, or whose guid or id is in the header
+    ``__value_schema_id``. It becomes a row of the declared version by the rules of Avro and
+    Protobuf for schema resolution. A value whose schema the registry does not know becomes a dead
+    letter. With ``unknown_schema="wait"`` the topic's records wait instead.
 
     Fields at the paths ``leave_out`` (``"tree"``, ``"lines[].tree"``) become no columns. A record
-    may be within itself ``depth`` times. A value that is nested deeper does not fit, but in JSON
-    the deeper part is ignored.
+    may be nested within itself ``depth`` times. A value that is nested deeper does not fit, but in
+    JSON the deeper part is ignored.
 
-    While no registry responds a project is loaded with the version that its data directory had
+    If no registry responds, a project is loaded with the version that its data directory stored
     before, with a warning.
 
     :raises RegistrySchemaError: no registry responds, there is no such subject or version, or a
         table cannot hold its values. The text names address and subject.
-    :raises ValueError: there is no such way with unknown schemas.
+    :raises ValueError: ``unknown_schema`` has another value.
     """
     _validate_unknown_schema(unknown_schema)
     chosen = Chosen(leave_out=names_of(leave_out), depth=depth)
@@ -251,10 +251,10 @@ def registered_schema(
 ) -> RegistrySchema:
     """Return the format of values whose schemas are in ``subject``, as the columns of ``schema``.
 
-    Fields are those of values in JSON. No registry is asked. ``unknown_schema`` is as in
-    ``from_registry``.
+    A ``schema`` that is a struct type declares the fields of values in JSON. No registry is asked.
+    ``unknown_schema`` is as in ``from_registry``.
 
-    :raises ValueError: values with a registry cannot be read so.
+    :raises ValueError: values with a registry cannot be read as ``schema``.
     """
     _validate_unknown_schema(unknown_schema)
     made = partial(RegistrySchema, address=registry_address(), unknown_schema=unknown_schema)
@@ -294,7 +294,7 @@ def _first_message(declared: SubjectVersion) -> str:
 
 
 def _validate(schema: RegistrySchema) -> None:
-    """Refuse a schema that could read no value. Raises ValueError."""
+    """Refuse a schema by which no value could be read. Raises ValueError."""
     language = schema.declared_version.language
     if language not in (AVRO, JSON, PROTOBUF):
         raise ValueError(f"it is in the language {language}, which is not read")
@@ -306,9 +306,9 @@ def _validate(schema: RegistrySchema) -> None:
 def read_records(
     value_format: ValueFormat, values: pa.Array, headers: pa.Array | None, *, is_key: bool = False
 ) -> tuple[pa.Table, pa.Array]:
-    """Return the columns and the faults of records' ``values``, as ``ValueFormat.read``.
+    """Return the rows and the faults of records' ``values``, as ``ValueFormat.read`` does.
 
-    ``headers`` are those of the records, because one may name the schema of a value.
+    ``headers`` are the records' headers, because a header may name the schema of a value.
     """
     if isinstance(value_format, RegistrySchema):
         return value_format.read(values, headers, is_key=is_key)
@@ -319,7 +319,7 @@ def read_records(
 def readers_of(
     schema: RegistrySchema,
 ) -> BoundedCache[tuple[SchemaIdentity, bool], ReadGroup | str]:
-    """Return the readers of a process that were made for values of a topic."""
+    """Return this process's cache of readers for values of a topic."""
     del schema
     return BoundedCache(MOST_READERS, time.monotonic)
 
@@ -329,7 +329,7 @@ def _group_reader(
 ) -> ReadGroup | str:
     """Return the reader of values with a schema, or the reason why there is none.
 
-    :raises IncompatibleSchemaError: it is a version of the subject that cannot be read as declared.
+    :raises IncompatibleSchemaError: a version of the subject cannot be read as declared.
     """
     declared = schema.declared_version
     subject, bare = declared.subject, SchemaIdentity(id=identity.id, guid=identity.guid)

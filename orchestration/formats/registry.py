@@ -1,9 +1,9 @@
-"""Asks a schema registry for the schemas of topics, and keeps the last ones in the data directory.
+"""Asks a schema registry for the schemas of topics, and stores the last ones in the data directory.
 
-Decides what is requested and remembered. While no registry responds, a project is loaded with the
-version that it had before, and a warning says so. A schema under an id or a guid never changes, so
-it is asked for once in a process. Schemas that a registry does not know are remembered for a short
-while. Knows no columns.
+Decides what is requested and cached. If no registry responds, a project is loaded with the version
+that it had before, and a warning says so. A schema with an id or a guid never changes, so it is
+requested once in a process. Schemas that a registry does not know are remembered for a short while.
+Does not know columns.
 """
 
 import json
@@ -55,7 +55,7 @@ class RegistrySchemaError(ValueError):
 
 
 class RegistryError(Exception):
-    """A registry gives no schema now. A later request may succeed. The text names its address."""
+    """A registry returned no schema. A later request may succeed. The text names its address."""
 
 
 class RegistryAwayError(RegistryError):
@@ -68,9 +68,9 @@ class UnknownSchemaError(RegistryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeSchema:
-    """A schema with all that it refers to.
+    """A schema with all schemas that it refers to.
 
-    ``content`` is the text of the schema, or for Protobuf the set of descriptors in base64.
+    ``content`` is the text of the schema, or for Protobuf a serialized FileDescriptorSet in base64.
     ``references`` are the texts of the JSON schemas that it refers to, by name.
     """
 
@@ -81,9 +81,9 @@ class WholeSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectVersion:
-    """A version of a subject, with all that reading its values needs.
+    """A version of a subject, with all schemas that are needed to read its values.
 
-    Version 0 stands for columns that a project declares itself.
+    Version 0 means columns that a project declares itself.
     """
 
     subject: str
@@ -95,7 +95,7 @@ class SubjectVersion:
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self:
-        """Return the version in a JSON object.
+        """Return the version that a JSON object describes.
 
         Raises TypeError or ValueError: the object is not a version.
         """
@@ -116,7 +116,7 @@ class SubjectVersion:
 
 
 class UnknownSchemas:
-    """Remembers for a while which schemas a registry did not know. Any thread may use it.
+    """Remembers for a while which schemas a registry did not know. It is thread-safe.
 
     ``now`` is a clock in seconds.
     """
@@ -128,7 +128,7 @@ class UnknownSchemas:
         self._since: dict[SchemaIdentity, float] = {}
 
     def why_not_asked(self, identity: SchemaIdentity) -> str | None:
-        """Return why a schema counts as unknown without a request, None if a request is needed."""
+        """Return why a schema counts as unknown, or None if a request is needed to find out."""
         first = self._now() - self._seconds
         for one, since in list(self._since.items()):
             if since > first:
@@ -144,13 +144,13 @@ class UnknownSchemas:
         )
 
     def add(self, identity: SchemaIdentity) -> None:
-        """Remember a schema that is not known."""
+        """Remember a schema that the registry does not know."""
         self._since[identity] = self._now()
 
 
 @lru_cache(maxsize=100)
 def unknown_schemas(address: str) -> UnknownSchemas:
-    """Return this process's memory of the registry at ``address``."""
+    """Return this process's memory of schemas unknown to the registry at ``address``."""
     del address
     return UnknownSchemas(time.monotonic)
 
@@ -172,10 +172,10 @@ def registry_address() -> str:
 def subject_version(address: str, subject: str, version: int | None) -> SubjectVersion:
     """Return a version of a subject at ``address``, by default the latest one.
 
-    While no registry responds it is the version that this data directory had before.
+    If no registry responds, it is the version that this data directory stored before.
 
     :raises RegistrySchemaError: there is no such subject or version, or no registry responds and
-        nothing was kept.
+        no version is stored.
     """
     name = quote(subject if version is None else f"{subject}@{version}", safe="")
     file = load_settings().data_directory / FOLDER / f"{name}.json"
@@ -205,7 +205,7 @@ def newest_version(address: str, subject: str) -> SubjectVersion:
 
     :raises UnknownSchemaError: there is no such subject.
     :raises RegistryAwayError: no registry responds.
-    :raises RegistrySchemaError: the schema is not whole.
+    :raises RegistrySchemaError: a schema that it refers to is missing or invalid.
     """
     with _translated():
         return _asked(address, subject, None)
@@ -215,11 +215,11 @@ def newest_version(address: str, subject: str) -> SubjectVersion:
 def written_schema(address: str, subject: str, identity: SchemaIdentity) -> WholeSchema:
     """Return the schema of an id or a guid in the registry at ``address``.
 
-    An id counts in the context of ``subject``.
+    An id is looked up in the context of ``subject``.
 
     :raises UnknownSchemaError: there is none.
     :raises RegistryAwayError: no registry responds.
-    :raises RegistrySchemaError: the schema is not whole.
+    :raises RegistrySchemaError: a schema that it refers to is missing or invalid.
     """
     with _translated(), _client(address) as client:
         return _whole(client, lambda fmt: _named(client, subject, identity, fmt))
@@ -258,7 +258,7 @@ def _named(
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Translate the refusals of a registry.
+    """Translate the errors of the registry's client.
 
     :raises UnknownSchemaError: the registry does not have the schema, subject or version.
     :raises RegistryAwayError: no registry responds, or it refuses for another reason.
@@ -280,7 +280,7 @@ def _client(address: str) -> "BlockingSchemaRegistryClient":
 
 
 def _asked(address: str, subject: str, version: int | None) -> SubjectVersion:
-    """Ask the registry. Raises SchemaRegistryError: it refuses, or does not respond."""
+    """Request a version from the registry. Raises SchemaRegistryError: no version is returned."""
     with _client(address) as client:
         found = client.get_version(subject, "latest" if version is None else version)
         number = found.version or 0
@@ -302,7 +302,7 @@ def _asked(address: str, subject: str, version: int | None) -> SubjectVersion:
 def _whole(
     client: "BlockingSchemaRegistryClient", named: Callable[[str | None], Schema]
 ) -> WholeSchema:
-    """Return a schema with all that it refers to. ``named`` returns it in a format."""
+    """Return a schema with all schemas that it refers to. ``named`` requests it in a format."""
     found = named(None)
     language = found.schema_type.upper()
     if language == PROTOBUF:
@@ -342,7 +342,7 @@ def _add(
     files: Mapping[str, FileDescriptorProto],
     whole: dict[str, FileDescriptorProto],
 ) -> None:
-    """Add a file behind those that it imports. Well-known ones come from Python's packages.
+    """Add a file to ``whole`` after its imports. Well-known imports come from Python's packages.
 
     :raises RegistrySchemaError: an import is neither known nor a reference of the schema.
     """
@@ -380,7 +380,7 @@ def _kept(file: Path) -> SubjectVersion | None:
 
 
 def _keep(file: Path, found: SubjectVersion) -> None:
-    """Write the version of a subject, in one step, if it is missing."""
+    """Store the version of a subject in its file atomically, unless the file already has it."""
     if _kept(file) == found:
         return
     new = file.with_name(f".{uuid4().hex}")

@@ -1,7 +1,8 @@
-"""Values of a written schema as declared columns, in each language of a registry.
+"""Reads values of a written schema into declared columns, for each schema language.
 
 Decides whether values of a schema can be read as the columns, and how: Avro by its rules of schema
-resolution, Protobuf by the numbers of fields, JSON by the declared properties. Knows no registry.
+resolution, Protobuf by the numbers of fields, JSON by the declared properties. Does not know a
+registry.
 Invariant: a pair that cannot be resolved is refused before any value is read.
 """
 
@@ -43,9 +44,9 @@ ReadGroup = Callable[[pa.Array], tuple[pa.Table, pa.Array]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredColumns:
-    """The columns that values are read into: those of a version, or of a project's own schema.
+    """The columns into which values are read: those of a version, or of a project's own schema.
 
-    ``message`` is that of Protobuf.
+    ``message`` is the name of the Protobuf message.
     """
 
     version: SubjectVersion
@@ -55,7 +56,10 @@ class DeclaredColumns:
 
 @lru_cache
 def columns_format(declared: DeclaredColumns) -> ValueFormat:
-    """Return the format of bare values of the declared schema. Raises ValueError: it has none."""
+    """Return the format of the declared schema's values without a prefix.
+
+    :raises ValueError: the schema has no columns.
+    """
     version, chosen = declared.version, declared.chosen
     if version.language == AVRO:
         return AvroSchema(text=version.content, chosen=chosen)
@@ -72,8 +76,8 @@ def group_reader(
 ) -> ReadGroup:
     """Return the reader of values of a schema.
 
-    Values have Confluent's prefix. With ``indexes`` they are bare, because a header names their
-    schema, and for Protobuf the place of their message.
+    Values have Confluent's prefix. With ``indexes`` they have none, because a header names their
+    schema and, for Protobuf, the indexes of their message.
 
     :raises ValueError: the schema cannot be read as declared.
     """
@@ -86,7 +90,7 @@ def group_reader(
 
 
 def new_fields(declared: DeclaredColumns, written: WholeSchema) -> list[str]:
-    """Return the fields of a schema, at its top, that the declared columns lack."""
+    """Return the top-level fields of a schema that the declared columns lack."""
     if written.language == AVRO:
         own = parse_avro(declared.version.content, declared.chosen)
         return unread_fields(parse_written(written.content), own)
@@ -99,7 +103,7 @@ def new_fields(declared: DeclaredColumns, written: WholeSchema) -> list[str]:
 
 
 def _avro_reader(declared: DeclaredColumns, written: WholeSchema, begin: int) -> ReadGroup:
-    """Return the reader of Avro. Raises UnresolvableError: it cannot be read as declared."""
+    """Return the reader of Avro values. Raises UnresolvableError: it cannot be read as declared."""
     own = parse_avro(declared.version.content, declared.chosen)
     other = parse_written(written.content)
     read = resolving_reader(other, own, begin)
@@ -117,7 +121,7 @@ def _avro_reader(declared: DeclaredColumns, written: WholeSchema, begin: int) ->
 def _protobuf_reader(
     declared: DeclaredColumns, written: WholeSchema, indexes: Sequence[int] | None
 ) -> ReadGroup:
-    """Return the reader of a message at its place in the written file.
+    """Return the reader of the Protobuf message at ``indexes`` in the written file.
 
     :raises ValueError: the file does not have the message, or it cannot be read as declared.
     """

@@ -1,10 +1,9 @@
 """Keeps counts, totals, smallest and largest values per group up to date with each batch.
 
-DuckDB aggregates the batch over Arrow and merges each group with the group of the table. A group is
-never read again from the topic, because these values can be merged. Knows no Spark and commits
-nothing.
-Invariant: the merged groups are those of all rows so far, however the rows were cut into batches.
-DOUBLE totals are so up to rounding.
+DuckDB aggregates the Arrow rows of the batch, and merges each group with the table's group of the
+same key. A group is never read again from the topic, because these values can be merged. Does not
+use Spark and commits nothing. Invariant: the merged groups equal the groups of all rows so far,
+however the rows were cut into batches, except for the rounding of DOUBLE totals.
 """
 
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ class AggregateError(ValueError):
 class Aggregate:
     """A column ``name`` of an aggregated table, computed from ``column``.
 
-    A count without column counts rows.
+    Without ``column`` it is a count of rows.
     """
 
     name: str
@@ -49,14 +48,14 @@ class Aggregate:
 
 
 def count(name: str, column: str | None = None) -> Aggregate:
-    """Count the rows of a group, or those in which ``column`` is not null."""
+    """Count the rows of a group, or only the rows in which ``column`` is not null."""
     return Aggregate(name=name, kind="count", column=column)
 
 
 def total(name: str, column: str) -> Aggregate:
-    """Add up ``column``. A sum beyond the type is an error.
+    """Add up ``column``. A sum that exceeds the type is an error.
 
-    Whole numbers are added as BIGINT, decimals exactly, and DOUBLE with its rounding.
+    Whole numbers are added as BIGINT, decimals exactly, and DOUBLE with rounding.
     """
     return Aggregate(name=name, kind="total", column=column)
 
@@ -72,9 +71,9 @@ def largest(name: str, column: str) -> Aggregate:
 
 
 def validate_aggregates(table: str, by: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
-    """Refuse groups and aggregates that make no sense.
+    """Refuse a declaration without groups or aggregates, or with invalid or repeated names.
 
-    :raises ValueError: says why.
+    :raises ValueError: the declaration is not valid. The text says why.
     """
     names = [*by, *(one.name for one in aggregates)]
     if not by or not aggregates:
@@ -90,9 +89,9 @@ def validate_aggregates(table: str, by: Sequence[str], aggregates: Sequence[Aggr
 
 
 def validate_columns(rows: pa.Table, by: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
-    """Refuse a result that lacks columns.
+    """Refuse rows that lack a column for the groups or the aggregates.
 
-    :raises AggregateError: names them.
+    :raises AggregateError: columns are missing. The text names them.
     """
     missing = sorted(
         {*by, *(one.column for one in aggregates if one.column is not None)}
@@ -106,7 +105,7 @@ def validate_columns(rows: pa.Table, by: Sequence[str], aggregates: Sequence[Agg
 
 
 def group_rejections(rows: pa.Table, by: Sequence[str]) -> tuple[Rejection, ...]:
-    """Return the rejections of records whose rows belong to no group."""
+    """Return the rejections of records whose rows belong to no group, because a column is null."""
     found: dict[tuple[int, int], Rejection] = {}
     for column in by:
         nameless = rows.filter(rows[column].is_null())
@@ -126,7 +125,8 @@ def merged(
 ) -> Changes:
     """Return the changes that ``rows`` make to the groups of the table ``held``.
 
-    :raises AggregateError: a total exceeds its type, or a column cannot be aggregated like that.
+    :raises AggregateError: a total exceeds its type, or the type of a column does not allow the
+        aggregate.
     """
     keys = ", ".join(map(quoted_name, by))
     same = " AND ".join(f"batch.{quoted_name(key)} = held.{quoted_name(key)}" for key in by)
@@ -180,9 +180,9 @@ def merged(
 def accumulated(
     rows: pa.Table, groups: pa.Table | None, by: Sequence[str], aggregates: Sequence[Aggregate]
 ) -> pa.Table:
-    """Return all of ``groups`` with ``rows`` merged into them.
+    """Return all ``groups`` with ``rows`` merged into them.
 
-    None means that there are no groups yet.
+    ``groups`` is None if there are no groups yet.
 
     :raises AggregateError: as ``merged``.
     """
@@ -232,18 +232,18 @@ def _computing(schema: pa.Schema, one: Aggregate) -> str:
 
 
 def _beyond(one: Aggregate) -> str:
-    """Return the expression that fails if the sum of finite numbers is not finite.
+    """Return the SQL expression that fails with an error about a total beyond DOUBLE.
 
-    It is needed because DuckDB's own sum of them is infinite.
+    It is needed because DuckDB itself returns infinity for such a total.
     """
     message = f"the total {one.name} is beyond the range of DOUBLE"
     return f"error('{message}')"
 
 
 def _merging(one: Aggregate, schema: pa.Schema) -> str:
-    """Return the expression that merges the batch's value with the table's.
+    """Return the SQL expression that merges the batch's value with the table's value.
 
-    A null side does not count.
+    If one of both is null, the result is the other one.
     """
     new, old = (f"{side}.{quoted_name(one.name)}" for side in ("batch", "held"))
     if one.kind in {"smallest", "largest"}:

@@ -1,11 +1,11 @@
 """Keeps a join's state between runs: rows that wait for a partner, and the clock.
 
 The state is a folder ``_join_state/NUMBER`` of the table that no reader of the table sees. Each
-commit names the number that holds from then on, in the application transaction ``join_state``. So
-rows, offsets, kept rows and watermark move together, and two commits from one snapshot always
-conflict. A killed run leaves at most a folder without a name in a commit. Knows no broker and no
-dead letter.
-Invariant: the folder that the newest commit names is whole, and is never written again.
+commit names the number of the valid folder in Delta's application transaction ``join_state``. So
+rows, offsets, kept rows and watermark change in one commit, and two commits from one snapshot
+always conflict. A killed run leaves at most a folder that no commit names. Does not know brokers or
+dead letters. Invariant: the folder that the newest commit names is complete, and is never written
+again.
 """
 
 import json
@@ -43,16 +43,16 @@ NUMBER_BITS = 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinState:
-    """The state that a commit left: kept rows by side, and the clock."""
+    """The state of a join after a commit: kept rows by side, and the clock."""
 
     kept: Mapping[Side, pa.Table]
     clock: JoinClock
 
 
 def declared_text(topics: Sequence[str], shape: JoinShape) -> str:
-    """Return the part of the declaration that must not change while rows are kept.
+    """Return as text the part of a join's declaration that must not change while rows are kept.
 
-    It names the topics, the key columns, the range of time, and the kind of join.
+    It names the topics, the key columns, the range of time, and the type of join.
     """
     on = ", ".join(f"{left} = {right}" for left, right in shape.on)
     times = (
@@ -63,9 +63,9 @@ def declared_text(topics: Sequence[str], shape: JoinShape) -> str:
 
 
 def validate_joined(snapshot: TableSnapshot, declared: str) -> None:
-    """Refuse a table that is not a join, or not the declared one.
+    """Refuse a table that is not a join, or not the declared join.
 
-    :raises SchemaConflictError: names the table's join and the declared join.
+    :raises SchemaConflictError: the table is not the declared join. The text names both.
     """
     if snapshot.joined_as == declared:
         return
@@ -80,7 +80,7 @@ def validate_joined(snapshot: TableSnapshot, declared: str) -> None:
 def read_state(snapshot: TableSnapshot) -> JoinState | None:
     """Return the state of the table's newest commit. It is None before the first commit.
 
-    :raises CommitConflictError: the folder is gone because a rival has committed since
+    :raises CommitConflictError: the folder is gone because another run has committed since
         ``snapshot``.
     :raises ProgressError: the folder is gone and no run has committed. The table was copied from
         elsewhere, or set back to an older version.
@@ -109,7 +109,7 @@ def read_state(snapshot: TableSnapshot) -> JoinState | None:
 
 
 def fitted(kept: pa.Table | None, schema: pa.Schema, name: str) -> pa.Table:
-    """Return the kept rows with the columns of ``schema``. None means that there are no kept rows.
+    """Return the kept rows with the columns of ``schema``. ``kept`` None means no rows.
 
     A column that is new in the schema is null in older rows.
 
@@ -137,9 +137,9 @@ def fitted(kept: pa.Table | None, schema: pa.Schema, name: str) -> pa.Table:
 
 
 class StateWriter:
-    """Writes the state of one commit.
+    """Writes the state that one commit will name by ``number``.
 
-    Once the commit exists, older folders cannot be named any more.
+    After that commit, no other commit can name an older folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -152,9 +152,9 @@ class StateWriter:
         return f"<StateWriter {self._folder / str(self.number)}>"
 
     def write(self, state: JoinState) -> int:
-        """Write ``state`` and return its bytes. The commit has to name ``number``.
+        """Write ``state``, and return its size in bytes. The commit has to name ``number``.
 
-        The state is whole on the disk when this returns.
+        The state is synced to the disk when this returns.
         """
         folder = self._folder / str(self.number)
         folder.mkdir(parents=True)
@@ -172,10 +172,10 @@ class StateWriter:
         return sum(file.stat().st_size for file in files)
 
     def tidy(self) -> None:
-        """Remove the state of older commits and of killed runs, after the commit.
+        """Remove the state of older commits and of killed runs. Call it after the commit.
 
-        A rival may have written one of these folders. It decided from a snapshot before this
-        commit, so its own commit conflicts.
+        A concurrent run may have written one of these folders. Its commit will conflict, because it
+        decided from a snapshot before this commit.
         """
         for one in self._before:
             shutil.rmtree(one, ignore_errors=True)

@@ -1,13 +1,13 @@
 """Joins two topics by key and event time: pairs rows, keeps waiting rows, rejects late ones.
 
-A left and a right row are a *pair* if their keys are equal and the right time lies between
-``before`` and ``after`` around the left one. This is Flink's interval join. The *watermark*
-promises that later rows are at or above it, and rows below it are late. A row is *kept* while a row
-at or above the watermark may be its partner. An outer join returns a row without partner when the
-row is dropped. DuckDB decides over Arrow. Knows no topic, no Spark, no file and no clock.
-Invariants: rows that were both in time and belong together meet exactly once, however the records
-were cut into batches. A row without partner is returned at most once, when no partner can come any
-more. The watermark never goes back. A kept row may still find a partner.
+A left and a right row are a *pair* if their keys are equal and the right time is between ``before``
+and ``after`` around the left time. This is Flink's interval join. The *watermark* is an event time:
+later rows are expected at or above it, and rows below it are late. A row is *kept* while a row at
+or above the watermark may be its partner. An outer join returns a row without a partner when the
+row is dropped. DuckDB computes the pairs over Arrow. Does not know topics, Spark, files or clocks.
+Invariants: two rows that are a pair are returned together exactly once, unless one was late,
+however the records were cut into batches. A row without a partner is returned at most once, when no
+partner can come any more. The watermark never decreases. A kept row may still find a partner.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,11 +59,11 @@ class JoinError(ValueError):
 class JoinShape:
     """Defines which two rows are a pair, and how long a row waits for its partner.
 
-    ``on`` holds the key columns as (left, right) names, and ``event_time`` the left and the right
-    column of time. A right row belongs to a left one if its time is at most ``before_us`` earlier
-    and at most ``after_us`` later. With ``idle_after_us`` None, a side always holds the watermark
-    back. A time may be at most ``ahead_us`` ahead of its record's, or by any amount if that is
-    None.
+    ``on`` has the key columns as (left, right) names, and ``event_time`` the left and the right
+    column of event time. A right row is the partner of a left row if its time is at most
+    ``before_us`` earlier and at most ``after_us`` later. A side without records for
+    ``idle_after_us`` no longer holds the watermark back. With None it always does. An event time
+    may be at most ``ahead_us`` after its record's timestamp, or any time with None.
     """
 
     on: tuple[tuple[str, str], ...]
@@ -84,7 +84,7 @@ class JoinShape:
         return self.event_time[SIDES.index(side)]
 
     def reach_us(self, side: Side) -> int:
-        """Return by how much the latest partner of a row of ``side`` may be later than the row."""
+        """Return by how many microseconds a partner of a row of ``side`` may be later than it."""
         return self.after_us if side == LEFT else self.before_us
 
     def is_outer(self, side: Side) -> bool:
@@ -106,7 +106,7 @@ class SideClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinClock:
-    """Event time as a commit left it. ``watermark_us`` is None until both sides have given one."""
+    """The event time after a commit. ``watermark_us`` is None until both sides have a watermark."""
 
     left: SideClock
     right: SideClock
@@ -130,8 +130,8 @@ class JoinClock:
 class Arrivals:
     """The rows that a batch read of one side, with ``PLACE`` and the side's columns.
 
-    ``waiting`` holds the partitions with more records than the batch read. ``is_any_read``: some
-    offsets of the topic were read.
+    ``waiting`` are the partitions with more records than the batch read. ``is_any_read`` tells
+    whether any offsets of the topic were read.
     """
 
     topic_id: str
@@ -145,8 +145,8 @@ class JoinStep:
     """The result of joining one batch.
 
     ``rows`` have the key columns by the left side's names, and ``left`` and ``right``. These two
-    are structs of each side's columns, null if there is no partner. ``_left`` and ``_right``
-    hold the places of the two records.
+    are structs of each side's columns, or null if there is no partner. ``_left`` and ``_right`` are
+    structs of topic id, partition and offset of the two records.
     """
 
     rows: pa.Table
@@ -166,12 +166,11 @@ def joined(
 ) -> JoinStep:
     """Join a batch with itself and with the rows ``kept`` by the batches before.
 
-    Kept rows have the columns of ``Arrivals`` and ``MATCHED``. Rows below the watermark that the
-    last commit left are late, and are rejected. Rows of this batch may move the watermark for the
-    next one. With ``is_late_possible`` False no row is late, because everything is joined once
-    more.
+    Kept rows have the columns of ``Arrivals`` and ``MATCHED``. Rows below the watermark of the last
+    commit are late, and are rejected. Rows of this batch may raise the watermark for the next
+    batch. With ``is_late_possible`` False no row is late, because a replay joins everything again.
 
-    :raises JoinError: the batch gives too many pairs.
+    :raises JoinError: the batch has too many pairs.
     """
     usable, rejections, greatest = {}, {}, {}
     for side in SIDES:
@@ -219,7 +218,7 @@ def advanced(
     greatest: Mapping[Side, Mapping[int, int]],
     now_us: int,
 ) -> JoinClock:
-    """Return the clock after a batch. ``greatest`` holds its greatest event times by partition.
+    """Return the clock after a batch. ``greatest`` are its greatest event times by partition.
 
     The watermark is the lesser of both sides' watermarks. An idle side does not hold it back.
     """
@@ -239,7 +238,7 @@ def advanced(
 
 
 def is_idle(shape: JoinShape, clock: SideClock, arrivals: Arrivals, now_us: int) -> bool:
-    """Return whether a side has given no record for longer than the other waits for it."""
+    """Return whether a side had no records for ``idle_after_us`` and has none to read."""
     is_silent = not arrivals.is_any_read and not arrivals.waiting
     return (
         shape.idle_after_us is not None
@@ -253,7 +252,7 @@ def _seen(
 ) -> SideClock:
     """Return a side's clock after a batch.
 
-    The clock starts anew with a topic that was created anew, because its partitions are others.
+    If the topic was recreated, the clock starts again, because its partitions are new.
     """
     before = clock.greatest_us if clock.topic_id == arrivals.topic_id else {}
     together = {
@@ -265,10 +264,10 @@ def _seen(
 
 
 def _mark(shape: JoinShape, clock: SideClock, arrivals: Arrivals) -> int | None:
-    """Return one side's watermark: its greatest event time less the lateness.
+    """Return one side's watermark, its greatest event time minus the lateness, or None.
 
-    A partition with more to read holds it back to the partition's own greatest time. Otherwise
-    records that are read later in a backlog would be late.
+    If partitions have more records to read, the least of their greatest times counts instead.
+    Otherwise records that are read later from a backlog would be late.
     """
     if arrivals.waiting:
         if not arrivals.waiting <= clock.greatest_us.keys():
@@ -284,7 +283,7 @@ def _with_key_and_time(
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the rows with a key and a time, and the rejections of the others.
 
-    A row of a year beyond 9999 would be kept for ever, because the watermark never comes there.
+    A row of a year beyond 9999 is rejected, because the watermark would never reach it.
     """
     found: list[Rejection] = []
     for column in shape.keys(side):
@@ -309,10 +308,10 @@ def _with_key_and_time(
 def _not_ahead(
     shape: JoinShape, side: Side, rows: pa.Table, now_us: int
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Return the rows whose times are near enough to their records', and the others' rejections.
+    """Return the rows that are not too far ahead of their records, and rejections of the others.
 
-    A row far ahead would be kept until the watermark reaches it. A record's time counts no further
-    than the clock, because a producer may stamp any time.
+    A row far ahead would be kept until the watermark reaches it. A record's timestamp counts at
+    most as the current time, because a producer may stamp any time.
     """
     if shape.ahead_us is None:
         return rows, ()
@@ -367,7 +366,7 @@ def _each_rejected(rows: pa.Table, reasons: Sequence[str], rule: str) -> tuple[R
 def _greatest_by_partition(rows: pa.Table, time: str, now_us: int) -> dict[int, int]:
     """Return the greatest event time of each partition.
 
-    Times ahead of the clock do not count, because one wrong clock would make all other records
+    Times after the current time are ignored, because one wrong clock would make all other records
     late.
     """
     times_us, partitions = _times_us(rows, time), rows["_partition"].to_numpy()
@@ -412,15 +411,16 @@ class _Rows:
         return np.asarray(self.rows[MATCHED].to_numpy(zero_copy_only=False), np.bool_)
 
     def with_partners(self, matched: Numbers) -> "_Rows":
-        """Return the rows, those numbered in ``matched`` with a partner."""
+        """Return the rows, with those numbered in ``matched`` marked as having a partner."""
         flags = self.is_matched.copy()
         flags[matched] = True
         position = self.rows.schema.get_field_index(MATCHED)
         return replace(self, rows=self.rows.set_column(position, MATCHED, pa.array(flags)))
 
     def index(self) -> pa.Table:
-        """Return the columns that DuckDB joins: numbered keys, time, row number, and the flag for
-        new rows.
+        """Return the table that DuckDB joins: keys ``k0``, ``k1``, ..., time, row number, flag.
+
+        The flag marks new rows.
         """
         columns = {f"k{number}": self.rows[name] for number, name in enumerate(self.keys)}
         return pa.table(
@@ -434,9 +434,9 @@ class _Rows:
 
 
 def _pairs(shape: JoinShape, sides: Mapping[Side, _Rows]) -> dict[Side, Numbers]:
-    """Return the row numbers of the pairs with at least one new row, side by side.
+    """Return the pairs with at least one new row, as the row numbers of both sides.
 
-    :raises JoinError: they are too many.
+    :raises JoinError: there are too many pairs.
     """
     same = " AND ".join(f"l.k{number} = r.k{number}" for number in range(len(shape.on)))
     near = f"r.t BETWEEN l.t - {shape.before_us:d} AND l.t + {shape.after_us:d}"
@@ -464,7 +464,7 @@ def _pairs(shape: JoinShape, sides: Mapping[Side, _Rows]) -> dict[Side, Numbers]
 def _side_by_side(
     shape: JoinShape, sides: Mapping[Side, _Rows], left: Numbers, right: Numbers
 ) -> pa.Table:
-    """Return the rows of the result. The number ``NO_ROW`` stands for a missing partner."""
+    """Return the result rows for pairs of row numbers. ``NO_ROW`` means a missing partner."""
     numbers = {LEFT: left, RIGHT: right}
     taken = {
         side: (
@@ -493,9 +493,9 @@ def _either(left: pa.ChunkedArray, right: pa.ChunkedArray, is_right: Flags) -> p
 
 
 def _struct(rows: pa.Table, is_null: Flags, *, strip: bool = False) -> pa.StructArray:
-    """Return the columns of ``rows`` as one struct column, null if ``is_null``.
+    """Return the columns of ``rows`` as one struct column, which is null where ``is_null`` is set.
 
-    ``strip`` takes the underscore from the names of the columns.
+    ``strip`` removes the underscore from the names of the columns.
     """
     fields = [
         pa.field(field.name.removeprefix("_") if strip else field.name, field.type)

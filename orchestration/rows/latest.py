@@ -2,13 +2,13 @@
 
 DuckDB decides over Arrow, from the keys of the batch, of the table, and of remembered deletions. A
 later offset of a partition is newer. Between partitions the later timestamp is newer, then the
-higher partition. A record counts as at least as late as the earlier records of its key and
+higher partition. A record's timestamp counts as at least that of the earlier records of its key and
 partition, so the result does not depend on how the log was cut into batches. A record of a
-recreated topic is newer than all records of the former topic. A deletion is remembered with its
-place, so an older record that comes late or is replayed does not bring the row back. It is
-forgotten below ``log_starts``, because then the deleting record is gone, and all older records were
-read. Knows no Spark and commits nothing. Invariant: a key of the table has a row or a remembered
-deletion, never both, and it is the newest.
+recreated topic is newer than all records of the former topic. A deletion is remembered with topic
+id, partition and offset, so that an older record that is read later or replayed does not bring the
+row back. It is forgotten when ``log_starts`` has passed its offset, because then the deleting
+record is gone, and all older records were read. Does not use Spark and commits nothing. Invariant:
+a key of the table has either a row or a remembered deletion, and it is the newest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,10 @@ class HasRows(Protocol):
     """A table with readable rows, in the lake or in a database."""
 
     def dataset(self) -> pads.Dataset:
-        """Return the rows, with key columns and place. The rows of the batch's keys are enough."""
+        """Return the rows, with at least the key columns and the columns ``PLACE``.
+
+        Rows of other keys than those of the batch may be missing.
+        """
         ...
 
 
@@ -45,7 +48,8 @@ class HasRows(Protocol):
 class Held:
     """The rows and the remembered deletions of a table.
 
-    ``snapshot`` is None before the table exists. ``deletions`` have keys and place.
+    ``snapshot`` is None before the table exists. ``deletions`` have the key columns, and the
+    columns ``PLACE`` of the deleting record.
     """
 
     snapshot: HasRows | None
@@ -56,7 +60,7 @@ class Held:
 class Replaced:
     """The ranges whose rows a replay replaces.
 
-    ``is_whole``: they are all records that were committed and are still in the log.
+    ``is_whole`` means that the ranges have all committed records that are still in the log.
     """
 
     ranges: OffsetRanges
@@ -79,7 +83,7 @@ class Changes:
 
     @property
     def deleted(self) -> int:
-        """How many rows go for good."""
+        """The number of rows that are removed and not replaced."""
         return int(self.replaced.num_rows) - self.updated
 
 
@@ -93,12 +97,13 @@ def newest(
     log_starts: Mapping[int, int],
     replaced: Replaced | None = None,
 ) -> Changes:
-    """Return the changes that ``rows`` and ``deletions`` (keys and place) make to the table.
+    """Return the changes that ``rows`` and ``deletions`` make to the table.
 
-    All of them come from records of ``topic_id``, one change per key and record.
+    ``deletions`` have the key columns, and the columns ``PLACE`` of the deleting record. All
+    changes come from records of ``topic_id``, one change per key and record.
 
-    :raises ProgressError: a replay takes a row away, and the key's row before it is not known from
-        the table and the range.
+    :raises ProgressError: a replay removes a row, and the key's previous row is in neither the
+        table nor the range.
     """
     places = [*keys, *PLACE]
     batch = pa.concat_tables([rows.select(places), _fitting(deletions, rows.select(places).schema)])
@@ -147,9 +152,7 @@ def _collect_held(
     batch: pa.Table,
     replaced: Replaced | None,
 ) -> None:
-    """Create the table ``held`` with the rows and deletions of the keys in the batch or the
-    replay.
-    """
+    """Create the SQL table ``held``: the table's rows and deletions of keys in batch or replay."""
     columns = f"{_list(keys)}, _topic_id, _partition, _offset, {_time('_timestamp')} AS time"
     voided = _voided(replaced)
     where = f"EXISTS (SELECT 1 FROM batch WHERE {_same(keys, 'batch', 'known')}) OR {voided}"  # noqa: S608 - names are quoted
@@ -170,10 +173,10 @@ def _collect_held(
 def _choose_newest(
     connection: duckdb.DuckDBPyConnection, keys: Sequence[str], topic_id: str, *, is_whole: bool
 ) -> None:
-    """Create the table ``best`` with the newest change of each key of the batch.
+    """Create the SQL table ``best`` with the newest change of each key of the batch.
 
-    It also tells whether the change is newer than the held one. Rows that a replay of everything
-    replaces do not count.
+    It also tells whether the change is newer than the key's row or deletion in ``held``. Rows that
+    a replay of the whole log replaces are ignored.
     """
     names = _list(keys, "batch")
     connection.execute(
@@ -205,7 +208,7 @@ def _choose_newest(
 def _validate_known(
     connection: duckdb.DuckDBPyConnection, keys: Sequence[str], replaced: Replaced | None
 ) -> None:
-    """Refuse a replay of a part that would remove a row whose predecessor is not known."""
+    """Refuse a replay of a part of the log that would remove a row without a known previous row."""
     if replaced is None or replaced.is_whole:
         return
     left = f"""
@@ -227,15 +230,15 @@ def _validate_known(
 
 
 def _sql_gone(keys: Sequence[str]) -> str:
-    """Select the keys whose rows a replay removes without another change.
+    """Return the SQL query of the keys whose rows a replay removes without a replacement.
 
-    ``_validate_known`` has allowed it.
+    ``_validate_known`` has checked that this is allowed.
     """
     return f"SELECT {_list(keys)} FROM held ANTI JOIN best ON {_same(keys, 'held', 'best')} WHERE is_row AND is_voided"  # noqa: S608
 
 
 def _sql_kept(keys: Sequence[str]) -> str:
-    """Numbers of the remembered deletions that stay."""
+    """Return the SQL query of the row numbers of remembered deletions that are still valid."""
     ended = f"EXISTS (SELECT 1 FROM best WHERE is_newer AND {_same(keys, 'best', 'known')})"  # noqa: S608
     voided = f"EXISTS (SELECT 1 FROM held WHERE is_voided AND NOT is_row AND {_same(keys, 'held', 'known')})"  # noqa: S608
     return f"SELECT _row FROM deletions AS known WHERE NOT {ended} AND NOT {voided} ORDER BY _row"  # noqa: S608
@@ -246,9 +249,9 @@ def _voided(replaced: Replaced | None) -> str:
 
 
 def _is_needed(deletions: pa.Table, topic_id: str, log_starts: Mapping[int, int]) -> pa.Array:
-    """Return whether records that a deletion outdates may still come.
+    """Return for each deletion whether it must still be remembered.
 
-    They may while the deletion's topic and the deleting record exist.
+    Records that are older than the deletion may be read while its topic and its record exist.
     """
     partitions, offsets = deletions["_partition"].to_numpy(), deletions["_offset"].to_numpy()
     is_gone = np.zeros(deletions.num_rows, np.bool_)
@@ -258,9 +261,9 @@ def _is_needed(deletions: pa.Table, topic_id: str, log_starts: Mapping[int, int]
 
 
 def _timed(rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
-    """Return ``rows`` with a later ``_timestamp`` if an earlier record of its key has one.
+    """Replace ``_timestamp`` of ``rows`` by ``times`` in microseconds. A negative time means none.
 
-    Only records of the same partition count.
+    Each time is the greatest of the record and the earlier records of its key and partition.
     """
     field = rows.schema.field("_timestamp")
     known = times.cast(pa.timestamp("us", tz="UTC")).cast(field.type)
@@ -279,9 +282,9 @@ def _fetched(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
 
 
 def _time(column: str) -> str:
-    """Return SQL for microseconds since 1970.
+    """Return the SQL expression for a timestamp column as microseconds since 1970.
 
-    A record without timestamp is older than all others.
+    A record without a timestamp is older than all others.
     """
     return f"coalesce(epoch_us({column}), -1)"
 

@@ -1,9 +1,9 @@
 """Finds the rows of a batch that repeat a key of the batch or of the table.
 
-DuckDB decides over Arrow, by a hash join with the key columns of the table alone. Files and row
+DuckDB decides over Arrow, by a hash join with only the key columns of the table. Files and row
 groups whose statistics exclude the batch's keys are not read. Nulls are equal here, so two rows
-without a key repeat each other. Knows no dead letter. Invariant: of the rows with one key, the one
-with the lowest (offset, partition) is kept, unless the table has the key already.
+without a key repeat each other. Does not know dead letters. Invariant: of the rows with the same
+key, the row with the lowest (offset, partition) is kept, unless the table already has the key.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ ROW = "_row"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableKeys:
-    """The keys that a table holds.
+    """The keys in a table.
 
-    ``without`` is an SQL predicate of rows that do not count, because a replay replaces them.
+    ``without`` is an SQL predicate for rows to ignore, because a replay replaces them.
     """
 
     snapshot: TableSnapshot
@@ -39,7 +39,7 @@ def find_repetitions(
 ) -> npt.NDArray[np.int64]:
     """Return the row numbers of ``batch`` that repeat a key, ascending.
 
-    ``batch`` has the columns of provenance.
+    ``batch`` has the columns ``_topic_id``, ``_partition`` and ``_offset``.
     """
     if batch.num_rows == 0 or not unique_by:
         return np.empty(0, np.int64)
@@ -73,10 +73,10 @@ def find_originals(
     unique_by: Sequence[str],
     existing: TableKeys | None,
 ) -> list[tuple[str, int, int]]:
-    """Return the topic id, partition and offset of the row that has the key of each ``repeated``
-    row.
+    """Return for each ``repeated`` row the topic id, partition and offset of the kept row.
 
-    It is a row of the table, or of ``batch`` if the table has none.
+    The kept row has the same key. It is in the table, or in ``batch`` if the table does not have
+    the key.
     """
     if not len(repeated):
         return []
@@ -109,9 +109,9 @@ def find_originals(
 
 
 def relevant_to(dataset: pads.Dataset, batch: pa.Table, unique_by: Sequence[str]) -> pads.Dataset:
-    """Leave out rows outside the batch's smallest and largest keys.
+    """Filter a dataset to the rows between the batch's smallest and largest keys.
 
-    A column with nulls or without order leaves out no rows.
+    A key column with nulls, or of a type without an order, filters nothing.
     """
     chosen: Any = None
     for column in unique_by:

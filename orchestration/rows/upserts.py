@@ -2,9 +2,9 @@
 
 Files are rewritten if rows change or are removed. Otherwise the commit appends. The deleted keys
 are a Parquet file in the table's folder that no reader of the table sees. Each commit names the
-file that holds from then on, in the application transaction ``deleted_keys``. So rows, offsets and
-deleted keys move together, and two commits from one snapshot always conflict. A killed run leaves
-at most files without a name in a commit. Knows no broker and no dead letter.
+number of the valid file in Delta's application transaction ``deleted_keys``. So rows, offsets and
+deleted keys change in one commit, and two commits from one snapshot always conflict. A killed run
+leaves at most files that no commit names. Does not know brokers or dead letters.
 """
 
 import secrets
@@ -35,7 +35,7 @@ NO_FILE = 0
 
 
 def remembered_deletions(snapshot: TableSnapshot) -> pa.Table | None:
-    """Return the deletions that the table remembers (keys and place), or None if there are none."""
+    """Return the deletions that the table remembers, as ``Held.deletions``, or None without any."""
     number = snapshot.transaction_version(DELETED_KEYS) or NO_FILE
     return (
         None
@@ -52,7 +52,7 @@ def upsert(
     notes: Mapping[str, str] | None = None,
     transactions: Mapping[str, int] | None = None,
 ) -> TableSnapshot:
-    """Commit ``changes``, which may be none, with ``transactions``.
+    """Commit ``changes``, which may be empty, together with the application ``transactions``.
 
     :raises CommitConflictError: the table changed since ``snapshot``.
     :raises SchemaConflictError: the rows do not fit the table.
@@ -91,7 +91,7 @@ def replace_groups(
     notes: Mapping[str, str] | None = None,
     transactions: Mapping[str, int] | None = None,
 ) -> TableSnapshot:
-    """Replace all rows of a table by ``rows``, in one commit with ``transactions``.
+    """Replace all rows of a table by ``rows``, in one commit with application ``transactions``.
 
     :raises CommitConflictError: the table changed since ``snapshot``.
     :raises SchemaConflictError: the rows do not fit the table.
@@ -113,11 +113,10 @@ def replace_groups(
 
 
 def _after_own_fence(snapshot: TableSnapshot) -> TableSnapshot:
-    """Return the table as this run's own fence left it. Usually there is no fence.
+    """Return the table after the fence that this run may have committed since ``snapshot``.
 
-    A run commits a fence if it cleaned away the dead letters of a killed one. The fence was
-    committed from this snapshot. If the version grew by more than one, another writer's commit came
-    before the fence.
+    A run commits a fence if it removed the dead letters of a killed run. If the version grew by
+    more than one since ``snapshot``, another writer has committed.
 
     :raises CommitConflictError: another writer committed after ``snapshot``.
     """
@@ -130,7 +129,7 @@ def _after_own_fence(snapshot: TableSnapshot) -> TableSnapshot:
 
 
 def _with_new_columns(snapshot: TableSnapshot, rows: pa.Table) -> TableSnapshot:
-    """Give the table the columns of ``rows`` in a commit of its own, which changes no row.
+    """Add the new columns of ``rows`` to the table in a separate commit, which changes no row.
 
     It conflicts as all other commits do.
     """
@@ -147,10 +146,7 @@ def _with_new_columns(snapshot: TableSnapshot, rows: pa.Table) -> TableSnapshot:
 
 
 def write_deleted_keys(snapshot: TableSnapshot, changes: Changes) -> int:
-    """Return the number of the file with the deletions after the commit.
-
-    A new file is written if they change.
-    """
+    """Write the deletions to a new file if they change, and return the number of the valid file."""
     if not changes.is_deletion_new:
         return snapshot.transaction_version(DELETED_KEYS) or NO_FILE
     if not changes.deletions.num_rows:
@@ -163,8 +159,9 @@ def write_deleted_keys(snapshot: TableSnapshot, changes: Changes) -> int:
 
 
 def remove_old_files(snapshot: TableSnapshot, number: int) -> None:
-    """Remove files without a name in a commit, once no version that named them can still be
-    read.
+    """Remove files of deletions other than ``number`` after the retention of table versions.
+
+    By then no version that names one of them can be read.
     """
     for file in old_ones(snapshot.folder / FOLDER, "*", DEFAULT_RETENTION_HOURS * 3_600):
         if file.name != _name(number):

@@ -1,11 +1,11 @@
-"""Sources: rows of a SQL table and dropped files, sent to a topic exactly once.
+"""Sources send rows of a SQL table, or files dropped into a folder, to a topic exactly once.
 
-- ``positions``: how far each source has come, in records that commit with those it sends.
+- ``positions``: stores how far each source has come, in the transactions that send its records.
 - ``reading``: the protocol of a source.
-- ``run``: a run without Dagster.
-- ``sql_rows``: rows of a SQL table, as change records.
-- ``dropped_files``: files that are dropped into a folder.
-- ``json_rows``: rows written as JSON.
+- ``run``: one run of a source, without Dagster.
+- ``sql_rows``: reads rows of a SQL table as change records.
+- ``dropped_files``: reads files that are dropped into a folder.
+- ``json_rows``: writes rows as JSON.
 - ``assets``: the assets that users declare, and that Dagster runs.
 """
 

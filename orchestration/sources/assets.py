@@ -1,8 +1,8 @@
-"""Sources as assets: each run sends new records to the topic, and reports their number and origin.
+"""Makes assets of sources. Each run sends new records to the topic, and reports number and origin.
 
 This module decides how a source is declared, and how its run is presented: numbers that the UI
-plots, a Failure that says what to do, and an event that the topic grew. A run that finds nothing
-new materializes nothing. The sensor ``sources`` starts the runs
+plots, a Failure that says what to do, and an asset event that the topic grew. A run that finds
+nothing new materializes nothing. The sensor ``sources`` starts the runs
 (``orchestration.sensing.sources``). Loading reads no environment and opens no connection.
 """
 
@@ -50,7 +50,8 @@ _declared: dict[str, MakeSource] = {}
 def declared_source(name: str) -> Source:
     """Return the source that was declared last under ``name``, with the current settings.
 
-    :raises KeyError: there is none. :raises SettingsError: a setting that it needs is missing.
+    :raises KeyError: there is no such source. :raises SettingsError: a setting that it needs is
+        missing.
     """
     return _declared[name]()
 
@@ -72,19 +73,20 @@ def sql_source(
 ) -> dg.AssetsDefinition:
     """Return the asset that sends the changes of a SQL table to ``topic``, each exactly once.
 
-    A view works, too. A row becomes a JSON object of its ``columns`` (all by default) under
-    its ``key``. A deleted row becomes a record without value. ``cursor`` names a column that grows
-    with every change (a number or a time). Rows beyond the last are queried every ``every_s``
-    seconds. Every ``compare_every_s`` seconds all rows are compared with the topic's value of each
-    key. That finds deletions and changes that the cursor missed. Without ``cursor`` each run
-    compares if it is due. ``compare_every_s`` None leaves comparisons out. For a comparison the
-    topic has to keep the newest record of each key (``cleanup.policy=compact``). ``delay_s``: rows
-    with a younger time in ``cursor`` wait.
+    ``table`` may also be a view. A row becomes a JSON object of its ``columns`` (all by default),
+    with ``key`` as the record's key. A deleted row becomes a tombstone. ``cursor`` names a column
+    that grows with every change (a number or a time). Rows with a greater cursor than the last sent
+    row are queried every ``every_s`` seconds. Every ``compare_every_s`` seconds all rows are
+    compared with the topic's value of each key. That finds deletions and changes that the cursor
+    missed. Without ``cursor`` changes are only found by comparison. ``compare_every_s`` None
+    disables comparisons. For a comparison the topic has to keep the newest record of each key
+    (``cleanup.policy=compact``). Rows whose time in ``cursor`` is younger than ``delay_s`` seconds
+    are sent later.
 
     ``url`` is SQLAlchemy's. ``dg.EnvVar("NAME")`` takes it from the environment, and
     ``TIDELOG_SQL_URL`` is the default.
 
-    :raises ValueError: the declaration makes no sense; the text says why.
+    :raises ValueError: the declaration is not valid. The text says why.
     """
     keys = names_of(key)
     if not keys:
@@ -137,16 +139,16 @@ def folder_source(
     """Return the asset that sends files in ``folder`` to ``topic``, each record exactly once.
 
     ``read_as``: ``"lines"`` makes a record of each line, ``"csv"`` and ``"parquet"`` a JSON object
-    of each row, ``"whole"`` one record of a file. None goes by the suffix (``.csv``, ``.parquet``,
-    all others lines). ``key`` names the field that becomes the record's key. A sent file is moved
-    to ``done/`` in the folder. An unreadable one is moved to ``rejected/``, with the reason beside
-    it. A file counts once it was not changed for ``settle_s`` seconds. Names that begin with a dot,
-    and unfinished downloads, are ignored.
+    of each row, ``"whole"`` one record of a file. None means that the suffix decides (``.csv``,
+    ``.parquet``, lines for all others). ``key`` names the field that becomes the record's key. A
+    sent file is moved to ``done/`` in the folder. An unreadable file is moved to ``rejected/``,
+    with a text file that says why. A file is read after it was not changed for ``settle_s``
+    seconds. Names that begin with a dot, and unfinished downloads, are ignored.
 
-    A topic whose schema has another format than JSON takes whole files only. Each must be one value
-    in its schema.
+    If the topic's schema is not JSON, only whole files can be sent. Each must be one value of the
+    schema.
 
-    :raises ValueError: the declaration makes no sense; the text says why.
+    :raises ValueError: the declaration is not valid. The text says why.
     """
     validate_topic(name, topic)
     if read_as != "whole":
@@ -171,11 +173,11 @@ def folder_source(
 
 
 def _validate_takes_json(name: str, topic: TopicSpec, *others: str) -> None:
-    """Refuse a topic in which each record of a source would be a dead letter.
+    """Refuse a topic whose values are not JSON, because each record would become a dead letter.
 
     ``others`` are further remedies for the error's text.
 
-    :raises ValueError: its values are not JSON.
+    :raises ValueError: the topic's values are not JSON.
     """
     validate_takes_rows(f"the source {name}", topic)
     if topic.value_format is not None:
@@ -197,7 +199,7 @@ def source_asset(  # noqa: PLR0917 - both kinds of source give all of them
 ) -> dg.AssetsDefinition:
     """Return the asset of a source of any kind.
 
-    :raises ValueError: the name cannot be a source's.
+    :raises ValueError: the name is not valid for a source.
     """
     if not TABLE_NAME.fullmatch(name):
         raise ValueError(
@@ -252,7 +254,7 @@ def source_asset(  # noqa: PLR0917 - both kinds of source give all of them
 
 
 def grown(name: str, topic: TopicSpec, log: LogClient) -> dg.AssetMaterialization:
-    """Return the event that the topic grew, for assets downstream of it."""
+    """Return the materialization of the topic's asset that tells that the topic grew."""
     offsets = log.partition_offsets(topic.name)
     return dg.AssetMaterialization(
         asset_key=topic.asset_key,
@@ -266,7 +268,7 @@ def grown(name: str, topic: TopicSpec, log: LogClient) -> dg.AssetMaterializatio
 
 
 def source_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[SourceFeed, ...]:
-    """Return the sources among ``assets``, by name."""
+    """Return the feeds of the sources among ``assets``, sorted by name."""
     found = []
     for asset in assets:
         for key, metadata in asset.metadata_by_key.items():
@@ -278,7 +280,7 @@ def source_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[SourceFeed, ...
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Translate errors of a source and the log service into a failed run that says what to do."""
+    """Translate errors of a source or the log service into a ``Failure`` that says what to do."""
     try:
         yield
     except (SourceError, LogServiceError, SettingsError) as error:
@@ -290,9 +292,9 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def _resolved(url: str | dg.EnvVar | None) -> str | None:
-    """Return the current URL.
+    """Return the URL, read from its environment variable if it is a ``dg.EnvVar``.
 
-    :raises SettingsError: the variable that holds it is not set.
+    :raises SettingsError: the variable is not set.
     """
     if not isinstance(url, dg.EnvVar):
         return url

@@ -1,14 +1,15 @@
-"""Files dropped into a folder: each one's lines, rows or whole content become records, once.
+"""Reads files dropped into a folder: their lines, rows or whole content become records, once.
 
-This module decides which files are ready (visible, not about to be written, oldest first), how a
-file becomes records, and where it goes afterwards. A sent file is moved to ``done/``. An unreadable
-one is moved to ``rejected/``, with a text that says why, before anything of it is sent. A position
-names one file and the number of its records that were sent. All files before it have left the
-folder. A killed run is therefore continued in the middle of a file, and a run that was killed
-between the last record and the move only moves the file. The log service is not known here.
+This module decides which files are ready (visible, no longer written, oldest first), how a file
+becomes records, and where it is moved afterwards. A sent file is moved to ``done/``. An unreadable
+file is moved to ``rejected/``, with a text file that says why, before any of its records are sent.
+A position names one file and the number of its records that were sent. All earlier files have left
+the folder. So after a killed run the next run continues in the middle of a file. If the run was
+killed between the last record and the move, the next run only moves the file. The log service is
+not known here.
 
-Invariant: a file is distinguished from another one of its name by inode, size and time. A file that
-changes while it is read fails the run.
+Invariant: files with the same name are distinguished by inode, size and time. A file that changes
+while it is read fails the run.
 """
 
 import csv
@@ -50,10 +51,8 @@ EXTRA = "_extra"
 class DroppedFiles:
     """A folder whose files become records.
 
-    ``key`` names the field of the record's key, None for no key.
-
-    ``settle_s``: a file changed within this many seconds is ignored, because it may still be
-    written.
+    ``key`` names the field of the record's key, or is None for no key. A file that was changed in
+    the last ``settle_s`` seconds is ignored, because it may still be written.
     """
 
     folder: Path
@@ -63,7 +62,7 @@ class DroppedFiles:
     settle_s: float = 2.0
 
     def is_wanting(self, _position: Position | None, now: datetime) -> bool:
-        """Whether a file is ready."""
+        """Whether there is a file that may be read."""
         return bool(self.ready(now))
 
     def ready(self, now: datetime) -> list[Path]:
@@ -103,9 +102,9 @@ class DroppedFiles:
             )
 
     def _begun(self, position: Position) -> Path | None:
-        """Return the file of the position, None if it has left the folder.
+        """Return the file of the position, or None if it has left the folder.
 
-        :raises SourceError: it was changed though only a part of it was sent.
+        :raises SourceError: the file was changed after a part of it was sent.
         """
         path = self.folder / str(position["file"])
         if not path.is_file():
@@ -157,9 +156,9 @@ class DroppedFiles:
         return self.read_as or BY_SUFFIX.get(path.suffix.lower(), "lines")
 
     def fault_of(self, path: Path) -> str | None:
-        """Return why a file cannot be read, else None.
+        """Return why a file cannot be read, or None if it can.
 
-        The whole file is checked before any of it is sent.
+        The whole file is checked, because none of its records may be sent otherwise.
         """
         try:
             for number, value in enumerate(self._values(path)):
@@ -176,7 +175,7 @@ class DroppedFiles:
         return None
 
     def _values(self, path: Path) -> Iterator[Any]:
-        """Yield the values of the records: bytes, or a row by field."""
+        """Yield the values in a file, one for each record: bytes, or a row as a mapping."""
         kind = self._kind(path)
         if kind == "whole":
             yield path.read_bytes()
@@ -201,7 +200,10 @@ class DroppedFiles:
         return OutgoingRecord(key=key, value=json_value(value), headers=headers)
 
     def move(self, path: Path, where: str) -> Path:
-        """Move a file into a folder, under a new name if its own is taken."""
+        """Move a file into the subfolder ``where``, and return its path there.
+
+        It gets a new name if its own is taken.
+        """
         folder = self.folder / where
         folder.mkdir(exist_ok=True)
         place, number = folder / path.name, 1
@@ -217,17 +219,17 @@ class DroppedFiles:
 
 
 def _ignored(_place: Path) -> None:
-    """Ignore the new place of a file, which is for people."""
+    """Drop the new path of a moved file, because ``Portion.finish`` returns nothing."""
 
 
 def identity_of(path: Path) -> list[int]:
-    """Return what distinguishes a file from another one of its name: inode, size and time."""
+    """Return inode, size and time, which distinguish files with the same name."""
     stat = path.stat()
     return [stat.st_ino, stat.st_size, stat.st_mtime_ns]
 
 
 def _key_in(value: bytes, field: str | None) -> bytes | None:
-    """Return the key of a line of JSON, None if it has none."""
+    """Return the key in a line of JSON, or None if it has none."""
     if field is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Rows as JSON, for the platform's topics with a schema, and keys as bytes.
+"""Writes rows as JSON that topics with a schema accept, and keys as bytes.
 
-Decimals are text, because many readers would lose digits. Moments and dates are in ISO 8601, and
-moments without zone are UTC. Bytes are in base64. Numbers that JSON lacks are null. Sources are not
-known here. Invariant: equal rows become equal bytes.
+Decimals are text, because many readers would lose digits. Times and dates are in ISO 8601, and
+times without a zone are UTC. Bytes are in base64. NaN and infinity are null. Sources are not known
+here. Invariant: equal rows become equal bytes.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def json_value(row: Mapping[str, Any]) -> bytes:
-    """Return a row as a JSON object, its fields in the order of the row."""
+    """Return a row as a JSON object in bytes, with the fields in the order of the row."""
     return json.dumps(
         {name: plain(value) for name, value in row.items()},
         separators=(",", ":"),
@@ -36,7 +36,7 @@ def json_key(values: Sequence[Any]) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Return a value in a type that JSON has."""
+    """Convert a value to a type that JSON has."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,9 +1,9 @@
-"""Positions of sources: records of the topic ``tidelog.positions``.
+"""Stores the positions of sources as records of the topic ``tidelog.positions``.
 
-A position commits in the transaction of the records that were sent. The topic has one partition and
-is compacted, keyed by the source's name, so a position is never forgotten, however long a project
-is off. The newest record of a source counts if it names the current topic, by its id. A recreated
-topic has received nothing yet. Sources are not known here.
+A position commits in the same transaction as the records that were sent. The topic has one
+partition, is keyed by the source's name and compacted, so positions are kept however long a project
+is not run. The newest record of a source counts if it has the topic id of the current target,
+because a recreated topic has received nothing yet. Sources are not known here.
 
 Invariant: a position is read only after the source's sender was opened, because that ends the
 transaction of a killed run.
@@ -29,9 +29,9 @@ POSITION_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A source's position, None at the start.
+    """A source's position, which is None before the first record.
 
-    ``note`` explains a position that is missing because it belonged to a former topic.
+    ``note`` tells that a stored position is ignored, because it belongs to a former topic.
     """
 
     position: Position | None
@@ -41,7 +41,7 @@ class Found:
 def position_record(
     source: str, target: TopicDescription, position: Position, run_id: str
 ) -> OutgoingRecord:
-    """Return the record of how far ``source`` has come in sending to ``target``."""
+    """Return the record that stores the position of ``source`` in sending to ``target``."""
     content = {
         "tidelog": POSITION_VERSION,
         "topic": target.topic,
@@ -59,10 +59,10 @@ def read_position(
 ) -> Found:
     """Return the position at which ``source`` continues.
 
-    ``is_final`` False reads what is readable at once, which may be an older position.
+    With ``is_final`` False it does not wait for open transactions, so the position may be old.
 
-    :raises LogServiceError: the log service does not respond. :raises SourceError: somebody's
-        transaction stays open.
+    :raises LogServiceError: the log service does not respond. :raises SourceError: another
+        producer's transaction stays open.
     """
     return found_among(read_positions(log, is_final=is_final), source, target)
 
@@ -72,8 +72,8 @@ def read_positions(log: LogClient, *, is_final: bool = True) -> dict[bytes, byte
 
     ``is_final`` is as for ``read_position``.
 
-    :raises LogServiceError: the log service does not respond. :raises SourceError: somebody's
-        transaction stays open.
+    :raises LogServiceError: the log service does not respond. :raises SourceError: another
+        producer's transaction stays open.
     """
     if log.describe_topic(POSITIONS.name) is None:
         return {}
@@ -94,7 +94,10 @@ def found_among(
 
 
 def decide_position(source: str, target: TopicDescription, stored: Any) -> Found:
-    """Return the current meaning of a position record. ``stored`` is None without a record."""
+    """Return the position in a stored record, unless it belongs to another topic than ``target``.
+
+    ``stored`` is None without a record.
+    """
     if stored is None:
         return Found(position=None)
     if stored["topic_id"] == target.topic_id:

@@ -1,7 +1,7 @@
-"""The protocol of a source: it yields new records after a position, in portions.
+"""The protocol of a source: it yields the new records after a position, in portions.
 
-Portions are sent and committed one by one. This module has values and a protocol, and decides
-nothing.
+Each portion is sent and committed in one transaction. This module has values and a protocol, and
+decides nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ PORTION_BYTES = 8 << 20
 class SourceError(RuntimeError):
     """A source cannot be read.
 
-    The text says why and what to do. ``is_passing``: a retry may help.
+    The text says why and what to do. ``is_passing`` means that a retry may help.
     """
 
     def __init__(self, text: str, *, is_passing: bool = False) -> None:
@@ -36,18 +36,18 @@ class SourceError(RuntimeError):
 
 
 class LookTooLongError(SourceError):
-    """A look took too long, so whether the source has something new is unknown.
+    """A check for new records took too long, so it is unknown whether the source has any.
 
-    A run would find out just as slowly.
+    Starting a run instead would take just as long.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """Records and the position after them, which commit together.
+    """Records and the position after them, which are committed in one transaction.
 
-    ``finish`` is called afterwards, but a killed run may never call it. ``counts`` are numbers for
-    people, by label.
+    ``finish`` is called after the commit, but a killed run may never call it. ``counts`` are
+    numbers for the run's report, by label.
     """
 
     records: Sequence[OutgoingRecord]
@@ -58,7 +58,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The log service, the target topic as it is now, and the time, for reading a source."""
+    """The inputs for reading a source: log service, target topic as it is now, and the time."""
 
     log: LogClient
     target: TopicDescription
@@ -66,24 +66,23 @@ class Situation:
 
 
 class Source(Protocol):
-    """Something that can be read from a position on."""
+    """A source of records that can be read from a position on."""
 
     def is_wanting(self, position: Position | None, now: datetime) -> bool:
-        """Whether there may be something new after ``position``.
+        """Whether there may be new records after ``position``.
 
-        :raises LookTooLongError: it is unknown after the time that a look has. :raises SourceError:
-            the source cannot be looked at.
+        :raises LookTooLongError: the check took too long. :raises SourceError: the source cannot be
+            read.
         """
         ...
 
     def portions(
         self, position: Position | None, situation: Situation, note: Callable[[str], None]
     ) -> Iterator[Portion]:
-        """Yield new records after ``position``.
+        """Yield the new records after ``position``.
 
-        The next portion is requested after the last commit.
-
-        ``note`` is called with each line for a person.
+        The caller requests a portion after it has committed the previous one. ``note`` is called
+        with lines for the run's log.
 
         :raises SourceError: the source cannot be read any further.
         """
@@ -93,11 +92,11 @@ class Source(Protocol):
 def settled_ranges(
     log: LogClient, topic: str, *, within_s: float = SETTLED_WITHIN_S
 ) -> list[OffsetRange]:
-    """Return all that was committed to a topic by now, once no open transaction hides any of it.
+    """Wait until all records up to the current end of a topic can be read, and return their ranges.
 
-    Readers of committed records stop at the first open transaction of any producer. Records behind
-    it may be committed, and a source must not take them for missing. With ``within_s`` 0 it is what
-    can be read now.
+    Readers of committed records stop at the first open transaction of any producer. Records after
+    it may be committed, and a source must not consider them missing. With ``within_s`` 0 do not
+    wait, and return the ranges that can be read now.
 
     :raises SourceError: a transaction stays open for longer than ``within_s``.
     """
@@ -138,7 +137,7 @@ def portioned(
 ) -> Iterator[tuple[list[OutgoingRecord], Any]]:
     """Cut records into portions.
 
-    Each record comes with the place after it, and so does each portion.
+    Each record comes with the position after it. Each portion has the position of its last record.
     """
     portion: list[OutgoingRecord] = []
     size, place = 0, None

@@ -1,12 +1,12 @@
-"""One run of a source: fence older runs, read the position, and send new records.
+"""Runs a source once: fences older runs, reads the position, and sends new records.
 
-Each transaction has a portion and its position. This order keeps a source exact when its run is
-killed at any moment. The sender is opened first. From then on no older run can commit, and the open
-transaction of a killed one is aborted, so the position that is read afterwards is final. Dagster is
-not known here.
+The sender is opened first. From then on no older run can commit, and the open transaction of a
+killed run is aborted, so the position that is read afterwards is final. Each transaction has a
+portion and the position after it. So each record is sent exactly once, even if a run is killed at
+any moment. Dagster is not known here.
 
-Invariant: for readers of committed records the topic holds everything before the position, once,
-and nothing else of the source.
+Invariant: readers of committed records find everything before the position once, and nothing else
+of the source.
 """
 
 from collections import Counter
@@ -32,17 +32,15 @@ class Sent:
 def sender_id(name: str, deployment: str | None) -> str:
     """Return the transactional id of a source, which is also its name in the positions.
 
-    Deployments on one cluster have their own.
+    Each deployment on a cluster has ids of its own.
     """
     return SENDER_PREFIX + ".".join(filter(None, [deployment, name]))
 
 
 def prepared(log: LogClient, target: TopicSpec, note: Callable[[str], None]) -> TopicDescription:
-    """Return the target topic.
+    """Return the target topic. Create it and the topic of positions if they are missing.
 
-    It and the topic of positions are created if they are missing.
-
-    Positions have the replication factor of the target.
+    The topic of positions gets the replication factor of the target.
     """
     found = _existing(log, target, note)
     _existing(log, replace(POSITIONS, replication_factor=found.replication_factor), note)
@@ -73,10 +71,10 @@ def run_source(
 ) -> Sent:
     """Send new records to ``target``.
 
-    ``name`` is the source's among the positions.
+    ``name`` is the source's key among the positions.
 
-    :raises SourceError: the source cannot be read; what was sent before stays. :raises
-        SenderFencedError: another run took over.
+    :raises SourceError: the source cannot be read. Records that were committed before stay.
+    :raises SenderFencedError: another run took over.
     """
     found = read_position(log, name, target)
     if found.note is not None:

@@ -1,14 +1,14 @@
-"""Rows of a SQL table as change records: JSON under the row's key, no value for a deleted row.
+"""Reads rows of a SQL table as change records: JSON for a row, a tombstone for a deleted row.
 
 Changes are found in two ways, which may be combined. *By cursor*: rows whose cursor column (a
-number or a time that grows with every change) is beyond the last one that was sent, in the order of
-cursor and key. *By comparison*: all rows are compared with the topic's value of each key, which
-finds changes without a cursor, deletions, and rows that became visible late. This module decides
-the statements and the records. It knows only SQLAlchemy, so any database that SQLAlchemy supports
-will do.
+number or a time that grows with every change) is greater than that of the last sent row, in the
+order of cursor and key. *By comparison*: all rows are compared with the topic's value of each key,
+which finds changes without a cursor, deletions, and rows that became visible late. This module
+decides the statements and the records. It uses only SQLAlchemy, so it works with any database that
+SQLAlchemy supports.
 
-Invariant: the topic's value of a key is the truth about what was sent, so a comparison needs no
-memory of its own and sends nothing twice.
+Invariant: a comparison relies only on the topic's values, so it needs no state of its own and sends
+nothing twice.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,9 +54,9 @@ Kept = Mapping[bytes, bytes]
 class SqlRows:
     """A table or view of the database at ``url``.
 
-    ``cursor`` None: only comparisons. ``compare_every_s`` None: only the cursor. ``delay_s``: rows
-    whose cursor is a time younger than this many seconds are left for later, because transactions
-    that began before may still commit older rows.
+    With ``cursor`` None there are only comparisons, and with ``compare_every_s`` None only the
+    cursor. Rows whose cursor is a time younger than ``delay_s`` seconds are left for later, because
+    transactions that began earlier may still commit rows with older times.
     """
 
     url: str = field(repr=False)
@@ -68,11 +68,11 @@ class SqlRows:
     delay_s: float = 0.0
 
     def is_wanting(self, position: Position | None, now: datetime) -> bool:
-        """Whether a row is beyond the cursor, or a comparison is due.
+        """Whether there are rows after the last cursor, or a comparison is due.
 
-        A database that does not respond in ``LOOK_WITHIN_S`` is an error.
+        The database must respond within ``LOOK_WITHIN_S``.
 
-        :raises LookTooLongError: PostgreSQL canceled the look. :raises SourceError: the database
+        :raises LookTooLongError: PostgreSQL canceled the query. :raises SourceError: the database
             cannot be reached in time, or cannot be queried.
         """
         if self.cursor is None or self._is_comparison_due(position, now):
@@ -84,7 +84,7 @@ class SqlRows:
     def portions(
         self, position: Position | None, situation: Situation, note: Callable[[str], None]
     ) -> Iterator[Portion]:
-        """Yield the rows beyond the cursor, or of a comparison that is due and finds them too."""
+        """Yield the rows after the last cursor, or the result of a comparison if that is due."""
         if self._is_comparison_due(position, situation.now):
             note(f"comparing the table {self.table} with the topic {situation.target.topic}")
             yield from self._by_comparison(position or {}, situation)
@@ -111,7 +111,7 @@ class SqlRows:
     def _by_comparison(self, position: Position, situation: Situation) -> Iterator[Portion]:
         """Yield how the table differs from the topic: new or changed rows, then deleted keys.
 
-        Rows beyond the last place of the cursor, as it is at the start, are left to the cursor.
+        Rows that are after the last row of the cursor at the start are left to the cursor.
         """
         kept = dict(kept_values(situation.log, situation.target.topic))
         with self._reflected() as (connection, table):
@@ -156,9 +156,9 @@ class SqlRows:
         order: Sequence[str],
         place: Any,
     ) -> Iterator[tuple[Mapping[str, Any], Any]]:
-        """Yield rows, each with the place after it.
+        """Yield rows, each with its values of ``order``, after which the next query continues.
 
-        Each page is one statement, so none is open for long.
+        Each page is one statement, so no statement is open for long.
         """
         while True:
             rows = connection.execute(chosen(place).limit(ROWS_AT_ONCE)).mappings().all()
@@ -177,7 +177,7 @@ class SqlRows:
                 return
 
     def _last_place(self, connection: sa.Connection, table: sa.Table, now: datetime) -> Any:
-        """Return the place of the last row that the cursor may see now, None if there is none."""
+        """Return cursor and key of the last row that may be read by cursor now, or None."""
         order = [table.c[name] for name in self._order()]
         newest = (
             self._newer(table, None, now)
@@ -190,8 +190,9 @@ class SqlRows:
         return None if row is None else [encoded(row[name]) for name in self._order()]
 
     def _compared(self, table: sa.Table, last: Any, place: Any) -> "sa.Select[Any]":
-        """Return all rows in the order of their keys, each with a flag whether it is left to the
-        cursor.
+        """Return the query of all rows after ``place``, in the order of their keys.
+
+        A flag in each row tells whether it is left to the cursor.
         """
         later: sa.ColumnElement[bool] = sa.false()
         if self.cursor is not None:
@@ -214,7 +215,7 @@ class SqlRows:
         )
 
     def _newer(self, table: sa.Table, place: Any, now: datetime) -> "sa.Select[Any]":
-        """Return the rows beyond a place of the cursor, in the order of cursor and key."""
+        """Return the query of the rows after ``place``, in the order of cursor and key."""
         assert self.cursor is not None
         order = [table.c[name] for name in self._order()]
         chosen = (
@@ -233,7 +234,7 @@ class SqlRows:
         return chosen
 
     def _order(self) -> tuple[str, ...]:
-        """Return the columns that order rows for the cursor."""
+        """Return the columns by which rows are read by cursor: the cursor, then the key."""
         return (
             ()
             if self.cursor is None
@@ -257,9 +258,9 @@ class SqlRows:
 
     @contextmanager
     def _reflected(self, *, is_a_look: bool = False) -> Iterator[tuple[sa.Connection, sa.Table]]:
-        """Yield a connection and the table as it is.
+        """Yield a connection, and the table with the columns that the database has now.
 
-        :raises LookTooLongError: a look was canceled. :raises SourceError: the database cannot be
+        :raises LookTooLongError: a check was canceled. :raises SourceError: the database cannot be
             reached, or the table lacks a column.
         """
         engine = _engine(self.url, LOOK_WITHIN_S if is_a_look else None)
@@ -301,9 +302,9 @@ class SqlRows:
 def kept_values(log: LogClient, topic: str) -> Iterator[tuple[bytes, bytes]]:
     """Yield each key for which the topic has a value, with the digest of its newest value.
 
-    The last record read is the newest, because a key's records lie in one partition.
+    The last record read is the newest, because all records of a key are in one partition.
 
-    :raises SourceError: the topic forgets values that nothing took the place of.
+    :raises SourceError: retention removes the newest values of keys from the topic.
     """
     configs = log.topic_configs(topic)
     if configs.get("cleanup.policy") != "compact" and (
@@ -329,16 +330,16 @@ def kept_values(log: LogClient, topic: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def digest(value: bytes | None) -> bytes:
-    """Return the digest of a value, which stands for it in memory."""
+    """Return the digest of a value, which is kept in memory instead of the value."""
     return blake2b(value or b"", digest_size=DIGEST_BYTES).digest()
 
 
 def _engine(url: str, within_s: int | None = None) -> sa.Engine:
-    """Return an engine that only reads: its transactions lock nothing for others.
+    """Return an engine for reading, whose transactions do not block other connections.
 
-    ``within_s`` bounds each of its statements.
+    ``within_s`` bounds the time of each statement.
 
-    :raises SourceError: the URL makes no sense, or its driver is not installed.
+    :raises SourceError: the URL is not valid, or its driver is not installed.
     """
     try:
         parsed = sa.make_url(url)
@@ -357,9 +358,9 @@ def _engine(url: str, within_s: int | None = None) -> sa.Engine:
 
 
 def _beyond(order: "Sequence[sa.Column[Any]]", place: Sequence[Any]) -> "sa.ColumnElement[bool]":
-    """Return the condition that a row comes after ``place`` in ``order``.
+    """Return the condition that a row comes after the values ``place`` in ``order``.
 
-    It is written out because not every database compares rows.
+    It is written column by column, because not every database can compare rows.
     """
     cases = [
         sa.and_(
@@ -372,7 +373,7 @@ def _beyond(order: "Sequence[sa.Column[Any]]", place: Sequence[Any]) -> "sa.Colu
 
 
 def encoded(value: Any) -> list[Any]:
-    """Return a value of a cursor or key as JSON that ``decoded`` reads."""
+    """Return a value of a cursor or key in a form that JSON can hold and ``decoded`` reads."""
     if isinstance(value, datetime):
         return ["datetime", value.isoformat()]
     if isinstance(value, date):
@@ -389,7 +390,7 @@ def encoded(value: Any) -> list[Any]:
 
 
 def decoded(stored: Sequence[Any]) -> Any:
-    """Return the value that ``encoded`` was given."""
+    """Return the value from which ``encoded`` made ``stored``."""
     kind, value = stored
     readers: dict[str, Callable[[Any], Any]] = {
         "datetime": datetime.fromisoformat,

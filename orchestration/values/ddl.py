@@ -1,10 +1,10 @@
-"""The schema of a topic's values, read from Spark's DDL if it is declared.
+"""Parses the schema of a topic's values from Spark's DDL, when the topic is declared.
 
-No Spark is started to find a typing error. A schema is ``id BIGINT NOT NULL, price DECIMAL(10,2),
-tags ARRAY<STRING>, place STRUCT<city: STRING>`` and so on: names (in backquotes if they have other
-characters than letters, digits and underscores), a type, NOT NULL and COMMENT 'text'. Decides which
-types a topic may declare. ``TYPES`` lists them.
-Invariant: the fields are those that Spark would have read.
+So no Spark is started only to find a typing error. A schema is ``id BIGINT NOT NULL, price
+DECIMAL(10,2), tags ARRAY<STRING>, place STRUCT<city: STRING>`` and so on: names (in backquotes if
+they have other characters than letters, digits and underscores), a type, NOT NULL and COMMENT
+'text'. Decides which types a topic may declare. ``TYPES`` lists them. Invariant: the fields are
+those that Spark would have read.
 """
 
 import re
@@ -64,7 +64,7 @@ def parse_ddl(ddl: str) -> types.StructType:
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """A name, a text in quotes or a mark. It is empty at the end of the schema."""
+    """A token: a name, a text in quotes or a punctuation mark, or empty at the schema's end."""
 
     text: str
     is_quoted: bool = False
@@ -88,7 +88,7 @@ class _Words:
         return word
 
     def take_if(self, *upper: str) -> bool:
-        """Take the next words if they are these."""
+        """Consume the next words if they equal ``upper``, and return whether they did."""
         if tuple(one.upper for one in self._words[self._at : self._at + len(upper)]) != upper:
             return False
         self._at += len(upper)
@@ -125,7 +125,7 @@ def _shown(word: _Word) -> str:
 
 
 def _fields(words: _Words, end: str, path: str = "") -> Iterator[types.StructField]:
-    """Yield fields up to the mark ``end``, which is not taken."""
+    """Yield fields up to the token ``end``, which is not consumed."""
     seen: set[str] = set()
     while True:
         name = words.take()

@@ -1,17 +1,16 @@
-"""JSON values that Arrow certainly reads by the rule, as typed columns: many records per step.
+"""Reads JSON values into typed columns in bulk with Arrow, if they certainly follow the rule.
 
-Decides which records Arrow may parse. These are records of which it is certain that ``strict_json``
-would accept them and find the same values. All others are doubtful and are decided there. No record
-is called a misfit here. The certainty comes from parsing the values as lines. Each begins with
-``{``, ends with ``}`` and has no line break. So no document spans two lines (within a document no
-closing brace is followed by an opening one) and each line holds at least one. If there are as many
-documents as lines, each line is one. Arrow refuses another type, a number out of range, a field
-given twice, a lone surrogate, and a decimal with more digits than its scale. This module checks
-everything that Arrow reads more leniently: ``NaN`` and ``Infinity``, an integer ``-0`` in a DOUBLE,
-numbers beyond a DOUBLE's or a DECIMAL's range, other forms of times, invalid years, and the bounds
-of all parsers (nesting, digits). A type that is not in ``ARROW_TYPES``, and is not a DECIMAL,
-leaves the whole schema to ``strict_json``. Invariant: the columns hold the values of the records
-without doubt, in their order.
+A value is certain if ``strict_json`` would surely accept it and read the same from it. All other
+values are doubtful, and ``strict_json`` decides on them. Nothing is refused here. Arrow parses the
+values as lines. Each begins with ``{``, ends with ``}`` and has no line break. So no document spans
+two lines (within a document no closing brace is followed by an opening one) and each line holds at
+least one. If there are as many documents as lines, each line is one document. Arrow refuses another
+type, a number out of range, a field given twice, a lone surrogate, and a decimal with more digits
+than its scale. This module checks everything that Arrow reads more leniently: ``NaN`` and
+``Infinity``, an integer ``-0`` in a DOUBLE, numbers beyond a DOUBLE's or a DECIMAL's range, other
+formats of times, invalid years, and the bounds of all parsers (nesting, digits). A type that is not
+in ``ARROW_TYPES``, and is not a DECIMAL, leaves the whole schema to ``strict_json``. Invariant: the
+columns hold the certain values in their order.
 """
 
 from collections.abc import Mapping
@@ -92,7 +91,7 @@ class PlainSchema:
 
 
 def plain_schema(fields: types.StructType) -> PlainSchema | None:
-    """Return how Arrow parses ``fields``, None if it cannot."""
+    """Return the Arrow schemas with which ``fields`` are parsed, or None if Arrow cannot."""
     kinds = [None if _is_unscaled(field) else _arrow_type(field.dataType) for field in fields]
     if not kinds or None in kinds:
         return None
@@ -125,14 +124,14 @@ def _arrow_type(kind: types.DataType) -> pa.DataType | None:
 
 
 def _is_unscaled(field: types.StructField) -> bool:
-    """Return whether a field is a DECIMAL in base64, which Arrow would take for its digits."""
+    """Return whether a field is a DECIMAL in base64, which Arrow would misread as its digits."""
     return isinstance(field.dataType, types.DecimalType) and reading_of(field).decimals == "base64"
 
 
 def _is_epoch(field: types.StructField) -> bool:
-    """Return whether a field is a TIMESTAMP with a declared unit of numbers.
+    """Return whether a field is a TIMESTAMP that is declared as a number of some unit since 1970.
 
-    Texts are then doubtful, because numbers are expected.
+    Values with texts are then doubtful, because Arrow expects numbers.
     """
     return (
         isinstance(field.dataType, types.TimestampType) and reading_of(field).epoch_unit is not None
@@ -146,7 +145,7 @@ def _parsed_type(kind: pa.DataType) -> pa.DataType:
 
 
 def read_plain(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags]:
-    """Return the columns of the values (binary) without doubt, and flags that mark these values."""
+    """Return the columns of the certain ``values`` (binary), and flags that mark these values."""
     positions = np.flatnonzero(_is_candidate(values, has_decimals=schema.has_decimals))
     candidates = values if len(positions) == len(values) else values.take(pa.array(positions))
     is_plain: Flags = np.zeros(len(values), np.bool_)
@@ -167,7 +166,7 @@ def read_plain(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags]:
 
 
 def _is_candidate(values: pa.Array, *, has_decimals: bool) -> Flags:
-    """Return which values are one line in braces, within the bounds of parsers, and without NaN."""
+    """Return which values are a line in braces, within the bounds of parsers, and without NaN."""
     octets, offsets = _octets(values)
     sizes = np.diff(offsets)
     candidates: Flags = (sizes >= len(b"{}")) & (sizes <= MAX_BYTES)
@@ -193,9 +192,9 @@ def _is_candidate(values: pa.Array, *, has_decimals: bool) -> Flags:
 
 
 def _octets(values: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Return the bytes that contain ``values``, and where each begins.
+    """Return the bytes that contain ``values``, and the offset at which each begins.
 
-    One more place says where the last one ends.
+    One more offset tells where the last value ends.
     """
     _, offsets, octets = values.buffers()
     starts = (
@@ -214,13 +213,13 @@ def _has(octets: npt.NDArray[np.uint8], mark: bytes) -> bool:
 
 
 def _flags(answers: pa.Array | pa.ChunkedArray) -> Flags:
-    """Return answers as flags. Null is no."""
+    """Convert Arrow booleans to flags. Null becomes false."""
     flags: Flags = np.asarray(pc.fill_null(answers, False))
     return flags
 
 
 def _parsed(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags] | None:
-    """Return the columns of ``values`` and flags of certain rows, None if Arrow refuses a value."""
+    """Return the columns of ``values`` and flags of certain rows, or None if Arrow refuses one."""
     if not len(values):
         return None
     lines = pc.binary_join_element_wise(
@@ -255,9 +254,9 @@ def _parsed(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags] | N
 def _typed(
     column: pa.ChunkedArray, wanted: pa.DataType, epoch: int | None, is_certain: Flags
 ) -> pa.ChunkedArray:
-    """Return ``column`` in its final type, and lower the flags of rows that are read otherwise.
+    """Convert ``column`` to its final type. Clear ``is_certain`` for rows that become doubtful.
 
-    :raises pa.ArrowInvalid: no such day or time exists.
+    :raises pa.ArrowInvalid: a day or a time does not exist.
     """
     if wanted == TIMESTAMP:
         return (
@@ -280,9 +279,9 @@ def _typed(
 
 
 def _moments(numbers: pa.ChunkedArray, per_second: int, is_certain: Flags) -> pa.ChunkedArray:
-    """Return times of numbers of a unit since 1970.
+    """Convert numbers of a unit since 1970 to timestamps.
 
-    Numbers beyond the years that texts can express are doubtful.
+    Rows with numbers beyond the years that texts can express become doubtful.
     """
     first, last = FIRST_US * per_second // US_PER_SECOND, LAST_US * per_second // US_PER_SECOND
     numbers = _within(
@@ -299,9 +298,9 @@ def _moments(numbers: pa.ChunkedArray, per_second: int, is_certain: Flags) -> pa
 def _within(
     column: pa.ChunkedArray, kind: pa.DataType, first: int, last: int, is_certain: Flags
 ) -> pa.ChunkedArray:
-    """Return ``column`` with null if its numbers of ``kind`` are not in [``first``, ``last``].
+    """Replace values that are not in [``first``, ``last``] as numbers of ``kind`` by null.
 
-    Those rows are doubtful.
+    Their rows become doubtful.
     """
     numbers = column.cast(kind)
     return _kept(
@@ -310,9 +309,9 @@ def _within(
 
 
 def _timestamps(texts: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
-    """Return times of texts in UTC with a Z, or without a zone, which are in UTC, too.
+    """Convert texts to timestamps: texts in UTC with a Z, or without a zone, which means UTC, too.
 
-    Other texts are doubtful.
+    Rows with other texts become doubtful.
     """
     is_utc = pc.and_(
         pc.ends_with(texts, "Z"), pc.greater_equal(pc.binary_length(texts), SHORTEST_UTC_TIME)
@@ -327,7 +326,7 @@ def _timestamps(texts: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
 
 
 def _kept(texts: pa.ChunkedArray, is_kept: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
-    """Return ``texts`` with null if they are not kept. Those rows are doubtful."""
+    """Replace the values outside of ``is_kept`` by null. Their rows become doubtful."""
     kept: Flags = pc.fill_null(is_kept, True).to_numpy()
     is_certain &= kept
     return texts if kept.all() else pc.if_else(pa.array(kept), texts, pa.scalar(None, texts.type))

@@ -1,8 +1,8 @@
-"""The rule of JSON values: the accepted forms of each type with their values, and the faults.
+"""The rule of JSON values as examples: accepted JSON of each type with its value, and faults.
 
-Decides nothing: ``strict_json`` and ``scalars`` do. Documentation shows this table. Tests apply it
-in each way in which a record becomes a row: in the run process, by Spark's workers, and in SQL over
-a topic.
+This module decides nothing, ``strict_json`` and ``scalars`` do. The documentation shows this table.
+Tests apply it in each way in which a record becomes a row: in the run process, by Spark's workers,
+and in SQL over a topic.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,9 @@ PLAIN = Reading()
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A JSON text of a field with its ``value`` in the column, or its ``fault``.
+    """An example: a field's JSON text with its ``value`` in the column, or its ``fault``.
 
-    The fault continues the reason of the dead letter.
+    In the reason of a dead letter the fault comes after the field's name.
     """
 
     json: str

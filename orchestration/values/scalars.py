@@ -1,10 +1,9 @@
-"""The meaning of one JSON value in a column: decimals, times and bytes.
+"""Reads a decimal, a time or bytes from a JSON value, for which JSON has no type of its own.
 
-JSON has no form of its own for these. Decides which texts and numbers are valid, and their values
-in an Arrow column. The forms are few and complete. They do not depend on a host's time zone, on
-today's date or on a list of zone names, so that a replay gives the same row. ``rule`` lists them
-with examples. Invariant: a value is either refused, or has the same value in the column, whichever
-code reads it.
+Decides which texts and numbers are valid, and their values in an Arrow column. The accepted formats
+are few and unambiguous. They do not depend on a host's time zone, on today's date or on a list of
+zone names, so that a replay gives the same row. ``rule`` lists them with examples. Invariant: a
+value is either refused, or has the same value in the column, whichever code reads it.
 """
 
 import re
@@ -71,13 +70,13 @@ TOO_FINE = ": it has more digits behind the point, and the topic declares no rou
 class MisfitError(ValueError):
     """A value does not fit its field.
 
-    The text ends a sentence that begins with the field's name.
+    The text is the end of a sentence that begins with the field's name.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Declared readings of a topic's values, beyond their types."""
+    """Declared ways to read values in addition to their types, such as the unit of times."""
 
     rounding: Rounding | None = None
     epoch_unit: EpochUnit | None = None
@@ -95,7 +94,7 @@ class Reading:
                 )
 
     def declared_in(self, fields: types.StructType) -> types.StructType:
-        """Return ``fields`` with this reading in the metadata of each."""
+        """Return ``fields`` with this reading stored in the metadata of each field."""
         given = (
             (ROUNDING_KEY, self.rounding),
             (EPOCH_UNIT_KEY, self.epoch_unit),
@@ -113,7 +112,7 @@ class Reading:
 
 
 def reading_of(field: types.StructField) -> Reading:
-    """Return the declared reading of the values of ``field``."""
+    """Return the ``Reading`` that is declared for ``field``."""
     noted = field.metadata
     return Reading(
         rounding=noted.get(ROUNDING_KEY),
@@ -157,10 +156,10 @@ def decimal_reader(
 
 
 def _unscaled_reader(kind: types.DecimalType, fault: str) -> Callable[[Any], Decimal]:
-    """Return a function that reads decimals as Connect's logical type Decimal has them in JSON.
+    """Return a function that reads decimals in the JSON format of Connect's logical type Decimal.
 
-    A value is the unscaled whole number in two's complement, highest byte first, in base64. The
-    scale is that of the declared type, because the value does not contain it.
+    A value is the unscaled integer in two's complement, big-endian, in base64. The scale is that of
+    the declared type, because the value does not contain it.
     """
     end, exact = 10**kind.precision, Context(prec=kind.precision)
 
@@ -196,7 +195,7 @@ def timestamp_reader(reading: Reading, fault: str) -> Callable[[Any], int]:
 
 
 def _unit_hint(value: int, per_second: int) -> str:
-    """Return a guess at the unit that would make ``value`` a time, empty if there is none."""
+    """Return a hint at a finer unit in which ``value`` would be a valid time, or ``""``."""
     names = {1_000: "milliseconds", 1_000_000: "microseconds", 1_000_000_000: "nanoseconds"}
     finer = [
         name
@@ -207,14 +206,14 @@ def _unit_hint(value: int, per_second: int) -> str:
 
 
 def read_local_time(value: Any, fault: str) -> int:
-    """Return a text without zone as microseconds since 1970."""
+    """Parse a time without a zone as microseconds since 1970."""
     return _time_us(
         LOCAL_TEXT.fullmatch(value) if type(value) is str else None, fault, NOT_A_LOCAL_TIME
     )
 
 
 def read_day(value: Any, fault: str) -> int:
-    """Return a text as days since 1970."""
+    """Parse a date as days since 1970."""
     found = DATE_TEXT.fullmatch(value) if type(value) is str else None
     if found is None:
         raise MisfitError(fault + NOT_A_DAY)
@@ -225,7 +224,7 @@ def read_day(value: Any, fault: str) -> int:
 
 
 def read_base64(value: Any, fault: str) -> bytes:
-    """Return the bytes of a text in base64."""
+    """Decode a text in base64."""
     if type(value) is not str or BASE64_TEXT.fullmatch(value) is None:
         raise MisfitError(f"{fault}: bytes are written in base64")
     return b64decode(value)
@@ -257,7 +256,7 @@ def _time_us(found: re.Match[str] | None, fault: str, advice: str) -> int:
 
 
 def _offset(zone: str) -> timedelta | None:
-    """Return a zone's offset from UTC, None if no clock has it."""
+    """Return a zone's offset from UTC, or None if the offset is not valid."""
     if zone[0] not in "+-":
         return timedelta()
     digits = zone[1:].replace(":", "").ljust(4, "0")

@@ -1,14 +1,14 @@
-"""The strict check of JSON values against a schema, record by record, with reasons in words.
+"""Checks and reads JSON values strictly by a schema, record by record, with faults in words.
 
 It applies in every part of the platform in which records become rows. It accepts all values that
 Arrow reads in bulk, and values that it refuses never reach Spark. A value fits if it is UTF-8 text
 of one JSON object (RFC 8259) with nothing after it, if each declared field has its type, and if the
-required ones (NOT NULL) are present. Unknown fields are ignored, missing optional ones are null. A
-number is not text and a text is not a number. Only a DECIMAL may be written as text, because many
-writers would lose its digits otherwise. A number has to be within its type's range. A declared
-field may be given only once. ``scalars`` has the forms of texts of decimals, times and bytes, and
-``rule`` lists all forms with examples. Invariant: the same bytes get the same verdict in the same
-words, and the same values, in every process.
+required fields (NOT NULL) are present. Unknown fields are ignored, missing optional fields are
+null. A number is not text and a text is not a number. Only a DECIMAL may be written as text,
+because many writers would lose its digits otherwise. A number has to be within its type's range. A
+declared field may be given only once. ``scalars`` has the formats of decimals, times and bytes, and
+``rule`` lists all formats with examples. Invariant: the same bytes give the same values, or the
+same fault in the same words, in every process.
 """
 
 import json
@@ -71,20 +71,20 @@ class RepeatedNames(dict[str, Any]):
 
 
 class _RefusedError(ValueError):
-    """A value is not read. The text is the reason."""
+    """A value is refused. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrictSchema:
-    """The verdict on values by the ``fields`` of a topic.
+    """Reads values by the ``fields`` of a topic, or says why they do not fit.
 
-    It has only plain values, so that Spark's workers can receive it.
+    It can be pickled for Spark's workers.
     """
 
     fields: types.StructType
 
     def fault_of(self, value: bytes | None) -> str | None:
-        """Return why ``value`` does not fit, naming the faulty fields, None if it fits."""
+        """Return why ``value`` does not fit, with the faulty fields, or None if it fits."""
         return _row_of(value, _readers_of(self.fields))[1]
 
     def faults_of(self, values: pa.Array) -> list[str | None]:
@@ -92,12 +92,12 @@ class StrictSchema:
         return [fault for _, fault in self.rows_of(values)]
 
     def rows_of(self, values: pa.Array) -> list[Row]:
-        """Return the fields of each of ``values`` (binary), and its fault."""
+        """Return for each of ``values`` (binary) its fields and its fault."""
         readers = _readers_of(self.fields)
         return [_row_of(value, readers) for value in values.to_pylist()]
 
     def row_of(self, document: Mapping[str, Any]) -> Row:
-        """Return the fields of an object that ``load_document`` returned, and its fault."""
+        """Return the fields and the fault of an object that ``load_document`` returned."""
         return _fields_of(document, _readers_of(self.fields))
 
 
@@ -201,7 +201,7 @@ def _refuse_constant(_: str) -> NoReturn:
 def _fraction(text: str) -> Decimal:
     """Return a number with all its digits.
 
-    Beyond all exponents it is infinite or zero, as a float would be.
+    A number whose exponent is too large becomes infinite or zero, as a float would.
     """
     try:
         return Decimal(text)
@@ -231,9 +231,9 @@ def _readers_of(fields: types.StructType) -> Sequence[tuple[str, Read]]:
 def _field_readers(
     fields: types.StructType, inherited: Reading | None = None
 ) -> list[tuple[str, Read]]:
-    """Return for each field its name and a function that reads it in a whole document.
+    """Return each field's name, with a function that reads the field from a whole document.
 
-    Inner fields are read as the outer one declares.
+    Inner fields have the ``Reading`` of the outer field.
     """
     return [
         (
@@ -341,9 +341,9 @@ def _integer_reader(bits: int, fault: str) -> Read:
 
 
 def _is_text(value: Any) -> bool:
-    r"""Return whether a value is a text that has UTF-8.
+    r"""Return whether a value is a text that UTF-8 can encode.
 
-    Half a surrogate pair (``\ud800``) has none.
+    It cannot encode half a surrogate pair (``\ud800``).
     """
     if type(value) is not str:
         return False

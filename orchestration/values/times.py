@@ -1,7 +1,7 @@
-"""Times of records as numbers and as moments.
+"""Converts times of records between numbers and ``datetime``.
 
-The log has milliseconds since 1970, tables have microseconds. Decides that a number of milliseconds
-that is too large for microseconds becomes null, as for a record without timestamp. A producer may
+The log has milliseconds since 1970, tables have microseconds. A number of milliseconds that is too
+large for microseconds becomes null, as for a record without a timestamp, because a producer may
 stamp a record with any number.
 """
 
@@ -23,7 +23,7 @@ MAX_MS = (2**63 - 1) // 1_000
 
 
 def moment(time_us: int) -> datetime:
-    """Return microseconds since 1970 as a time.
+    """Convert microseconds since 1970 to a ``datetime``.
 
     :raises OverflowError: the time is not between ``FIRST_US`` and ``LAST_US``.
     """
@@ -31,12 +31,12 @@ def moment(time_us: int) -> datetime:
 
 
 def milliseconds_of(time: datetime) -> int:
-    """Return a time, which has a zone, as whole milliseconds since 1970."""
+    """Convert a time with a zone to whole milliseconds since 1970."""
     return (time - EPOCH) // MILLISECOND
 
 
 def in_microseconds(times: pa.Array) -> pa.Array:
-    """Return timestamps in microseconds, null for those that do not fit."""
+    """Convert timestamps to microseconds, or to null if they are out of range."""
     try:
         return times.cast(IN_US)
     except pa.ArrowInvalid:
@@ -46,7 +46,7 @@ def in_microseconds(times: pa.Array) -> pa.Array:
 
 
 def values_of(column: pa.ChunkedArray) -> list[object]:
-    """Return the values of ``column`` as Python's. A time beyond Python's range is a text."""
+    """Return the values of ``column`` as Python objects. A time beyond Python's range is a text."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
@@ -54,7 +54,7 @@ def values_of(column: pa.ChunkedArray) -> list[object]:
 
 
 def is_in_years_of_python(one: pa.Scalar) -> bool:
-    """Return whether a value, with all inner values, has no times beyond Python's years."""
+    """Return whether all times in a value and its inner values are within Python's years."""
     try:
         one.as_py()
     except (OverflowError, ValueError):
@@ -63,7 +63,7 @@ def is_in_years_of_python(one: pa.Scalar) -> bool:
 
 
 def untellable_rows(rows: pa.Table) -> dict[int, str]:
-    """Return the row numbers of times beyond the years 1 to 9999, each with its column."""
+    """Return the numbers of rows with a time beyond the years 1 to 9999, each with its column."""
     found: dict[int, str] = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         try:
@@ -79,16 +79,18 @@ def untellable_rows(rows: pa.Table) -> dict[int, str]:
 
 
 def has_times(kind: pa.DataType) -> bool:
-    """Return whether values of ``kind`` are times, or may hold some."""
+    """Return whether values of ``kind`` are times or contain times."""
     return pa.types.is_temporal(kind) or any(
         has_times(kind.field(at).type) for at in range(kind.num_fields)
     )
 
 
 def _validate_years(chunk: pa.Array) -> None:
-    """Convert the least and the greatest of plain times, and all nested times, to Python's times.
+    """Check that Python can represent all times in a chunk.
 
-    :raises OverflowError, ValueError: Python cannot read one of them.
+    Of plain times the least and the greatest are converted, of nested times all.
+
+    :raises OverflowError, ValueError: Python cannot represent a time.
     """
     (
         chunk
@@ -112,7 +114,8 @@ def _value_of(one: pa.Scalar) -> object:
 def _far_text(one: pa.Scalar) -> str:
     """Return a time of a year beyond Python's range as text.
 
-    The calendar repeats after 400 years.
+    The same time in a year that Python has is formatted, because the calendar repeats after 400
+    years.
     """
     is_date = pa.types.is_date(one.type)
     day_us = 86_400_000_000

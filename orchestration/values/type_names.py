@@ -1,6 +1,6 @@
-"""Names of columns' types in messages, as a schema declares them.
+"""Names the types of columns in messages, as a schema declares them.
 
-They are the same for the types of every library.
+The types of Spark and of Arrow have the same names.
 """
 
 import pyarrow as pa
@@ -9,7 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 
 def type_name(kind: types.DataType) -> str:
-    """Return a type as a schema declares it: ``STRUCT<city: STRING>``."""
+    """Return a type's name as a schema declares it, such as ``STRUCT<city: STRING>``."""
     match kind:
         case types.StructType():
             return f"STRUCT<{', '.join(f'{one.name}: {type_name(one.dataType)}' for one in kind)}>"
@@ -23,7 +23,7 @@ def type_name(kind: types.DataType) -> str:
 def spark_type(kind: pa.DataType) -> types.DataType:
     """Return the Spark type of an Arrow type.
 
-    :raises TypeError: Spark has none.
+    :raises TypeError: Spark has no such type.
     """
     try:
         found: types.DataType = from_arrow_type(kind, prefer_timestamp_ntz=True)
@@ -33,7 +33,7 @@ def spark_type(kind: pa.DataType) -> types.DataType:
 
 
 def arrow_type_name(kind: pa.DataType) -> str:
-    """Return an Arrow type as a schema declares it, or by Arrow's name if no schema can."""
+    """Return an Arrow type's name as a schema declares it, or else Arrow's own name."""
     try:
         return type_name(spark_type(kind))
     except TypeError:

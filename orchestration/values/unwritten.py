@@ -1,7 +1,7 @@
-"""Values of columns without a form in JSON: NaN, infinity, and times beyond the years 1 to 9999.
+"""Finds values that JSON cannot express: NaN, infinity, and times beyond the years 1 to 9999.
 
-Decides which rows hold one. Written as texts they would be read as other values, or, by the rule of
-JSON values, not at all.
+Decides which rows have such a value. Written as texts these values would be read as other values,
+or be refused by the rule of JSON values.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ NO_TIME = "is a time beyond the years 1 to 9999"
 
 
 def unwritten_rows(rows: pa.Table) -> dict[int, str]:
-    """Return the numbers of the rows with such a value, and the fault of each.
+    """Return the numbers of the rows with a value that JSON cannot express, and the fault of each.
 
     The fault names the column: ``amount is NaN or infinite, ...``.
     """
@@ -56,6 +56,6 @@ def _floats(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def _entries(array: pa.Array, entries: pa.Array) -> pa.Array:
-    """Return those of a map's ``entries`` that are within a slice of it."""
+    """Return those of a map array's ``entries`` that belong to its slice ``array``."""
     first, after = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
     return entries.slice(first, after - first)

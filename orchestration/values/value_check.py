@@ -1,6 +1,7 @@
-"""The verdict on many values at once: in bulk if Arrow has no doubt, else one by one.
+"""Checks many values: in bulk with Arrow if they certainly fit, and otherwise one by one.
 
-Decides nothing of its own: ``plain_json`` is certain only of values that ``strict_json`` accepts.
+Decides nothing of its own, because ``plain_json`` is certain only of values that ``strict_json``
+accepts.
 """
 
 from dataclasses import dataclass
@@ -15,12 +16,12 @@ from orchestration.values.strict_json import StrictSchema
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """Judges whether values fit ``fields``. It has only plain values for Spark's workers."""
+    """Checks whether values fit ``fields``. It can be pickled for Spark's workers."""
 
     fields: types.StructType
 
     def __call__(self, values: pa.Array) -> pa.Array:
-        """Return the fault of each of ``values`` (binary), null if it fits."""
+        """Return the fault of each of ``values`` (binary), or null if the value fits."""
         plain = plain_schema(self.fields)
         is_plain = (
             np.zeros(len(values), np.bool_) if plain is None else read_plain(values, plain)[1]

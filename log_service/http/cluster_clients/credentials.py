@@ -1,4 +1,4 @@
-"""The login that a request carries, as the settings of a client that logs in with it.
+"""Takes the login from a request, and makes the settings of a client that logs in with it.
 
 A login is a user with a password, or a token. This module does not check a login. The cluster does
 that when a client connects.
@@ -23,15 +23,14 @@ TOKEN_MECHANISM: Final = "OAUTHBEARER"  # noqa: S105 - the name of a mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """One login: ``user`` and ``password``, or ``token`` alone."""
+    """One login: ``user`` and ``password``, or only ``token``."""
 
     user: str = ""
     password: SecretText = field(default=SecretText(""))
     token: SecretText | None = None
 
     def settings(self, base: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of a client with this login. All other settings are those of
-        ``base``.
+        """Return the settings of a client with this login, and all other settings of ``base``.
 
         Raises:
             ConfigError: ``base`` connects without logins.
@@ -53,7 +52,7 @@ class Credentials:
         return {**kept, "sasl_mechanism": mechanism, **login}
 
     def registry_settings(self, base: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of a registry's client with this login instead of ``base``'s own."""
+        """Return the settings of a schema registry client: ``base`` with this login."""
         kept = {name: value for name, value in base.items() if name not in REGISTRY_LOGINS}
         if self.token is not None:
             return {**kept, "bearer_auth_token": self.token.reveal()}
@@ -61,10 +60,10 @@ class Credentials:
 
 
 def credentials_of(request: HttpRequest) -> Credentials | None:
-    """Return the login in the header ``Authorization``, None without that header.
+    """Return the login in the header ``Authorization``, or None without that header.
 
     Raises:
-        HttpError: 401, the header holds no login.
+        HttpError: 401, the header has no valid login.
     """
     text = request.headers.get("authorization")
     if text is None:

@@ -1,7 +1,7 @@
-"""A client that a task of its own holds open, so that short requests can share it.
+"""Keeps a client open in a task of its own, so that many short requests can share it.
 
-A client opens a nursery in its block, so it belongs to one task. The tasks of requests end too
-early for that.
+A client opens a nursery in its ``async with`` block, so it belongs to one task. The task of a
+request would end too early.
 """
 
 import logging
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class HostedClient(Generic[T]):
-    """A client that is opened at its first use. ``name`` is its name in the log."""
+    """A client that is opened at its first use. ``name`` is its name in log messages."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class HostedClient(Generic[T]):
         return f"<HostedClient {self._name} {'closed' if self._client is None else 'open'}>"
 
     async def get(self) -> T:
-        """Return the open client, and open it first if it is not.
+        """Return the client, and open it first if it is not open.
 
         Raises:
-            ConfigError: its settings do not fit together.
+            ConfigError: the client's settings contradict each other.
         """
         if self._client is not None:  # several times for each request
             return self._client
@@ -75,5 +75,8 @@ class HostedClient(Generic[T]):
         await self._ended.wait()
 
     def close_soon(self) -> None:
-        """Begin to close the client for good. Its block ends in order, as a consumer's has to."""
+        """Begin to close the client for good, without a cancellation and without waiting.
+
+        A consumer has to end in order, for instance.
+        """
         self._closing.set()

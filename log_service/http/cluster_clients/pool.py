@@ -1,8 +1,8 @@
-"""The clients of each login, kept open between requests within bounds.
+"""Keeps the clients of each login open between requests, within bounds.
 
 An admin and a producer are opened when a request first needs them, and are shared by all requests
-of the login. Clients of a login that no request uses are closed after a while, or when another
-login needs the room.
+of the login. Clients of a login that no request uses are closed after a while, or when the maximum
+number of logins is reached.
 
 Invariants: at most ``max_login_count`` logins have clients. A client stays open while a request
 holds its lease.
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimits:
-    """Bounds of the clients that stand between HTTP requests and the cluster."""
+    """Bounds of the clients through which HTTP requests use the cluster."""
 
     max_login_count: int = 100
     idle_ms: int = 300_000
@@ -48,7 +48,7 @@ class ClientLimits:
 
 
 class LoginClients:
-    """The clients of one login. ``credentials`` None is the login of the service itself."""
+    """The clients of one login. ``credentials`` is None for the login of the service itself."""
 
     def __init__(
         self,
@@ -87,18 +87,18 @@ class LoginClients:
         return f"<LoginClients {self.credentials!r} leases={self.lease_count}>"
 
     async def admin(self) -> Admin:
-        """Return the open admin of this login.
+        """Return the admin client of this login, and open it first if necessary.
 
         Raises:
-            ConfigError: the settings of the service do not fit together.
+            ConfigError: the settings of the service contradict each other.
         """
         return await self._admin.get()
 
     async def producer(self) -> Producer:
-        """Return the open producer of this login. It is idempotent, and requests share it.
+        """Return the idempotent producer of this login, and open it first if necessary.
 
         Raises:
-            ConfigError: the settings of the service do not fit together.
+            ConfigError: the settings of the service contradict each other.
         """
         return await self._producer.get()
 
@@ -107,7 +107,7 @@ class LoginClients:
     ) -> T:
         """Return a client of another service that lives as long as this login's clients.
 
-        ``name`` stands for its kind. ``make`` makes it when it is first asked for.
+        ``name`` identifies the client within the login. ``make`` makes it at the first call.
         """
         hosted = self._shared_clients.get(name)
         if hosted is None:
@@ -128,11 +128,11 @@ class LoginClients:
 
 
 class ClusterClients:
-    """The clients of all logins. ``run`` owns them, ``lease`` lends them to a request.
+    """The clients of all logins. ``run`` keeps them open, and ``lease`` lends them to a request.
 
     ``servers`` and ``settings`` are those of the service's own client. Users log in at
     ``login_servers`` with ``login_settings`` (default: the same), because a cluster may have a
-    listener of its own for passwords.
+    separate listener for passwords.
     """
 
     def __init__(
@@ -159,11 +159,11 @@ class ClusterClients:
 
     @property
     def login_count(self) -> int:
-        """Logins that have clients now."""
+        """The number of logins that have clients now."""
         return len(self._clients)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold clients open, and close idle ones, until cancelled."""
+        """Keep clients open and close idle clients, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -177,7 +177,7 @@ class ClusterClients:
 
     @asynccontextmanager
     async def lease(self, credentials: Credentials | None) -> AsyncIterator[LoginClients]:
-        """Lend the clients of a login for a block.
+        """Lend the clients of a login for the duration of the ``async with`` block.
 
         Raises:
             ConfigError: users cannot log in with the settings of the service.
@@ -225,8 +225,10 @@ class ClusterClients:
         return made
 
     def _make_room(self) -> None:
-        """Close the clients of the login that has been idle for the longest time, if there are too
-        many.
+        """At the maximum number of logins, close the clients of the one that was idle longest.
+
+        Raises:
+            HttpError: 503, all logins have requests open.
         """
         if len(self._clients) < self._limits.max_login_count:
             return

@@ -1,9 +1,9 @@
-"""Records as people and programs see them: keys and values as JSON, and filters over them.
+"""Converts records for people and programs: decodes keys and values to JSON, and filters records.
 
-Nothing here knows a page or a path, so the console and the REST proxy read records alike. The
-rooms, from the bottom up:
+This package does not know pages or paths, so the console and the REST proxy share it. The modules,
+from the bottom up:
 
-- ``json_text``: the text of values, within bounds. ``decoding``: keys and values as JSON.
-- ``filters``: which records are wanted. ``records``: a record with its decoded parts.
+- ``json_text``: prints values as JSON within bounds. ``decoding``: decodes keys and values to JSON.
+- ``filters``: parses and evaluates filters. ``records``: a record with its decoded parts.
 - ``consuming``: consumers without a group that act as the user behind a request.
 """

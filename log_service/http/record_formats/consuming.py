@@ -1,6 +1,7 @@
-"""Consumers without a group, which read with the rights of the user behind a request.
+"""Opens consumers without a group, which read with the rights of the user behind a request.
 
-Nothing is committed, and no group of the cluster changes. Such a consumer holds little in memory.
+They commit no offsets and change no group. Their fetches are small, so that they need little
+memory.
 """
 
 from collections.abc import AsyncIterator
@@ -27,9 +28,9 @@ async def open_consumer(
     with_control: bool = False,
     reset: str = "earliest",
 ) -> AsyncIterator[Consumer]:
-    """Yield a consumer. ``reset`` is its ``auto_offset_reset``.
+    """Yield a consumer without a group. ``reset`` is its ``auto_offset_reset``.
 
-    ``with_control`` lets it return control records, too.
+    ``with_control`` makes it return control records, too.
     """
     settings = {
         **clients.settings(),

@@ -1,8 +1,9 @@
-"""Keys and values as JSON: by the schema that their prefix names, or else as JSON, text or bytes.
+"""Decodes keys and values to JSON by the schema that their prefix names, or as JSON, text or bytes.
+
 Decoding never fails. Bytes that do not fit their prefix stay bytes, and ``error`` gives the reason.
-Long ones are decoded in another thread, so that no record holds up other people. Values are not
-validated, because a schema may hold a regular expression that takes for ever. The libraries of
-schemas take 8 MB, so each is imported with the first value that needs it.
+Long values are decoded in another thread, so that they do not delay other requests. Values are not
+validated, because a schema may have a regular expression that never ends. The libraries of schemas
+take 8 MB, so each is imported for the first value that needs it.
 """
 
 import base64
@@ -61,11 +62,11 @@ NaN is a third one.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A key or a value. ``value`` is a value of JSON, and bytes are in base64.
+    """A decoded key or value. ``value`` is a JSON value, in which bytes are in base64.
 
     ``kind`` is null, json, string, binary, msgpack, avro, json_schema or protobuf. ``error`` is
-    empty if the bytes are what their prefix or the format says. ``size`` is about the length of the
-    value as JSON, in bytes.
+    empty if the bytes could be decoded by their prefix or in the wanted format. ``size`` is about
+    the length of the value as JSON, in bytes.
     """
 
     kind: str
@@ -76,7 +77,7 @@ class Decoded:
 
     @property
     def is_long(self) -> bool:
-        """Whether work on the value belongs into another thread."""
+        """Whether the value is so long that it must be processed in another thread."""
         return self.size > LONG_BYTES
 
 
@@ -84,7 +85,7 @@ NULL: Final = Decoded(kind="null", value=None)
 
 
 class RecordDecoder:
-    """Decodes keys and values. ``registry`` is an open client, None without a registry."""
+    """Decodes keys and values. ``registry`` is an open client, or None without a registry."""
 
     def __init__(self, registry: SchemaRegistryClient | None) -> None:
         self._registry = registry
@@ -97,7 +98,7 @@ class RecordDecoder:
     async def decode(
         self, data: bytes | None, *, topic: str, is_key: bool, wanted: str = "auto"
     ) -> Decoded:
-        """Return a key or a value as JSON. ``wanted`` is one of ``FORMATS``."""
+        """Decode a key or a value to JSON. ``wanted`` is one of ``FORMATS``."""
         if data is None:
             return NULL
         schema_id = None
@@ -150,7 +151,7 @@ class RecordDecoder:
 
 
 def _deserializer_of(schema_type: str) -> Callable[..., Any]:
-    """Return the function that makes a deserializer. Its library may have to be imported first."""
+    """Return the deserializer class of a schema type. Its library is imported at the first call."""
     if schema_type == AVRO:
         from log_service.client.schemas.avro import (  # noqa: PLC0415 - see the opening
             AvroDeserializer,
@@ -179,7 +180,10 @@ def _message_as_json(message: Any) -> Any:
 
 
 def decode_plain(data: bytes, wanted: str) -> Decoded:
-    """Return bytes as JSON, as text, or in base64. ``auto`` takes the first that fits."""
+    """Decode bytes without a schema: as JSON, as text, to base64, or as MessagePack.
+
+    ``wanted`` is the format. ``auto`` takes the first of JSON, text and base64 that fits.
+    """
     if wanted == MSGPACK:
         return _decode_msgpack(data)
     try:
@@ -203,7 +207,7 @@ def _binary(data: bytes, error: str = "") -> Decoded:
 
 
 def _decode_msgpack(data: bytes) -> Decoded:
-    """Return the value of MessagePack, or the bytes with the reason why they are not MessagePack.
+    """Decode MessagePack. If that fails, return the bytes with the reason.
 
     An extension is an array of its code and its bytes, but a timestamp is a text.
     """
@@ -217,14 +221,14 @@ def _decode_msgpack(data: bytes) -> Decoded:
 
 
 def _unpacked(data: bytes) -> Any:
-    """Return the value of MessagePack, read step by step.
+    """Decode MessagePack part by part.
 
-    The library at once would let nothing else run, and makes room for as many parts as each array
-    declares.
+    A single call of the library would let no other thread run, and would allocate as many parts as
+    each array declares.
 
     Raises:
-        ValueError: it is too long, has too many parts, or is nested too deeply.
-        msgpack.OutOfData: it ends within a part.
+        ValueError: the value is too long, has too many parts, or is nested too deeply.
+        msgpack.OutOfData: the bytes end within a part.
     """
     unpacker = msgpack.Unpacker(strict_map_key=False, timestamp=3, max_buffer_size=len(data))
     unpacker.feed(data)
@@ -256,10 +260,10 @@ def _unpacked(data: bytes) -> Any:
 
 
 def parse_json(data: bytes) -> Any:
-    """Return the value of a JSON text.
+    """Parse a JSON text.
 
     Raises:
-        ValueError, RecursionError: it is none, or a bound of this module forbids to look.
+        ValueError, RecursionError: the bytes are not JSON, or exceed a bound of this module.
     """
     if len(data) > MAX_PARSED_BYTES:
         raise ValueError(f"the text is longer than {MAX_PARSED_BYTES} bytes")
@@ -273,9 +277,9 @@ def parse_json(data: bytes) -> Any:
 
 
 def plain_json(value: Any) -> tuple[Any, int]:
-    """Return a decoded value as values of JSON, and its approximate length as JSON.
+    """Convert a decoded value to JSON values, and also return its approximate length as JSON.
 
-    Times and decimals become text, and so do floats that JSON has no number for.
+    Times and decimals become text, and so do floats that are not JSON numbers, such as NaN.
 
     Raises:
         ValueError: the value is too long, has too many parts, or is nested too deeply.

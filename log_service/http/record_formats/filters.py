@@ -1,10 +1,10 @@
-"""Filters of records: a few comparisons, joined by ``and``, whose cost is bounded.
+"""Parses and evaluates filters of records: comparisons joined by ``and``, with bounded cost.
 
     key = 42 and value.customer.country ~ de and header.trace = abc
 
 ``=`` is equality, and ``~`` is containment without regard to case. ``!=`` and
-``!~`` are their opposites. A path goes through JSON objects, and through arrays by number. There
-are no regular expressions, because matching a stranger's expression may take for ever.
+``!~`` are their opposites. A path leads through JSON objects by key, and through arrays by index.
+There are no regular expressions, because matching a client's expression may never end.
 """
 
 import re
@@ -41,9 +41,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filterable:
-    """The parts of a record that a filter can look at, as JSON values.
+    """The parts of a record that a filter can compare, as JSON values.
 
-    With ``is_long`` another thread evaluates the filter.
+    With ``is_long`` the filter is evaluated in another thread.
     """
 
     partition: int
@@ -55,10 +55,10 @@ class Filterable:
 
 
 def parse_filter(text: str) -> tuple[Comparison, ...]:
-    """Return the comparisons of a filter, none for an empty one.
+    """Return the comparisons of a filter. An empty filter has none.
 
     Raises:
-        HttpError: 400, it is too long, or a comparison has another form.
+        HttpError: 400, the filter is too long, or a comparison is malformed.
     """
     if len(text) > MAX_FILTER_CHARACTERS:
         raise HttpError(400, f"a filter has at most {MAX_FILTER_CHARACTERS} characters")
@@ -89,10 +89,10 @@ def parse_filter(text: str) -> tuple[Comparison, ...]:
 
 
 def _number_at(path: tuple[str, ...], wanted: str) -> str:
-    """Return the number in the text that a partition or an offset is compared with.
+    """Return the number that a partition or an offset is compared with, as normal decimal text.
 
     Raises:
-        HttpError: 400, the path goes on, or the text is not a number.
+        HttpError: 400, the path has further parts, or the text is not a number.
     """
     if len(path) > 1:
         raise HttpError(400, f"a filter has no {'.'.join(path)[:40]}: {path[0]} is a number")
@@ -109,14 +109,14 @@ def matches(comparisons: Sequence[Comparison], record: Filterable) -> bool:
 
 
 def needs_decoding(comparisons: Sequence[Comparison]) -> bool:
-    """Return whether a filter looks at a key or a value."""
+    """Return whether a filter compares a key or a value."""
     return any(each.path[0] in {"key", "value"} for each in comparisons)
 
 
 def _satisfies(
     comparison: Comparison, record: Filterable, known: dict[tuple[str, ...], str]
 ) -> bool:
-    """Return whether a record satisfies a comparison. ``known`` keeps the texts at paths."""
+    """Return whether a record satisfies a comparison. ``known`` caches the texts at paths."""
     kind, *rest = path = comparison.path
     if kind == "header":
         name = ".".join(rest)
@@ -140,7 +140,7 @@ def _compare(comparison: Comparison, text: str) -> bool:
 
 
 def _at(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
-    """Return whether there is a value at a path, and the value."""
+    """Return whether there is a value at a path, and the value, or None without one."""
     for part in path:
         if isinstance(value, Mapping):
             if part not in value:

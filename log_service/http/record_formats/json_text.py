@@ -1,7 +1,7 @@
-"""The text of values, made in small steps and within bounds.
+"""Prints values as JSON in small steps and within bounds.
 
-Values come from strangers' records. The C encoder of ``json`` lets no other thread run until it is
-complete, so long values are written token by token.
+Values come from records of any producer. The C encoder of ``json`` lets no other thread run until
+it is done, so long values are printed token by token.
 """
 
 import json
@@ -16,14 +16,14 @@ _PRETTY: Final = json.JSONEncoder(ensure_ascii=False, indent=2)
 
 
 def json_text(value: Any, *, is_long: bool) -> str:
-    """Return a value as JSON. A long one lets other threads run meanwhile."""
+    """Return a value as JSON. With ``is_long`` other threads can run meanwhile."""
     return "".join(_ENCODER.iterencode(value)) if is_long else _ENCODER.encode(value)
 
 
 def start_of(value: Any, most: int, *, is_pretty: bool = False) -> str:
-    """Return a value as JSON, cut soon after ``most`` characters.
+    """Return a value as JSON, cut off soon after ``most`` characters.
 
-    With ``is_pretty`` it has several lines.
+    With ``is_pretty`` it is indented on several lines.
     """
     pieces: list[str] = []
     count = 0

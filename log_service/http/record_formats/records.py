@@ -1,4 +1,4 @@
-"""A record with its decoded key and value, and whether a filter wants it."""
+"""Decodes a record's key and value, and decides whether it satisfies a filter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,27 +29,27 @@ class DecodedRecord:
 
     @property
     def size(self) -> int:
-        """About the bytes of the record in memory."""
+        """The approximate size of the decoded record as JSON, in bytes."""
         return self.key.size + self.value.size + self.header_size
 
     @property
     def is_long(self) -> bool:
-        """Whether work on the record belongs into another thread."""
+        """Whether the record is so long that it must be processed in another thread."""
         return has_many_headers(self.record) or self.size > LONG_BYTES
 
 
 def has_many_headers(record: ConsumerRecord) -> bool:
-    """Return whether the headers alone make a record long."""
+    """Return whether a record has so many headers that it counts as long."""
     return len(record.headers) > MANY_HEADERS
 
 
 def size_of_headers(headers: Sequence[RecordHeader]) -> int:
-    """Return about the size of headers as JSON."""
+    """Return the approximate size of headers as JSON, in bytes."""
     return sum(HEADER_SIZE + len(name) + len(content or b"") for name, content in headers)
 
 
 async def decoded(decoder: RecordDecoder, record: ConsumerRecord, wanted: str) -> DecodedRecord:
-    """Return a record with its key and its value decoded. A control record has none to decode."""
+    """Decode the key and the value of a record. A control record gets null for both."""
     if isinstance(record, LogRecord) and record.is_control:
         return DecodedRecord(record=record, key=NULL, value=NULL)
     key = await decoder.decode(record.key, topic=record.topic, is_key=True, wanted=wanted)
@@ -72,7 +72,7 @@ async def is_wanted(comparisons: Sequence[Comparison], found: DecodedRecord) -> 
 
 
 def filterable(record: ConsumerRecord, key: Decoded, value: Decoded) -> Filterable:
-    """Return the parts of a record that a filter looks at."""
+    """Return the parts of a record that a filter can compare."""
     return Filterable(
         partition=record.partition,
         offset=record.offset,

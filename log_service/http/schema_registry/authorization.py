@@ -5,14 +5,16 @@ topic of that name. Contexts do not count. WRITE on the topic allows to register
 DESCRIBE to read them. Settings of a context or of the whole registry need rights on the cluster.
 
 - For an alias the rights on its subject count. Only the settings of an alias are its own.
-- A schema is read by its id if one of its subjects may be read. Lists leave the others out.
-- A schema may refer to those that its author may read. Its readers see it with its references in
-  it, because they are a part of it.
+- A principal may read a schema by its id if it may read one of the schema's subjects. Lists leave
+  out the other subjects.
+- A schema may refer to the schemas that its author may read. Its readers may read these, too,
+  because they are a part of it.
 - Registering needs DESCRIBE, too, because a refusal shows the schema of the version before.
-- To register without a comparison (``force``) takes the right to change the settings that ask for
-  it. To import takes that right on the cluster, because a context's subjects share its ids.
-- An instance that forwards a change names its caller, if that logged in by a certificate. It needs
-  CLUSTER_ACTION on the cluster for that, as a broker does.
+- Registering without a comparison (``force``) needs the right to change the subject's settings,
+  because these demand the comparison. Importing needs that right on the cluster, because the
+  subjects of a context share its ids.
+- An instance that forwards a change names the client if the client logged in by a certificate. For
+  that the instance needs CLUSTER_ACTION on the cluster, as a broker does.
 """
 
 from collections.abc import Callable, Iterable
@@ -75,12 +77,12 @@ def topic_of(subject: str) -> str:
 
 
 def may(access: Access, request: HttpRequest, need: Need, subject: str) -> bool:
-    """Return whether a request may do something with a subject, a context or everything."""
+    """Return whether ACLs allow a kind of request on a subject, a context or the whole registry."""
     return _missing(access, request, need, subject) is None
 
 
 def require(access: Access, request: HttpRequest, need: Need, subject: str) -> None:
-    """Refuse a request without the right.
+    """Refuse a request whose principal lacks the right that ``need`` names.
 
     Raises:
         RegistryError: the principal has no ACL that allows it.
@@ -107,7 +109,10 @@ def require_references(
 
 
 def unreadable_schema(request: HttpRequest, schema: str) -> RegistryError:
-    """Return the refusal of a schema by its id, without a name of its subjects."""
+    """Return the error for a schema that may not be read.
+
+    It names the id or the guid, but no subject.
+    """
     text = f"{request.principal} may not read the schema {schema}"
     return RegistryError(
         FORBIDDEN, f"{text}: that takes DESCRIBE on the topic of one of its subjects"
@@ -115,10 +120,10 @@ def unreadable_schema(request: HttpRequest, schema: str) -> RegistryError:
 
 
 def with_caller(access: Access, request: HttpRequest) -> HttpRequest:
-    """Return a forwarded request as its caller's, if the forwarding instance names the caller.
+    """Return a forwarded request with its original client as the principal, if a header names it.
 
     Raises:
-        RegistryError: the principal may not act for others.
+        RegistryError: the forwarding principal may not act for others.
     """
     caller = request.headers.get(CALLER_HEADER)
     if caller is None:
@@ -131,7 +136,7 @@ def with_caller(access: Access, request: HttpRequest) -> HttpRequest:
 
 
 def _missing(access: Access, request: HttpRequest, need: Need, subject: str) -> AclOperation | None:
-    """Return the first operation that no ACL allows, None if there is none."""
+    """Return the first operation of ``need`` that no ACL allows, or None if all are allowed."""
     topic = topic_of(subject)
     resource, name = (AclResource.TOPIC, topic) if topic else (AclResource.CLUSTER, CLUSTER_NAME)
     return next((each for each in need.value if not access(request, each, resource, name)), None)

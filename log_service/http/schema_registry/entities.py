@@ -1,6 +1,6 @@
-"""JSON objects of the API and of the topic, and the corresponding values.
+"""Converts between values and JSON objects of the API and of the topic ``_schemas``.
 
-Requests and records name the same things in the same way, so both are read here.
+Requests and records use the same field names, so both are read here.
 """
 
 import reprlib
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class BadFieldError(ValueError):
-    """A field has another type or value than it may have. The message names the field."""
+    """A field has a wrong type or value. The message names the field."""
 
 
 SHOWN_CHARACTERS = 60
@@ -41,7 +41,7 @@ RULE_FIELDS = {
 
 
 def content_json(content: SchemaContent) -> dict[str, Any]:
-    """Return a schema's content. Avro's type and empty parts are left out."""
+    """Return the JSON object of a schema's content. The type Avro and empty parts are left out."""
     whole = {
         "schemaType": None if content.schema_type is SchemaType.AVRO else content.schema_type.value,
         "references": [reference.as_json() for reference in content.references] or None,
@@ -53,10 +53,10 @@ def content_json(content: SchemaContent) -> dict[str, Any]:
 
 
 def read_content(fields: Mapping[str, Any]) -> SchemaContent:
-    """Return the content of a schema.
+    """Read the content of a schema from a JSON object.
 
     Raises:
-        BadFieldError: a field has another type than it should have.
+        BadFieldError: a field has the wrong type.
     """
     return SchemaContent(
         schema_type=read_schema_type(fields.get("schemaType")),
@@ -68,7 +68,7 @@ def read_content(fields: Mapping[str, Any]) -> SchemaContent:
 
 
 def read_schema_type(name: object) -> SchemaType:
-    """Return the language of that name. None is Avro.
+    """Return the schema language of that name. None means Avro.
 
     Raises:
         BadFieldError: there is no such language.
@@ -83,10 +83,10 @@ def read_schema_type(name: object) -> SchemaType:
 
 
 def read_reference(fields: object) -> Reference:
-    """Return a reference.
+    """Read a reference from a JSON object.
 
     Raises:
-        BadFieldError: a part is missing or has another type.
+        BadFieldError: a part is missing or has the wrong type.
     """
     found = _mapping(fields, "references")
     version = found.get("version")
@@ -98,10 +98,10 @@ def read_reference(fields: object) -> Reference:
 
 
 def read_metadata(fields: object) -> Metadata:
-    """Return metadata.
+    """Read metadata from a JSON object.
 
     Raises:
-        BadFieldError: a part has another type.
+        BadFieldError: a part has the wrong type.
     """
     found = _mapping(fields, "metadata")
     tags = _mapping(found.get("tags") or {}, "metadata.tags")
@@ -114,10 +114,10 @@ def read_metadata(fields: object) -> Metadata:
 
 
 def read_rule_set(fields: object) -> RuleSet:
-    """Return a rule set.
+    """Read a rule set from a JSON object.
 
     Raises:
-        BadFieldError: a part has another type.
+        BadFieldError: a part has the wrong type.
     """
     found = _mapping(fields, "ruleSet")
     return RuleSet(
@@ -129,10 +129,10 @@ def read_rule_set(fields: object) -> RuleSet:
 
 
 def read_rule(fields: object) -> Rule:
-    """Return a rule.
+    """Read a rule from a JSON object.
 
     Raises:
-        BadFieldError: a part has another type.
+        BadFieldError: a part has the wrong type.
     """
     found = _mapping(fields, "ruleSet")
     texts = {ours: _text(found, theirs) for theirs, ours in RULE_FIELDS.items()}
@@ -148,16 +148,16 @@ def read_rule(fields: object) -> Rule:
 
 
 def read_names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return a list of texts. None is an empty one.
+    """Return the texts in the field ``name``. A missing field means no texts.
 
     Raises:
-        BadFieldError: the value has another type.
+        BadFieldError: the value is not a list of texts.
     """
     return tuple(_texts(fields.get(name) or [], name))
 
 
 def settings_json(settings: Settings) -> dict[str, Any]:
-    """Return settings under the names of the topic and of responses. Unset ones are left out."""
+    """Return the JSON object of settings for records and responses. Unset settings are left out."""
     found = dict(settings.set_fields())
     return {
         theirs: _plain(found[ours]) for ours, theirs in SETTINGS_FIELDS.items() if ours in found
@@ -165,10 +165,10 @@ def settings_json(settings: Settings) -> dict[str, Any]:
 
 
 def read_settings(fields: Mapping[str, Any]) -> Settings:
-    """Return settings. ``compatibility`` of requests is ``compatibilityLevel`` of records.
+    """Read settings. Requests call the level ``compatibility``, and records ``compatibilityLevel``.
 
     Raises:
-        BadFieldError: a part has another type, or the level is unknown.
+        BadFieldError: a part has the wrong type, or the level is unknown.
     """
     level = fields.get("compatibilityLevel") or fields.get("compatibility")
     return Settings(
@@ -238,7 +238,10 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
 
 
 def _flag(fields: Mapping[str, Any], name: str) -> bool | None:
-    """Return a flag. Scripts send it as a text, which Confluent's registry accepts, too."""
+    """Return the boolean in the field ``name``, or None if the field is missing.
+
+    A text is accepted, too, because scripts send it and Confluent's registry accepts it.
+    """
     value = fields.get(name)
     value = FLAGS.get(value, value) if isinstance(value, str) else value
     if value is not None and not isinstance(value, bool):
@@ -277,6 +280,6 @@ def _list(fields: Mapping[str, Any], name: str, read: Callable[[object], T]) -> 
 
 
 def read_optional(fields: Mapping[str, Any], name: str, read: Callable[[object], T]) -> T | None:
-    """Return a field as ``read`` reads it. None: it is not given."""
+    """Return the field ``name`` as ``read`` reads it, or None if the field is missing."""
     found = fields.get(name)
     return None if found is None else read(found)

@@ -1,4 +1,4 @@
-"""Refusals of the registry, with the codes and texts that Confluent's clients match.
+"""Errors of the registry, with the codes and texts that Confluent's clients match.
 
 A code of five digits has the HTTP status in its first three. Source: Confluent's REST API.
 """
@@ -15,14 +15,14 @@ from log_service.common.registry_errors import (
 
 @dataclass(slots=True)
 class RegistryError(Exception):
-    """A refused request. ``code`` is the body's error code."""
+    """A request is refused. ``code`` is the error code in the response's body."""
 
     code: int
     text: str
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """The HTTP status, which is in the first three digits of the code."""
         return self.code if self.code < 1_000 else self.code // 100
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ def subject_soft_deleted(subject: str) -> RegistryError:
 
 
 def subject_not_soft_deleted(subject: str) -> RegistryError:
-    """A permanent deletion came before the first one."""
+    """A permanent deletion was requested before a soft deletion."""
     text = f"Subject '{subject}' was not deleted first before being permanently deleted"
     return RegistryError(40405, text)
 
@@ -79,7 +79,7 @@ def version_soft_deleted(subject: str, version: str) -> RegistryError:
 
 
 def version_not_soft_deleted(subject: str, version: int) -> RegistryError:
-    """A permanent deletion came before the first one."""
+    """A permanent deletion was requested before a soft deletion."""
     text = (
         f"Subject '{subject}' Version {version} was not deleted first before being permanently"
         " deleted"
@@ -99,7 +99,7 @@ def no_subject_mode(subject: str) -> RegistryError:
 
 
 def association_not_found(resource: str) -> RegistryError:
-    """No association exists. Clients then use the name of the topic."""
+    """No subject is associated with the resource. Clients then use the name of the topic."""
     return RegistryError(40410, f"Association for '{resource}' not found.")
 
 
@@ -115,7 +115,7 @@ def invalid_schema(schema_type: str, reason: str) -> RegistryError:
 
 
 def invalid_version(version: str) -> RegistryError:
-    """A version is a number from 1 on, -1 or ``latest``."""
+    """The version in a request is not a number from 1 on, -1 or ``latest``."""
     text = (
         f"The specified version '{version}' is not a valid version id. Allowed values are between"
         ' [1, 2^31-1] and the string "latest"'
@@ -124,7 +124,7 @@ def invalid_version(version: str) -> RegistryError:
 
 
 def invalid_compatibility() -> RegistryError:
-    """The level is not one of the seven."""
+    """The compatibility level is not one of the seven, from NONE to FULL_TRANSITIVE."""
     levels = (
         "NONE, BACKWARD, FORWARD, FULL, BACKWARD_TRANSITIVE, FORWARD_TRANSITIVE, and"
         " FULL_TRANSITIVE"
@@ -140,7 +140,7 @@ def invalid_policy() -> RegistryError:
 
 
 def invalid_mode() -> RegistryError:
-    """The mode is not one of the five."""
+    """The mode of a subject or context is not one of the five modes."""
     modes = "READWRITE, READONLY, READONLY_OVERRIDE, IMPORT and FORWARD"
     return RegistryError(42204, f"Invalid mode. Valid values are {modes}")
 

@@ -1,12 +1,12 @@
-"""Send a write to the instance that leads, and return its response as it came.
+"""Sends a write to the instance that leads, and returns its response unchanged.
 
-Decides which headers go along, and the bounds: one pool of connections, a deadline, and the size of
-a response. A forwarded request says so in a header. The instance that gets it must not forward it
-again. Redirects are not followed, because the login of the client goes along. A client that logged
-in by its certificate has no login that could be sent along. So its name and address are sent
-instead. The leader accepts them if this instance's certificate has the right to name callers.
+Decides which headers are forwarded, and the bounds: one pool of connections, a deadline, and the
+size of a response. A header marks a forwarded request. The instance that gets it must not forward
+it again. Redirects are not followed, because the request has the client's password or token. A
+client that logged in by its certificate has neither. So its name and address are sent instead. The
+leader accepts them if this instance's principal has the right to name callers.
 
-A write is sent once. Without a response it is not known whether the leader did it.
+A write is sent once. Without a response it is unknown whether the leader carried it out.
 """
 
 import ssl
@@ -43,15 +43,15 @@ the response.
 
 
 class ForwardingFailed(TidelogError):  # noqa: N818 - it says what happened
-    """The leader cannot be reached, or did not respond in time. The API calls it 50003."""
+    """The leader cannot be reached, or did not respond in time. The API's error code is 50003."""
 
 
 class LeaderAway(ForwardingFailed):
-    """No connection to the leader was made, so the write was surely not done."""
+    """No connection to the leader was made, so the write was certainly not carried out."""
 
 
 class LeaderUnknown(TidelogError):  # noqa: N818 - it says what is missing
-    """No instance leads, as far as this one knows. The API calls it 50004."""
+    """This instance knows no leader. The error code in the API is 50004."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +65,14 @@ class ForwardingLimits:
 
 
 def tls_of(settings: Mapping[str, Any], own: TlsConfig | None = None) -> ssl.SSLContext:
-    """Return the TLS of connections to a leader with an https URL.
+    """Return the TLS context of connections to a leader with an https URL.
 
-    ``own`` is the TLS of this instance's listener: its certificate is shown to the leader, and its
-    authorities are trusted. Without authorities there, those of the ``ssl_*`` settings of a client
-    are trusted, and without those the ones of the system. Blocks.
+    ``own`` is the TLS configuration of this instance's listener. The context presents its
+    certificate to the leader, and trusts its authorities. If it has none, the context trusts those
+    of the client settings (``ssl_*``), or else those of the system. Reads files, so it blocks.
 
     Raises:
-        ConfigError: a setting is not one of these, or a store cannot be read.
+        ConfigError: a setting is unknown, or a key store or trust store cannot be read.
     """
     config = client_security({"security_protocol": "SSL", **settings}).tls
     assert config is not None, "the protocol is SSL"
@@ -91,7 +91,7 @@ def _trust_of(config: TlsConfig) -> dict[str, Any]:
 
 
 class Forwarder:
-    """Forwards requests. ``tls`` is for leaders with an https URL."""
+    """Forwards requests to the leader. ``tls`` is for leaders with an https URL."""
 
     def __init__(self, tls: ssl.SSLContext, limits: ForwardingLimits | None = None) -> None:
         self._limits = limits or ForwardingLimits()
@@ -104,7 +104,7 @@ class Forwarder:
         return self
 
     async def renew(self, tls: ssl.SSLContext) -> None:
-        """Use other certificates for new connections. Requests under way go on as they are."""
+        """Use other certificates for new connections. Requests in flight keep their connections."""
         self._tls = tls
         if self._client is not None:
             self._client = await self._stack.enter_async_context(self._new_client())

@@ -1,4 +1,4 @@
-"""The figures of a registry on its page of metrics."""
+"""Computes the metrics of a registry."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from log_service.metrics.exposition import Family
 
 
 def families(registry: Registry, meter: HttpMeter) -> Iterator[Family]:
-    """Yield the requests, and the size and the role of the registry."""
+    """Yield the metrics of requests, and of the size and the role of the registry."""
     yield from meter.families()
     state = registry.state
     counts = {

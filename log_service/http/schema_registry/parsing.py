@@ -1,7 +1,8 @@
-"""Parses schemas with everything that they refer to, and remembers the parsed ones.
+"""Parses schemas with all schemas that they refer to, and caches the results.
 
-References are resolved in the subject's own context. A schema comes after those that it refers
-to, each once. Depth and number of references are bounded. Several threads may parse at once.
+References are resolved in the subject's own context. Dependencies are listed once each, before
+the schemas that refer to them. Depth and number of references are bounded. Several threads may
+parse at once.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ Key: TypeAlias = tuple[str, str, tuple[NamedSchema, ...], bool]
 
 
 class Form(Enum):
-    """The forms in which differently spelled schemas are compared."""
+    """The forms in which schemas with different texts are compared."""
 
     NORMALIZED = "normalized"
     RESOLVED = "resolved"
@@ -49,7 +50,7 @@ class Form(Enum):
 
 
 class SchemaParser:
-    """Parses contents against a registry's state."""
+    """Parses schemas, whose references are resolved in a registry's state."""
 
     def __init__(
         self, state: Callable[[], RegistryState], limits: SchemaLimits = USUAL_LIMITS
@@ -68,8 +69,8 @@ class SchemaParser:
     ) -> ParsedSchema:
         """Return the parsed schema.
 
-        A new one refers to live versions alone. If it is also validated, it has to pass the
-        language's checks for new schemas, which old records may fail.
+        A new schema may only refer to live versions. If ``is_validated`` is also set, it must pass
+        the language's checks for new schemas, which old records may fail.
 
         Raises:
             RegistryError: the text is empty, invalid or too large, or refers to something missing.
@@ -83,7 +84,7 @@ class SchemaParser:
             raise errors.invalid_schema(content.schema_type.value, str(error)) from error
 
     def registered(self, schema: RegisteredSchema) -> ParsedSchema:
-        """Return the parsed form of a registered schema.
+        """Return a registered schema, parsed.
 
         Raises:
             RegistryError: the text is invalid. Another registry may have accepted it.
@@ -91,7 +92,7 @@ class SchemaParser:
         return self.parse(schema.content, schema.subject, is_new=False)
 
     def hashed(self, content: SchemaContent, subject: str, form: Form) -> bytes:
-        """Return a hash of a schema's text in a form. It is remembered.
+        """Return a hash of a schema's text in a form. The hash is cached.
 
         Raises:
             RegistryError: the schema is invalid, or refers to something missing.
@@ -107,7 +108,7 @@ class SchemaParser:
         return found
 
     def fingerprint(self, content: SchemaContent, subject: str) -> bytes:
-        """Return a hash of a schema's text and of all that it refers to.
+        """Return a hash of a schema's text and of all schemas that it refers to.
 
         Raises:
             RegistryError: the schema refers to something missing.
@@ -120,7 +121,7 @@ class SchemaParser:
         return _digest(content.schema_type.value, content.text, *named)
 
     def is_known_compatible(self, comparison: bytes) -> bool:
-        """Return whether a comparison was noted as one without differences."""
+        """Return whether ``note_compatible`` was called for a comparison."""
         return self._compatible.get(comparison) is not None
 
     def note_compatible(self, comparison: bytes) -> None:
@@ -130,7 +131,7 @@ class SchemaParser:
     def with_versions(
         self, references: tuple[Reference, ...], subject: str
     ) -> tuple[Reference, ...]:
-        """Return references with numbers in place of the latest version.
+        """Return references in which "latest" is replaced by the number of the latest version.
 
         Raises:
             RegistryError: a subject has no version.
@@ -214,7 +215,7 @@ class SchemaParser:
 
 
 def _digest(*texts: str) -> bytes:
-    """Return a hash of texts, each with its length, so that no text can begin in another one."""
+    """Return a hash of texts. Each is hashed with its length, so that their boundaries count."""
     digest = hashlib.sha256()
     for text in texts:
         content = text.encode("utf-8", "surrogatepass")

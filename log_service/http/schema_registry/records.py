@@ -1,7 +1,7 @@
 """Records of the topic ``_schemas``: their keys and values as JSON, in Confluent's format.
 
-The order of a key's properties counts, because compaction compares bytes. A key in another order is
-read, too, but ``RegistryKey.encode`` always writes the present order.
+The order of a key's properties matters, because compaction compares keys as bytes. A key in another
+order is read, too, but ``RegistryKey.encode`` always writes Confluent's order.
 """
 
 import json
@@ -51,7 +51,7 @@ class UnreadableRecordError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryKey:
-    """The key of a record. ``subject`` is empty in records of the whole registry."""
+    """The key of a record. ``subject`` is empty if the record concerns the whole registry."""
 
     key_type: KeyType
     subject: str = ""
@@ -83,7 +83,7 @@ class StoredSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryRecord:
-    """One record to write. A value of None removes the key for good."""
+    """One record to write. None as its value is a tombstone, which removes the key."""
 
     key: RegistryKey
     value: bytes | None = None
@@ -92,7 +92,7 @@ class RegistryRecord:
 def compact_json(value: object, errors: str = "strict") -> bytes:
     """Return JSON without spaces and without escapes of non-ASCII text.
 
-    ``errors`` handles half a surrogate pair, as in ``str.encode``.
+    ``errors`` tells what to do about half a surrogate pair, as in ``str.encode``.
     """
     return _COMPACT.encode(value).encode("utf-8", errors)
 
@@ -139,22 +139,22 @@ def delete_subject_record(subject: str, version: int) -> RegistryRecord:
 
 
 def clear_subject_record(subject: str) -> RegistryRecord:
-    """Return the record that forgets the soft-deleted versions of a scope."""
+    """Return the record that permanently removes the soft-deleted versions of a scope."""
     key = RegistryKey(key_type=KeyType.CLEAR_SUBJECT, subject=subject)
     return RegistryRecord(key=key, value=compact_json(_scoped(subject)))
 
 
 def context_record(context: str, *, is_removed: bool = False) -> RegistryRecord:
-    """Return the record that makes a context known, or removes it."""
+    """Return the record that adds or removes a context."""
     key = RegistryKey(key_type=KeyType.CONTEXT, context=context)
     value = None if is_removed else compact_json({"tenant": TENANT, "context": context})
     return RegistryRecord(key=key, value=value)
 
 
 def noop_record(highest_ids: Mapping[str, int]) -> RegistryRecord:
-    """Return the record that changes nothing.
+    """Return the NOOP record, which changes no subject.
 
-    It also carries the highest id of each context, because ids of removed schemas must not come
+    Its value has the highest id of each context, because ids of removed schemas must not be used
     again. Confluent's registry does not read the value.
     """
     return RegistryRecord(
@@ -167,7 +167,7 @@ def read_key(key: bytes | None) -> RegistryKey:
     """Return a record's key.
 
     Raises:
-        UnreadableRecordError: the key is not one of a registry.
+        UnreadableRecordError: the key is not the key of a registry's record.
     """
     fields = _object(key, "key", MAX_KEY_BYTES)
     magic = fields.get("magic", 0)
@@ -232,7 +232,7 @@ def read_stored_mode(value: bytes) -> Mode:
 
 
 def read_deleted_version(value: bytes) -> int:
-    """Return up to which version a DELETE_SUBJECT record deletes.
+    """Return the version up to which a DELETE_SUBJECT record deletes.
 
     Raises:
         UnreadableRecordError: the value is malformed.
@@ -241,7 +241,10 @@ def read_deleted_version(value: bytes) -> int:
 
 
 def read_highest_ids(value: bytes | None) -> dict[str, int]:
-    """Return the highest ids that a NOOP record carries. Those of other registries carry none."""
+    """Return the highest ids by context in the value of a NOOP record.
+
+    NOOP records of other registries have none.
+    """
     try:
         found = _object(value, "value").get("highestIds")
     except UnreadableRecordError:
@@ -255,7 +258,10 @@ def _scoped(subject: str) -> dict[str, Any]:
 
 
 def _object(content: bytes | None, what: str, most_bytes: int = MAX_VALUE_BYTES) -> dict[str, Any]:
-    """Return the object in a key or a value. Its texts are Unicode, so that all can be written."""
+    """Return the JSON object in a key or a value.
+
+    Texts with half a surrogate pair are refused, because they could not be written again.
+    """
     if content is None:
         raise UnreadableRecordError(f"the {what} is missing")
     if len(content) > most_bytes:
@@ -274,7 +280,7 @@ def _object(content: bytes | None, what: str, most_bytes: int = MAX_VALUE_BYTES)
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
-    """Return a text, which is empty if it is missing."""
+    """Return the text in the field ``name``, or an empty text if the field is missing."""
     found = fields.get(name) or ""
     if not isinstance(found, str):
         raise UnreadableRecordError(f"{name} is not text")

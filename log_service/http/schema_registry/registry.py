@@ -1,10 +1,11 @@
 """One registry: its state, and the path of a change into the topic.
 
-A change waits for its turn, reads the topic to its end, decides, writes, and reads its own records
-back. Only then it gets its response. Computations over schemas take place in other threads.
+Changes are handled one at a time. Each reads the topic to its end, decides, writes, and reads its
+own records back. Only then the client gets the response. Computations over schemas run in other
+threads.
 
-Invariants: a decision sees every record that was written before. The number of changes that wait
-is bounded, so that reads go on while the topic cannot be written.
+Invariants: a decision sees every record that was written before. The number of waiting changes is
+bounded, so that reading requests are still handled while the topic cannot be written.
 """
 
 import logging
@@ -44,10 +45,10 @@ MAX_CHANGES = 100
 
 
 class WritableLog(Protocol):
-    """The topic, as a writer uses it."""
+    """The part of ``SchemasLog`` that changes need."""
 
     async def prepare_write(self, timeout_ms: int) -> None:
-        """Read to the end, as the only writer."""
+        """Read the topic to its end, and make sure that this instance is its only writer."""
 
     async def write(self, records: list[tuple[bytes, bytes | None]], timeout_ms: int) -> int:
         """Append a batch, and return the offset of its last record."""
@@ -61,7 +62,7 @@ Forward = Callable[[HttpRequest], Awaitable[HttpResponse | None]]
 
 
 async def no_forward(_request: HttpRequest) -> HttpResponse | None:
-    """Refuse, because no other instance is known.
+    """Refuse to forward a request, because no other instance is known.
 
     Raises:
         RegistryError: always.
@@ -73,7 +74,7 @@ async def no_forward(_request: HttpRequest) -> HttpResponse | None:
 class RegistryIdentity:
     """The Kafka cluster that holds the topic, and the group of registries that share it.
 
-    ``is_mode_mutable`` says whether clients may change modes.
+    ``is_mode_mutable`` tells whether clients may change modes.
     """
 
     cluster_id: str
@@ -82,7 +83,7 @@ class RegistryIdentity:
 
 
 class Registry:
-    """Answers requests from the state, and changes it through the topic."""
+    """Answers requests from the state, and makes changes by writing records to the topic."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class Registry:
 
     @property
     def state(self) -> RegistryState:
-        """The state of all records that were read."""
+        """The state that results from all records that were read."""
         return self._keeper.state
 
     @property
@@ -118,22 +119,22 @@ class Registry:
 
     @property
     def unreadable_count(self) -> int:
-        """Records of the topic that were left out, because they cannot be understood."""
+        """The number of records that were skipped, because they cannot be understood."""
         return self._keeper.unreadable_count
 
     def obstacle(self) -> str | None:
-        """Return why this instance is not ready, None if it is."""
+        """Return why this instance is not ready, or None if it is ready."""
         return None if self.is_loaded else "the topic of schemas is still being read"
 
     def note_loaded(self) -> None:
-        """Answer requests from now on."""
+        """Note that the topic was read to its end, so that requests are answered from now on."""
         self._loaded.set()
 
     async def require_loaded(self, timeout_s: float = 10) -> None:
         """Wait until the topic was read to its end once.
 
         Raises:
-            RegistryError: reading takes too long.
+            RegistryError: reading takes longer than ``timeout_s``.
         """
         if self._loaded.is_set():
             return
@@ -144,7 +145,7 @@ class Registry:
             raise errors.RegistryError(errors.BUSY, text)
 
     async def forwarded(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the writing instance's response to a change, or None if this one writes.
+        """Return the writing instance's response to a change, or None if this instance writes.
 
         Raises:
             RegistryError: no instance writes now, it cannot be reached, or too many changes wait.
@@ -155,12 +156,12 @@ class Registry:
             return await self.forward(request)
 
     async def think(self, compute: Callable[[], T]) -> T:
-        """Return the result of a computation over the state, made in another thread.
+        """Run a computation over the state in another thread, and return its result.
 
-        Records wait for it. So it should be about one schema, or one pair of schemas.
+        No record is applied meanwhile. So a computation should only concern one schema or a pair.
 
         Raises:
-            RegistryError: too many computations wait, or that of the computation.
+            RegistryError: too many computations wait, or the computation raises it.
         """
         async with self.workers.turn():
             return await self._keeper.read_elsewhere(compute)
@@ -168,8 +169,8 @@ class Registry:
     async def write(self, decide: Callable[[], Decision[T]]) -> T:
         """Decide a change over the newest state, write it, and return its result.
 
-        Once it has its turn, it goes on even if its client leaves, so that the writer learns the
-        outcome of the records.
+        Changes are made one after the other. A change that has begun continues even if its client
+        leaves, so that the writer learns the outcome of the records.
 
         Raises:
             RegistryError: the decision refuses, the topic cannot be written, or too many changes
@@ -213,7 +214,7 @@ class Registry:
 
 
 def _require_readable(lines: Iterable[KeyAndValue]) -> None:
-    """Refuse a record that no reader takes, before it is written.
+    """Refuse a record that readers would skip, before it is written.
 
     Raises:
         RegistryError: a value is too long.
@@ -225,9 +226,7 @@ def _require_readable(lines: Iterable[KeyAndValue]) -> None:
 
 
 def store_failure(error: SchemasLogError | KafkaError) -> errors.RegistryError:
-    """Return the refusal of a change that was not written to the topic, or whose outcome is
-    unknown.
-    """
+    """Return the error response for a change that failed, or whose outcome is unknown."""
     if isinstance(error, RecordsTooLarge):
         return errors.schema_too_large(f"The schema is too large for the topic: {error}")
     if isinstance(error, Superseded):

@@ -1,5 +1,4 @@
-"""A memory of results, bounded in number and weight. The least recently used result is dropped
-first.
+"""A cache of results, bounded in number and weight. It drops the least recently used result first.
 
 Several threads may use it at once.
 """
@@ -14,7 +13,7 @@ V = TypeVar("V")
 
 
 class Remembered(Generic[K, V]):
-    """Results by key. With ``max_weight`` None only their number is bounded."""
+    """An LRU cache of results by key. With ``max_weight`` None only their number is bounded."""
 
     def __init__(self, max_count: int, max_weight: int | None = None) -> None:
         self._max_count = max_count
@@ -31,7 +30,7 @@ class Remembered(Generic[K, V]):
         return len(self._found)
 
     def get(self, key: K) -> V | None:
-        """Return a result, None if it is not remembered."""
+        """Return the result of a key, or None if it is not cached."""
         with self._lock:
             if key not in self._found:
                 return None
@@ -39,7 +38,7 @@ class Remembered(Generic[K, V]):
             return self._found[key][0]
 
     def put(self, key: K, result: V, weight: int = 0) -> None:
-        """Keep a result, and forget others beyond the bounds."""
+        """Cache a result, and drop others if the bounds are exceeded."""
         with self._lock:
             _, older = self._found.pop(key, (None, 0))
             self._found[key] = result, weight

@@ -1,4 +1,4 @@
-"""Checks the rules of a schema. Clients run them, so only their form is checked."""
+"""Checks the names, types and modes of a schema's rules, which only clients run."""
 
 from collections import Counter
 
@@ -14,7 +14,8 @@ def check_rule_set(rule_set: RuleSet | None) -> None:
     """Refuse rules that no client understands.
 
     Raises:
-        RegistryError: a rule has no name, a name twice, no type, or a mode of another list.
+        RegistryError: a rule has no name, the name of another rule, no type, or a mode that its
+            list does not allow.
     """
     if rule_set is None:
         return

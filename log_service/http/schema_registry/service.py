@@ -1,7 +1,8 @@
-"""One instance of the registry: it reads the topic, takes part in the election, and serves.
+"""Runs one instance of the registry: it reads the topic, takes part in the election, and serves.
 
-Every instance serves reads. The elected one takes the topic over and writes. Others forward
-changes to it. Invariant: ``is_writer`` is set only after this instance took the topic over.
+Every instance answers reading requests. The elected instance takes the topic over and writes. Other
+instances forward changes to it. Invariant: ``is_writer`` is set only after this instance took the
+topic over.
 """
 
 import logging
@@ -59,7 +60,7 @@ Say = Callable[[str], None]
 
 
 class RegistryService:
-    """One instance. ``say`` is called with lines for a person."""
+    """One instance. ``say`` is called with messages for the person who started it."""
 
     def __init__(self, settings: RegistrySettings, *, say: Say, env: Env | None = None) -> None:
         self._settings = settings
@@ -68,10 +69,10 @@ class RegistryService:
         self._listeners = ServiceListeners(settings, self._env, "registry")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until the caller cancels. Started once requests get responses.
+        """Serve until the caller cancels. ``task_status`` reports when requests get responses.
 
-        After a cancellation it finishes the open requests and leaves the group, so that another
-        instance can lead at once.
+        After a cancellation the open requests are finished, and the instance leaves the group, so
+        that another instance can lead at once.
 
         Raises:
             ConfigError: the topic cannot hold schemas, or an address cannot be listened on.
@@ -141,11 +142,11 @@ class RegistryService:
             task_status.started()
 
     def _forwarding_tls(self) -> ssl.SSLContext:
-        """Return the TLS of connections to other instances. Blocks."""
+        """Return the TLS context of connections to other instances. Reads files, so it blocks."""
         return tls_of(forwarding_tls(self._settings.client), self._settings.tls)
 
     async def _renew(self, forwarder: Forwarder) -> None:
-        """Show the new certificate of the listener to other instances, too."""
+        """Use the listener's new certificate also for connections to other instances."""
         try:
             tls = await trio.to_thread.run_sync(self._forwarding_tls)
         except ConfigError as error:
@@ -154,7 +155,7 @@ class RegistryService:
         await forwarder.renew(tls)
 
     async def _authentication(self, nursery: trio.Nursery) -> Authentication | None:
-        """Return the logins that the settings ask for, None without any.
+        """Return the authentication that the settings configure, or None without any.
 
         Raises:
             ConfigError: passwords or tokens cannot be checked.
@@ -197,9 +198,9 @@ class RegistryService:
     async def _forward(
         self, forwarder: Forwarder, registry: Registry, role: WriterRole, request: HttpRequest
     ) -> HttpResponse | None:
-        """Return the writing instance's response, or None once this instance writes.
+        """Return the writing instance's response, or None as soon as this instance writes.
 
-        An unreachable leader may just have stopped, so the change waits for the next election.
+        If the leader is unreachable, it may just have stopped. Then wait for the next election.
 
         Raises:
             RegistryError: no instance writes, or it cannot be reached.
@@ -234,5 +235,8 @@ class RegistryService:
 
 
 def forwarding_tls(client: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the trust stores of the cluster's clients, for a listener without an authority."""
+    """Return the trust store settings in a client's settings.
+
+    They are used to forward requests if the listener has no certificate authority of its own.
+    """
     return {name: value for name, value in client.items() if name.startswith("ssl_truststore")}

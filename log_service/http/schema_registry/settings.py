@@ -56,8 +56,8 @@ SAME_KEYS = MappingProxyType(
 class RegistrySettings(ServiceSettings):
     """The settings of one instance.
 
-    ``advertised`` is the address under which other instances reach this one. They elect a new
-    leader when it was silent for ``session_timeout_ms``.
+    ``advertised`` is the address under which other instances reach this one. A leader without a
+    heartbeat for ``session_timeout_ms`` is replaced.
     """
 
     advertised: ListenAddress
@@ -78,12 +78,13 @@ def read_registry_settings(
     over: Mapping[str, str] | None = None,
     client: Mapping[str, Any] | None = None,
 ) -> RegistrySettings:
-    """Return the settings of a properties file's text. ``over`` has properties that win over it.
+    """Read the settings from the text of a properties file. ``over`` overrides the text.
 
-    ``client`` has settings of Kafka clients that the file does not name.
+    ``client`` has settings of Kafka clients that the file does not name. ``name`` is the file's
+    name in errors.
 
     Raises:
-        ConfigError: a value is not valid for its key. ``name`` stands for the file.
+        ConfigError: a value is not valid for its key.
     """
     file = SettingsFile.read(
         text,
@@ -113,7 +114,10 @@ def read_registry_settings(
 
 
 def _advertised(listeners: tuple[ListenAddress, ...], file: SettingsFile) -> ListenAddress:
-    """Return the address for other instances: the listener of the wanted scheme, and the host."""
+    """Return the address for other instances.
+
+    It has the scheme and port of the last listener with the configured scheme, and ``host.name``.
+    """
     key = "inter.instance.protocol"
     scheme = file.found[key].lower()
     if scheme and scheme not in SCHEMES:

@@ -1,6 +1,6 @@
-"""Names in order, so that those with a prefix are found without a scan of all names.
+"""Keeps names in order, so that those with a prefix are found without a scan of all names.
 
-Reading changes nothing, because several threads read at once.
+Reading does not change the object, because several threads read at once.
 """
 
 from bisect import bisect_left, insort

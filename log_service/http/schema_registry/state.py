@@ -1,7 +1,7 @@
-"""The state that the records of the topic build. ``replay`` alone changes it.
+"""The state that results from the records of the topic. Only ``replay`` changes it.
 
-A version that is soft-deleted keeps its id, because consumers may still have its records. Ids
-belong to a context. Invariants: an id has one content for ever, and ``highest_ids`` only grows.
+A soft-deleted version keeps its id, because consumers may still get records with this id. Ids
+belong to a context. Invariants: the content of an id never changes, and ``highest_ids`` only grows.
 """
 
 from collections import Counter
@@ -74,7 +74,7 @@ class RegistryState:
     # Replay
 
     def clear(self) -> None:
-        """Forget everything. The first record of the topic comes next."""
+        """Remove everything. ``replay`` then gets the records from the first one on."""
         for store in (self._subjects, self._users_of_id, self._ids_of_guid):
             store.clear()
         for links in (self._referrers, self._deleted_referrers, self._aliases):
@@ -88,10 +88,10 @@ class RegistryState:
     def replay(
         self, key: bytes | None, value: bytes | None, *, timestamp_ms: int | None = None
     ) -> None:
-        """Take one record of the topic.
+        """Apply one record of the topic.
 
         Raises:
-            UnreadableRecordError: the record cannot be understood, and changes nothing.
+            UnreadableRecordError: the record cannot be understood. It changes nothing.
         """
         parsed = read_key(key)
         if key is not None and key != parsed.encode():
@@ -156,7 +156,7 @@ class RegistryState:
         self._note_references(registered)
 
     def _keep(self, registered: RegisteredSchema) -> None:
-        """Keep a version, in the place of an older one of the same number."""
+        """Store a version. It replaces a version with the same number."""
         subject = registered.subject
         if subject not in self._subjects:
             self._subjects[subject] = {}
@@ -183,9 +183,9 @@ class RegistryState:
             self._remove_name(subject)
 
     def _forget_user(self, gone: RegisteredSchema) -> None:
-        """Remove a removed version from the users of its id.
+        """Remove a version from the users of its id, because the version was removed.
 
-        Another version may have the id, too.
+        If another version of the subject has the id, too, it becomes the subject's user of the id.
         """
         context, subject = context_of(gone.subject), gone.subject
         users = self._users_of_id[context].get(gone.schema_id, {})
@@ -210,7 +210,7 @@ class RegistryState:
             self._ids_of_guid.pop(gone.guid, None)
 
     def _remove_name(self, subject: str) -> None:
-        """Forget a subject without versions."""
+        """Remove a subject that has no versions."""
         del self._subjects[subject], self._live_counts[subject]
         self._names.discard(subject)
         parsed = Subject.parse(subject)
@@ -257,7 +257,7 @@ class RegistryState:
 
     @property
     def highest_ids(self) -> Mapping[str, int]:
-        """The highest id that was ever given in each context."""
+        """The highest id that was ever assigned in each context."""
         return self._highest_ids
 
     @property
@@ -266,12 +266,12 @@ class RegistryState:
         return [DEFAULT_CONTEXT, *(each for each in self._contexts if each != DEFAULT_CONTEXT)]
 
     def has_context(self, context: str) -> bool:
-        """Return whether a context is known. The default one always is."""
+        """Return whether a context is known. The default context always is."""
         return context == DEFAULT_CONTEXT or context in self._contexts
 
     @property
     def subject_count(self) -> int:
-        """Subjects with a version, live or soft-deleted."""
+        """The number of subjects with a version, live or soft-deleted."""
         return len(self._names)
 
     @property
@@ -294,18 +294,18 @@ class RegistryState:
     def versions(self, subject: str, *, is_deleted: bool | None = False) -> list[RegisteredSchema]:
         """Return versions of a subject, oldest first.
 
-        ``is_deleted``: False for live ones, True for soft-deleted ones, None for all.
+        ``is_deleted`` False selects live versions, True soft-deleted versions, and None all.
         """
         found = self._subjects.get(subject, {})
         ordered = [found[version] for version in sorted(found)]
         return [each for each in ordered if is_deleted is None or each.is_deleted is is_deleted]
 
     def version(self, subject: str, version: int) -> RegisteredSchema | None:
-        """Return one version, live or soft-deleted."""
+        """Return one version, live or soft-deleted, or None."""
         return self._subjects.get(subject, {}).get(version)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Return the newest live version."""
+        """Return the newest live version, or None."""
         found = self._subjects.get(subject, {}).values()
         return max(
             (each for each in found if not each.is_deleted),
@@ -314,26 +314,29 @@ class RegistryState:
         )
 
     def subjects_in(self, scope: str) -> list[str]:
-        """Return a scope's subjects in order: the subject alone, those of a context, or all."""
+        """Return the subjects in a scope in order: one subject, those of a context, or all."""
         if Subject.parse(scope).name:
             return [scope] if scope in self._subjects else []
         return self.subjects_beginning_with(scope)
 
     def has_subjects(self, scope: str, *, is_deleted_included: bool) -> bool:
-        """Return whether a scope has a version, live or, if asked for, soft-deleted."""
+        """Return whether a scope has live versions, or with ``is_deleted_included`` any version."""
         return any(is_deleted_included or self.is_live(each) for each in self.subjects_in(scope))
 
     def subjects_of_id(self, context: str, schema_id: int) -> list[str]:
-        """Return the subjects with a version, live or soft-deleted, that has an id."""
+        """Return the subjects that have a version with an id, live or soft-deleted."""
         return list(self._users_of_id.get(context, {}).get(schema_id, ()))
 
     def user_of_id(self, context: str, schema_id: int, subject: str) -> RegisteredSchema | None:
-        """Return the version of a subject that has an id, live or soft-deleted."""
+        """Return a version of a subject that has an id, live or soft-deleted, or None."""
         version = self._users_of_id.get(context, {}).get(schema_id, {}).get(subject)
         return None if version is None else self.version(subject, version)
 
     def first_user_of_id(self, context: str, schema_id: int) -> RegisteredSchema | None:
-        """Return one version that has an id, live or soft-deleted, without looking at all."""
+        """Return an arbitrary version that has an id, live or soft-deleted, or None.
+
+        It takes constant time, because it does not go through all versions.
+        """
         users = self._users_of_id.get(context, {}).get(schema_id, {})
         subject = next(iter(users), None)
         return None if subject is None else self.version(subject, users[subject])
@@ -351,7 +354,7 @@ class RegistryState:
         return None if found is None else found.content
 
     def id_of_guid(self, context: str, guid: str) -> int | None:
-        """Return the id of a content in a context. Removed contents have none."""
+        """Return the id of a content in a context, or None for an unknown or removed content."""
         return self._ids_of_guid.get(guid, {}).get(context)
 
     def ids_of_guid(self, guid: str) -> dict[str, int]:
@@ -370,18 +373,18 @@ class RegistryState:
         return list(links.get((subject, version), ()))
 
     def own_settings(self, scope: str) -> Settings | None:
-        """Return the settings of exactly this scope. The default context is an empty scope."""
+        """Return the settings of exactly this scope, or None. The default context is ``""``."""
         return self._settings.get(scope)
 
     def settings(self, subject: str) -> Settings:
-        """Return a subject's settings: its own over those of its context and of all contexts."""
+        """Return a subject's settings: its own, else those of its context, else the global ones."""
         found = self._defaults
         for scope in _scopes(subject):
             found = self._settings.get(scope, Settings()).over(found)
         return found
 
     def own_mode(self, scope: str) -> Mode | None:
-        """Return the mode of exactly this scope."""
+        """Return the mode of exactly this scope, or None."""
         return self._modes.get(scope)
 
     def mode(self, subject: str) -> Mode:
@@ -392,7 +395,7 @@ class RegistryState:
         return found[-1] if found else Mode.READWRITE
 
     def aliased(self, subject: str) -> str:
-        """Return the subject that an alias stands for, else the subject itself."""
+        """Return the subject to which an alias refers, and any other subject unchanged."""
         own = self._settings.get(subject)
         return within(own.alias, subject) if own is not None and own.alias else subject
 
@@ -406,10 +409,10 @@ class RegistryState:
         return sorted(self._aliases.get(subject, ()))
 
     def encoded(self, records: list[RegistryRecord]) -> list[tuple[bytes, bytes | None]]:
-        """Return records as bytes.
+        """Encode records as pairs of key and value.
 
-        If the topic has the same key in another order of properties, a tombstone for it comes
-        first, because compaction would keep both.
+        If the topic has the same key with its properties in another order, a tombstone for that key
+        comes first, because compaction would keep both.
         """
         lines: list[tuple[bytes, bytes | None]] = []
         for record in records:
@@ -418,7 +421,7 @@ class RegistryState:
         return lines
 
     def versions_with_id(self, subject: str, schema_id: int) -> list[RegistryKey]:
-        """Return the keys of a subject's soft-deleted versions with an id."""
+        """Return the record keys of a subject's soft-deleted versions that have an id."""
         deleted = self.versions(subject, is_deleted=True)
         return [
             schema_key(subject, each.version) for each in deleted if each.schema_id == schema_id
@@ -432,12 +435,12 @@ def _targets(registered: RegisteredSchema) -> list[SubjectVersion]:
 
 
 def _scopes(subject: str) -> list[str]:
-    """Return the scopes that a subject is in, the widest first."""
+    """Return the scopes that contain a subject, the widest first."""
     return list(dict.fromkeys([GLOBAL_SCOPE, scope_of(subject), subject]))
 
 
 def _unlink(links: dict[K, set[T]], target: K, origin: T) -> None:
-    """Remove a link that may be missing."""
+    """Remove ``origin`` from the links to ``target``, if it is there."""
     origins = links.get(target)
     if origins is not None:
         origins.discard(origin)

@@ -1,8 +1,8 @@
 """Applies the topic's records to the state, one after the other.
 
-A record that cannot be understood is skipped with a warning that names its offset. While a
-decision reads the state in another thread, records wait. Invariant: the state changes on the event
-loop alone, and never while somebody reads it elsewhere.
+A record that cannot be understood is skipped with a warning that names its offset. While another
+thread reads the state, records are held back. Invariant: the state changes only on the event loop,
+and never while another thread reads it.
 """
 
 import logging
@@ -42,7 +42,7 @@ class TopicRecord(Protocol):
 
 
 class StateKeeper:
-    """Owns a registry's state."""
+    """Owns a registry's state, and coordinates its changes with threads that read it."""
 
     def __init__(self, defaults: Settings = DEFAULT_SETTINGS) -> None:
         self.state = RegistryState(defaults)
@@ -56,25 +56,23 @@ class StateKeeper:
         return f"<StateKeeper {self.state!r} waiting={len(self._waiting)}>"
 
     def begin_anew(self) -> None:
-        """Forget all records. The first record of the topic comes next."""
+        """Empty the state. ``apply`` then gets the records from the first one on."""
         self._take(None)
 
     def apply(self, record: TopicRecord) -> None:
-        """Take the next record."""
+        """Apply the next record, or hold it back while another thread reads the state."""
         self._take(record)
 
     async def settled(self) -> None:
-        """Wait until all records are applied that were held back while other threads read the
-        state.
-        """
+        """Wait until all records that were held back are applied."""
         while self._waiting:
             await self._settled.wait()
 
     async def read_elsewhere(self, read: Callable[[], T]) -> T:
         """Run a computation over the state in another thread, and return its result.
 
-        It goes on when the caller is cancelled, because a thread cannot be stopped. Records wait
-        for it even then.
+        The computation continues when the caller is cancelled, because a thread cannot be stopped.
+        Records are held back until it ends.
         """
         await self.settled()
         self._reader_count += 1

@@ -1,7 +1,8 @@
-"""Names of subjects and contexts.
+"""Parses and validates the names of subjects and contexts.
 
-A qualified subject is ``:.context:name``. In the default context it is the name alone. A context
-with an empty name, ``:.context:``, is the scope of settings for all its subjects.
+A qualified subject is ``:.context:name``. In the default context it is only the name. A qualified
+subject with an empty name, ``:.context:``, is the scope of settings for all subjects of the
+context.
 """
 
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Subject:
 
 
 def normal_subject(text: str) -> str:
-    """Return a subject in its one normal form. ``:.:orders`` is ``orders``."""
+    """Return a subject in its normal form, for instance ``orders`` for ``:.:orders``."""
     return str(Subject.parse(text))
 
 
@@ -57,9 +58,9 @@ def scope_of(subject: str) -> str:
 
 
 def is_valid_subject(text: str, *, is_scope_allowed: bool = False) -> bool:
-    """Return whether schemas may be registered under a subject. It is in one context.
+    """Return whether schemas may be registered under a subject.
 
-    ``is_scope_allowed`` also accepts contexts, which may carry settings.
+    ``is_scope_allowed`` also accepts contexts, which may have settings.
     """
     subject = Subject.parse(text)
     if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in text) or text.startswith(
@@ -79,7 +80,7 @@ def normal_context(text: str) -> str:
     """Return a context with its leading dot and without colons at its ends.
 
     Raises:
-        ValueError: a colon stands inside the name.
+        ValueError: the name has a colon inside.
     """
     name = text.removeprefix(":").removesuffix(":")
     if ":" in name:
@@ -88,7 +89,7 @@ def normal_context(text: str) -> str:
 
 
 def within(subject: str, parent: str) -> str:
-    """Return an unqualified subject in the context of its parent. Others stay as they are."""
+    """Move a subject without a context into the context of ``parent``. Others stay unchanged."""
     own = Subject.parse(subject)
     if own.context != DEFAULT_CONTEXT:
         return str(own)

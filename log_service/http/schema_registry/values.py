@@ -1,7 +1,7 @@
 """Schemas, their metadata and rules, and the settings of subjects, as values.
 
 Mappings and sets are sorted when a value is made, so equal values have equal JSON. ``guid_of``
-hashes the content of a schema in the way of Confluent's registry.
+hashes the content of a schema as Confluent's registry does.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class CompatibilityLevel(StrEnum):
-    """The earlier versions that a new one is compared with, and the direction."""
+    """The earlier versions that a new version is compared with, and the direction of comparison."""
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -43,22 +43,22 @@ class CompatibilityLevel(StrEnum):
 
     @property
     def is_transitive(self) -> bool:
-        """Whether all versions count, and not the newest alone."""
+        """Whether all versions are compared, and not only the newest one."""
         return self.value.endswith("_TRANSITIVE")
 
     @property
     def is_backward(self) -> bool:
-        """Whether the new schema has to read values of earlier ones."""
+        """Whether the new schema must be able to read values of earlier schemas."""
         return self.value.startswith(("BACKWARD", "FULL"))
 
     @property
     def is_forward(self) -> bool:
-        """Whether earlier schemas have to read values of the new one."""
+        """Whether earlier schemas must be able to read values of the new schema."""
         return self.value.startswith(("FORWARD", "FULL"))
 
 
 class Mode(StrEnum):
-    """The changes that are allowed under a subject."""
+    """The mode of a subject or context: which changes of versions are allowed."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"
@@ -68,12 +68,12 @@ class Mode(StrEnum):
 
     @property
     def is_read_only(self) -> bool:
-        """Whether nothing may be changed."""
+        """Whether the mode forbids all changes."""
         return self in {Mode.READONLY, Mode.READONLY_OVERRIDE}
 
     @property
     def is_importing(self) -> bool:
-        """Whether schemas come with their own ids."""
+        """Whether clients register schemas with ids of their own choice."""
         return self in {Mode.IMPORT, Mode.FORWARD}
 
 
@@ -86,7 +86,7 @@ class Reference:
     version: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the reference as it stands in requests and records."""
+        """Return the JSON object of the reference in requests and records."""
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
@@ -106,7 +106,7 @@ class Metadata:
         properties: Mapping[str, str] | None = None,
         sensitive: Sequence[str] | None = None,
     ) -> Self:
-        """Return metadata with everything sorted."""
+        """Make metadata, with all entries sorted."""
         return cls(
             tags=(
                 {path: tuple(sorted(set(tags[path]))) for path in sorted(tags or {})}
@@ -118,7 +118,7 @@ class Metadata:
         )
 
     def merged(self, other: "Metadata | None") -> "Metadata":
-        """Return this metadata with the entries of another one, which win."""
+        """Return this metadata with the entries of ``other``, which take precedence."""
         if other is None:
             return self
         return Metadata.of(
@@ -129,12 +129,12 @@ class Metadata:
 
     @property
     def reserved_fields(self) -> frozenset[str]:
-        """The names of fields that are reserved."""
+        """The names of fields that the property ``CONFLUENT_RESERVED`` reserves."""
         names = self.properties.get(CONFLUENT_RESERVED, "").split(",")
         return frozenset(name.strip() for name in names) - {""}
 
     def as_json(self) -> dict[str, Any]:
-        """Return the metadata without its empty parts."""
+        """Return the JSON object of the metadata, without empty parts."""
         whole = {
             "tags": {path: list(tags) for path, tags in self.tags.items()},
             "properties": dict(self.properties),
@@ -166,7 +166,7 @@ class Rule:
     disabled: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return the rule without its empty parts."""
+        """Return the JSON object of the rule, without empty parts."""
         whole = {
             "name": self.name,
             "doc": self.doc,
@@ -193,7 +193,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSet:
-    """The rules of a schema by the moment at which clients run them."""
+    """The rules of a schema, in one list for each occasion on which clients run them."""
 
     migration_rules: tuple[Rule, ...] = ()
     domain_rules: tuple[Rule, ...] = ()
@@ -201,7 +201,7 @@ class RuleSet:
     enable_at: str | None = None
 
     def merged(self, other: "RuleSet | None") -> "RuleSet":
-        """Return these rules with another set's. Of two rules with one name the other one wins."""
+        """Return these rules with those of ``other``, which replace rules with the same names."""
         if other is None:
             return self
         return RuleSet(
@@ -212,7 +212,7 @@ class RuleSet:
         )
 
     def without(self, names: Sequence[str]) -> "RuleSet":
-        """Return the rules without those of the given names."""
+        """Return the rules whose names are not given."""
         return replace(
             self,
             migration_rules=tuple(rule for rule in self.migration_rules if rule.name not in names),
@@ -221,7 +221,7 @@ class RuleSet:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the rules without empty lists."""
+        """Return the JSON object of the rules, without empty lists."""
         whole = {
             "migrationRules": [rule.as_json() for rule in self.migration_rules],
             "domainRules": [rule.as_json() for rule in self.domain_rules],
@@ -254,7 +254,7 @@ class SchemaContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSchema:
-    """One version of a subject. ``timestamp_ms`` is that of its record."""
+    """One version of a subject. ``timestamp_ms`` is the timestamp of its record."""
 
     subject: str
     version: int
@@ -280,7 +280,8 @@ def guid_of(content: SchemaContent) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings of a subject, a context or the registry. None means that a setting is not set here.
+    """Settings of a subject, a context or the registry. None means that a setting is not set.
+
     ``alias_for_deks`` and ``validate_rules`` are kept for clients and for other registries on the
     same topic. This registry does not use them. Source: Confluent's ``/config`` resource.
     """
@@ -301,11 +302,11 @@ class Settings:
     override_rule_set: RuleSet | None = None
 
     def over(self, wider: "Settings") -> "Settings":
-        """Return these settings, completed by those of a wider scope."""
+        """Return these settings, with those of a wider scope for the settings that are not set."""
         return replace(wider, **dict(self.set_fields()))
 
     def without(self, names: Collection[str]) -> "Settings":
-        """Return these settings without some of them, which are then not set."""
+        """Return a copy in which the named settings are not set."""
         return replace(self, **dict.fromkeys(names))
 
     def set_fields(self) -> list[tuple[str, Any]]:
@@ -316,7 +317,7 @@ class Settings:
 
     @property
     def is_validating_new_schemas(self) -> bool:
-        """Whether names and defaults of new schemas are checked, which they are by default."""
+        """Whether names and defaults of new schemas are checked. They are checked by default."""
         return self.validate_new_schemas is not False
 
     @property

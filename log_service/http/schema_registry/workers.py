@@ -1,8 +1,8 @@
-"""Other threads for long work, so that the event loop goes on.
+"""Runs long work in other threads, so that the event loop is not blocked.
 
-Python runs one thread at a time. So only a few work at once, because each further thread makes the
-event loop wait longer for its turn. Invariant: the number of requests that wait for a thread is
-bounded.
+Python runs one thread at a time. So only a few threads work at once, because with each further
+thread the event loop waits longer for the interpreter. Invariant: the number of requests that wait
+for a thread is bounded.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +20,7 @@ MAX_WAITING: Final = 100
 
 
 class Workers:
-    """The threads of one registry."""
+    """The bounded number of worker threads of one registry."""
 
     def __init__(self) -> None:
         self._turns = trio.CapacityLimiter(WORKER_COUNT)
@@ -30,7 +30,7 @@ class Workers:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, which lasts as long as the block.
+        """Wait for a free thread, and reserve it for the duration of the ``async with`` block.
 
         Raises:
             RegistryError: too many requests wait already.
@@ -45,7 +45,7 @@ class Workers:
     async def run_off_loop(self, work: Callable[[], T]) -> T:
         """Do work in another thread, and return its result.
 
-        It goes on when the caller is cancelled, because no thread can be stopped.
+        The work continues when the caller is cancelled, because a thread cannot be stopped.
 
         Raises:
             RegistryError: too many requests wait already.

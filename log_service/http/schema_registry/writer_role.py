@@ -1,7 +1,7 @@
-"""The role of the writer: an elected instance takes the topic over, and lets go of it afterwards.
+"""Takes the topic over while this instance is elected, and releases it afterwards.
 
-Decides when ``is_writer`` of a registry is set: only after this instance took the topic over, and
-not any more once another one is elected. Between the two, the brokers' fencing protects the topic.
+Decides when ``is_writer`` of a registry is set: after this instance took the topic over, and until
+another instance is elected. In between, the brokers' fencing protects the topic from two writers.
 """
 
 import logging
@@ -22,7 +22,7 @@ RETRY_S = 1.0
 
 
 class WriterRole:
-    """Follows the election for one instance. ``leadership`` is the outcome that it acted on."""
+    """Follows the election for one instance. ``leadership`` is the last outcome it reacted to."""
 
     def __init__(self, elector: Elector, log: SchemasLog, registry: Registry) -> None:
         self._elector = elector
@@ -35,13 +35,14 @@ class WriterRole:
         return f"<WriterRole {self.leadership} is_writer={self._registry.is_writer}>"
 
     async def wait_changed(self) -> None:
-        """Wait until the leadership, or whether this instance writes, may have changed."""
+        """Wait until the leadership or ``is_writer`` may have changed."""
         await self._changed.wait()
 
     async def run(self, after_take_over: Callable[[], Awaitable[None]]) -> None:
-        """Take the topic over whenever this instance is elected, and let go of it otherwise.
+        """Take the topic over whenever this instance is elected, and release it otherwise.
 
-        ``after_take_over`` is run then, beside the election. It takes a bounded time.
+        ``after_take_over`` is called after each take-over, while the election continues. It takes a
+        bounded time.
         """
         await self._registry.require_loaded(float("inf"))
         async with trio.open_nursery() as nursery:

@@ -3,11 +3,12 @@
 It decides whether a principal on a host may perform an operation on a resource. Super users may do
 everything, even before the ACLs are loaded and even against a DENY.
 
-Each decision is made once and then cached under its caller. ``rights_of`` returns the cache of one
-caller. The cache belongs to one index. A change of ACLs replaces the index and empties the cache in
-one step, so no decision outlives the ACLs that made it. ``version`` identifies the current ACLs.
-Code that keeps a decision keeps the version beside it, and asks again when the authorizer has
-another version. Code that keeps ``Rights`` compares their ``version`` with the authorizer's.
+Each decision is made once and then cached for its caller, a principal on a host. ``rights_of``
+returns the cache of one caller. The cache belongs to one index. A change of ACLs replaces the index
+and empties the cache in one step, so no decision outlives the ACLs that made it. ``version``
+identifies the current ACLs. Code that stores a decision stores the version with it, and asks again
+when the authorizer has another version. Code that stores ``Rights`` compares their ``version`` with
+the authorizer's.
 
 Invariants: the numbers of cached callers and decisions are bounded, per caller and in total, and so
 is the length of the names in them. Decisions beyond a bound are dropped and made again.
@@ -116,7 +117,7 @@ class Rights:
 
     @property
     def questions(self) -> Collection[Question]:
-        """The questions whose decision is remembered."""
+        """The questions (operation, resource type, name) whose decisions are cached."""
         return self._decided.keys()
 
     def decide(self, operation: AclOperation, resource: AclResource, name: str) -> Decision:
@@ -137,7 +138,7 @@ class Rights:
         return decision
 
     def may_somewhere(self, operation: AclOperation, resource: AclResource) -> bool:
-        """Whether an ACL allows the operation on some resource of the type, existing or not."""
+        """Whether ACLs allow the operation on any resource of the type, existing or not."""
         key = (operation, resource)
         if key not in self._somewhere:
             self._somewhere[key] = is_allowed_somewhere(self._index, self._who, operation, resource)
@@ -168,16 +169,16 @@ class AclAuthorizer:
 
     @property
     def known_rights(self) -> Collection[Rights]:
-        """The rights of the callers that are remembered."""
+        """The rights of the callers that are cached."""
         return self._memory.callers.values()
 
     @property
     def index(self) -> AclIndex:
-        """The ACLs that decide."""
+        """The ACLs by which decisions are made."""
         return self._index
 
     def follow(self, index: AclIndex) -> None:
-        """Decide by these ACLs from now on."""
+        """Replace the ACLs by which decisions are made, and empty the cache."""
         self.version = object()
         self._index, self._memory = index, _Memory(self.version)
 
@@ -188,7 +189,7 @@ class AclAuthorizer:
     def rights_of(self, principal: Principal, host: str) -> Rights:
         """Return the current rights of a caller.
 
-        Ask again for each request, because ACLs change.
+        Call this for each request, because ACLs change.
 
         ``host`` is an address in any notation.
         """

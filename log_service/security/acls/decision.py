@@ -39,7 +39,7 @@ NO_OPERATIONS: frozenset[AclOperation] = frozenset()
 
 
 class Reason(Enum):
-    """The reason of a decision, by its name in Apache Kafka's audit log."""
+    """The reason of a decision. The value is its name in Apache Kafka's audit log."""
 
     SUPER_USER = "SuperUser"
     DEFAULT_ALLOW = "DefaultAllow"
@@ -62,7 +62,7 @@ DEFAULT_DENY = Decision(is_allowed=False, reason=Reason.DEFAULT_DENY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Who:
-    """A principal as ACLs name it, and its host as Java writes it."""
+    """A principal as ``Type:name``, and its host as Java writes addresses, as in ACLs."""
 
     principal: str
     host: str

@@ -64,7 +64,7 @@ class AclFilter:
         )
 
     def _known(self) -> Known:
-        """Return the sort-key fields that the filter sets, up to the first one left open.
+        """Return the leading sort-key fields that the filter sets, up to the first unset field.
 
         The order is principal, host, operation, permission.
         """

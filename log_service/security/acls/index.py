@@ -72,9 +72,9 @@ class AclIndex:
         )
 
     def holds(self, wanted: Place) -> bool:
-        """Whether an ACL with that place exists.
+        """Whether an ACL with all these fields exists.
 
-        A binary search, because one name may have thousands of ACLs.
+        It is a binary search, because one name may have thousands of ACLs.
         """
         resource_type, resource_name, *order = wanted
         acls, key = self.named(resource_type, wanted[2], resource_name), tuple(order)
@@ -148,7 +148,7 @@ one would take a million comparisons.
 
 
 def _without(acls: Iterable[Acl], gone: set[int]) -> list[Acl]:
-    """Return the ACLs that stay. All removed ones must be among them."""
+    """Return the ACLs without those whose ``id()`` is in ``gone``, which must all be among them."""
     found = list(acls)
     kept = [acl for acl in found if id(acl) not in gone]
     assert len(kept) == len(found) - len(gone), "an ACL is removed that is not in the index"
@@ -156,7 +156,7 @@ def _without(acls: Iterable[Acl], gone: set[int]) -> list[Acl]:
 
 
 class _Changes:
-    """The changes to one section. Each changed name is read and written once."""
+    """The changes to a ``Section``, the ACLs by resource. Each changed name is written once."""
 
     def __init__(self, section: Section) -> None:
         self._section = section
@@ -184,7 +184,7 @@ class _Changes:
             self._changed[key] = _without(self._section.get(key, NO_ACLS), gone)
 
     def build(self) -> Section:
-        """Return the section with the changes."""
+        """Return the ACLs with the changes applied."""
         return changed_map(
             self._section, {key: tuple(acls) or None for key, acls in self._changed.items()}
         )
@@ -232,7 +232,7 @@ class _PrincipalChanges:
             ]
 
     def build(self) -> Mapping[tuple[int, str], Blocks]:
-        """Return the section with the changes."""
+        """Return the ACLs with the changes applied."""
         return changed_map(
             self._section, {key: tuple(blocks) or None for key, blocks in self._changed.items()}
         )

@@ -87,6 +87,6 @@ Place = tuple[int, str, int, str, str, int, int]
 def place(acl: Acl) -> Place:
     """Return all fields of an ACL except its id, as a sort key.
 
-    Two ACLs with the same place mean the same.
+    Two ACLs with equal results are equivalent.
     """
     return (acl.resource_type, acl.resource_name, *sort_key(acl))

@@ -19,7 +19,7 @@ class ScramMechanism(IntEnum):
 
     @property
     def mechanism_name(self) -> str:
-        """The name that clients ask for."""
+        """The SASL name of the mechanism, such as ``SCRAM-SHA-256``."""
         return f"SCRAM-SHA-{256 * self.value}"
 
     @property

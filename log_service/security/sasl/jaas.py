@@ -2,11 +2,11 @@
 
 A text holds one login module, a control flag and options: ``<class> <flag> (<key>=<value>)* ;``.
 Keys and values are words or quoted. A word begins with a letter, ``_`` or ``$``; digits, ``-`` and
-``.`` may follow. A quoted text stands in ``"`` or ``'`` on one line and takes the escapes of C. A
-slash outside quotes begins a comment: up to ``*/`` after ``/*``, else up to the end of the line.
-The last of several equal keys counts.
+``.`` may follow. A quoted text is enclosed in ``"`` or ``'`` on one line and may have C's escapes.
+A slash outside quotes begins a comment: up to ``*/`` after ``/*``, else up to the end of the line.
+If a key occurs several times, its last value counts.
 
-Only the three login modules with a counterpart here are known. Any other class is refused.
+Only the login modules of PLAIN, SCRAM and OAUTHBEARER are known. Any other class is refused.
 
 Invariant: no error quotes the text, because any part may be a password. An error names the position
 and the remedy.
@@ -58,7 +58,7 @@ class JaasEntry:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """The mechanisms of the login module."""
+        """The SASL mechanisms of the login module."""
         return MODULES[self.login_module]
 
     def option(self, name: str) -> str | None:

@@ -8,8 +8,8 @@ A ``ServerExchange`` receives the client's tokens one by one and returns an ``Ou
 - ``Lookup``: the caller must look up a value, which takes time, and pass it to ``resume``.
   ``resume`` returns another outcome.
 
-A ``ClientExchange`` receives the broker's tokens and returns its own. ``is_complete`` says that the
-broker has proved everything that the mechanism demands.
+A ``ClientExchange`` receives the broker's tokens and returns its own. ``is_complete`` tells whether
+the broker has proved everything that the mechanism demands.
 
 Invariant: no outcome shows a token, a password or a key in its ``repr``.
 """
@@ -23,7 +23,7 @@ from log_service.common.access import Principal
 
 
 class Mechanism(StrEnum):
-    """The supported mechanisms, by the names that clients ask for."""
+    """The supported mechanisms. The values are their SASL names."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -42,7 +42,7 @@ class Challenge:
 class Accepted:
     """The client has proved that it is ``principal``.
 
-    ``expires_at_ms`` is the wall time at which the credential ends, or None if it has no end.
+    ``expires_at_ms`` is the wall time at which the credential expires, or None if it never does.
     """
 
     principal: Principal
@@ -56,8 +56,8 @@ class Accepted:
 class Refused:
     """The login failed.
 
-    ``reason`` is for the broker's log, ``client_text`` for the client. With None the client gets
-    only a general text.
+    ``reason`` is for the broker's log, ``client_text`` for the client. If it is None, the client
+    gets a general text.
     """
 
     reason: str
@@ -74,7 +74,10 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnWanted:
-    """A request for permission to compare a password of this user once more."""
+    """A request for permission to compare a password of this user with the sent one.
+
+    The caller may delay or deny it, to slow down guessing.
+    """
 
     user: str
 
@@ -86,7 +89,7 @@ class ServerExchange(Protocol):
     """One login on the broker's side."""
 
     def guessed_user(self, token: bytes) -> str | None:
-        """Return whose password the client's next token guesses, or None if it guesses none."""
+        """Return the user whose password the client's next token tries, or None."""
 
     def evaluate(self, token: bytes) -> Outcome:
         """Evaluate the client's next token."""
@@ -111,4 +114,4 @@ class ClientExchange(Protocol):
 
 
 class LoginError(Exception):
-    """A login failed on the client's side. The text may be shown."""
+    """A login failed on the client's side. The text has no secrets, so it may be shown."""

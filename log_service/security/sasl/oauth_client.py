@@ -24,7 +24,7 @@ def extensions_of(entry: JaasEntry) -> dict[str, str]:
     """Return the SASL extensions (KIP-342) that a JAAS text sets as ``extension_<name>``.
 
     Raises:
-        ConfigError: a name or a value is none that RFC 7628 has.
+        ConfigError: RFC 7628 does not allow a name or a value.
     """
     found = {
         name.removeprefix(EXTENSION): value.reveal()
@@ -72,10 +72,10 @@ class OAuthClient:
         return f"n,,{SEPARATOR}{''.join(pair + SEPARATOR for pair in pairs)}{SEPARATOR}".encode()
 
     def evaluate(self, token: bytes) -> bytes:
-        """Take the broker's reasons for a refusal, and return the byte that ends the login.
+        """Process the broker's reasons for a refusal, and return the byte that ends the login.
 
         Raises:
-            LoginError: the broker goes on after that.
+            LoginError: the broker sends yet another token.
         """
         if self._is_refused:
             raise LoginError(

@@ -2,9 +2,9 @@
 
     client-first   n,[a=<authorization id>], ^A auth=Bearer <token> ^A [<key>=<value> ^A]... ^A
 
-A refused token gets a JSON text with its status, the client sends one byte, and the login has
-failed. Extensions are parsed and ignored. Keys and claims are not known here, because ``validate``
-is passed in.
+After a refused token the broker sends a JSON text with the status, the client sends one byte, and
+the login has failed. Extensions are parsed and ignored. Keys and claims are not known here, because
+``validate`` is passed in.
 
 Invariants: each login takes one token, because a second one would be a guess without a delay. No
 outcome shows a token.
@@ -53,7 +53,7 @@ class _Stage(Enum):
 
 
 class OAuthServer:
-    """One login."""
+    """One OAUTHBEARER login on the broker's side."""
 
     def __init__(self, validate: Validate) -> None:
         self._validate = validate
@@ -71,7 +71,7 @@ class OAuthServer:
         )
 
     def guessed_user(self, token: bytes) -> None:
-        """Return None, because the signature of a token is not a password."""
+        """Return None, because an OAUTHBEARER token does not try a password."""
 
     def evaluate(self, token: bytes) -> Outcome:
         """Decide on the client's next message."""

@@ -20,7 +20,7 @@ MAX_TOKENS = 4
 
 
 class PlainServer:
-    """A login against ``users``, passwords by name."""
+    """One PLAIN login on the broker's side. ``users`` are passwords by user name."""
 
     def __init__(self, users: Mapping[str, SecretText]) -> None:
         self._users = users
@@ -75,7 +75,7 @@ def _refused(text: str) -> Refused:
 
 
 class PlainClient:
-    """A login as ``name`` with ``password``."""
+    """One PLAIN login on the client's side, as ``name`` with ``password``."""
 
     is_complete = True
 
@@ -87,7 +87,7 @@ class PlainClient:
         return f"<PlainClient {self._name}>"
 
     def first(self) -> bytes:
-        """Return the token.
+        """Return the token with name and password.
 
         Raises:
             LoginError: name or password cannot be sent.

@@ -47,7 +47,7 @@ def random_text(get_bits: GetBits) -> str:
 
 
 def text_of_bytes(content: bytes) -> str:
-    """Return a text in the form of ``random_text``, made from at least 17 bytes."""
+    """Convert at least 17 bytes to a text that looks like one of ``random_text``."""
     return _text_of(int.from_bytes(content) & ((1 << RANDOM_BITS) - 1))
 
 
@@ -116,7 +116,10 @@ def server_signature(mechanism: ScramMechanism, key: bytes, auth_message: bytes)
 
 
 class Shape(NamedTuple):
-    """The part of a credential that a client sees early: iterations and form of the salt."""
+    """The properties of a credential that a client sees before it is authenticated.
+
+    They are the number of iterations and the form of the salt.
+    """
 
     iterations: int = MIN_ITERATIONS
     salt_bytes: int = 26
@@ -129,7 +132,10 @@ PLAIN_SHAPE = Shape()
 
 
 def usual_shape(credentials: Iterable[ScramCredential]) -> Shape:
-    """Return the most common shape, the smallest of several, else ``PLAIN_SHAPE``."""
+    """Return the most common shape of credentials, or ``PLAIN_SHAPE`` without credentials.
+
+    Of several equally common shapes it is the smallest.
+    """
     counts = Counter(map(_shape_of, credentials))
     return max(sorted(counts), key=counts.__getitem__, default=PLAIN_SHAPE)
 
@@ -200,7 +206,7 @@ def parse_client_first(token: bytes) -> ClientFirst:
     """Parse a client's first message.
 
     Raises:
-        MalformedError: the text is not such a message, or asks for channel binding.
+        MalformedError: the text is not a first message, or demands channel binding.
     """
     text = _decoded(token)
     binding, authorization, bare = _split(text, 3)

@@ -1,7 +1,7 @@
 """A SCRAM user as given on the command line: ``SCRAM-SHA-256=[name=alice,password=secret]``.
 
-The form is that of Apache Kafka's tools. Inside the brackets are ``key=value`` parts between
-commas. A value may stand in double quotes. ``name`` is required, and so is one of ``password``,
+The format is that of Apache Kafka's tools. Inside the brackets are ``key=value`` parts between
+commas. A value may be in double quotes. ``name`` is required, and so is one of ``password``,
 ``passwordfile`` and ``saltedpassword``. ``passwordfile`` is an extension. It names a file whose
 first line is the password, or ``-`` for the standard input. So no process list shows the password.
 ``saltedpassword`` and ``salt`` are base64. ``iterations`` defaults to 4096.

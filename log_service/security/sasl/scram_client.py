@@ -1,6 +1,6 @@
 """The client's side of SCRAM: makes two messages and checks the broker's (RFC 5802, section 5).
 
-This module limits the number of iterations that a broker may ask for. With too few iterations a
+This module limits the number of iterations that a broker may demand. With too few iterations a
 broker could guess the password. Too many would keep this process busy. Salting takes milliseconds,
 so the caller does it. ``evaluate`` returns the request for it, and ``resume`` takes the result.
 """
@@ -95,11 +95,11 @@ class ScramClient:
         return f"n,,{self._bare}".encode()
 
     def evaluate(self, token: bytes) -> bytes | SaltingWanted:
-        """Take a broker's message, and return a salting request, or empty bytes at the end.
+        """Process a broker's message, and return a salting request, or empty bytes at the end.
 
         Raises:
-            LoginError: the broker's message is malformed, weak or absurd, or it does not know the
-                credential.
+            LoginError: the message is malformed or demands too few or too many iterations, or the
+                broker does not know the credential.
         """
         try:
             if self._stage is _Stage.FIRST_SENT:

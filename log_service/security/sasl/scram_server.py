@@ -88,7 +88,7 @@ class ScramServer:
         return f"<ScramServer {self._mechanism.mechanism_name} waits for {self._stage.value}>"
 
     def guessed_user(self, token: bytes) -> str | None:  # noqa: ARG002 - the first message has named the user
-        """Return the user if the last message comes next. The first one proves no password."""
+        """Return the user if the last message comes next, because the first tries no password."""
         return self._first.name if self._stage is _Stage.FINAL and self._first is not None else None
 
     def evaluate(self, token: bytes) -> Outcome:
@@ -128,7 +128,7 @@ class ScramServer:
         return self._challenge(self._first, None if token is None else token.credential)
 
     def _challenge(self, first: ClientFirst, credential: ScramCredential | None) -> Outcome:
-        """Send the salt of the credential, or of a decoy."""
+        """Return the challenge with the salt of the credential, or of a decoy."""
         is_usable = credential is not None and credential.iterations >= MIN_ITERATIONS
         self._credential = credential if is_usable else None
         # The decoy is made even if it is not used, so that known and unknown names take equal time.

@@ -8,14 +8,14 @@ KIP-255, KIP-368).
     OPENING       ApiVersions (a good response leads to HANDSHAKE) or SaslHandshake
     HANDSHAKE     SaslHandshake
     AUTHENTICATE  SaslAuthenticate after SaslHandshake 1, bare tokens after SaslHandshake 0
-    LOOKUP        no frame, because the broker looks something up, or the login waits for its turn
+    LOOKUP        no frame, because the broker looks something up, or the password check must wait
     COMPLETE      all requests; SaslHandshake begins the next login if the login has a lifetime
     MISMATCH      no frame, because the client began its next login with another mechanism
     ENDED         no frame, because the login was refused
 
 Invariants: before the login only the bodies of SaslHandshake, SaslAuthenticate and ApiVersions are
-read. No password is compared before its turn (``TurnWanted``). A repeated login keeps mechanism and
-principal. Lifetimes use the monotonic clock.
+read. A password is compared only after the caller permits it (``TurnWanted``). A repeated login
+keeps mechanism and principal. Lifetimes use the monotonic clock.
 """
 
 import struct
@@ -133,7 +133,7 @@ Step = Pass | Respond | Wait | Refuse | Close
 class Login:
     """A complete login.
 
-    ``expires_ns`` is on the monotonic clock, or None if the login does not end.
+    ``expires_ns`` is on the monotonic clock, or None if the login does not expire.
     """
 
     mechanism: str
@@ -146,8 +146,8 @@ class Login:
 class LoginPolicy:
     """The mechanisms that a listener offers.
 
-    ``begin`` starts a login of an enabled mechanism. ``max_reauth_ms`` has the mechanisms whose
-    logins end.
+    ``begin`` starts a login of an enabled mechanism. ``max_reauth_ms`` has the lifetime of logins
+    for each mechanism whose logins expire.
     """
 
     mechanisms: tuple[str, ...]
@@ -360,7 +360,7 @@ class LoginSession:
         return self._refuse(chunks, refused.reason)
 
     def _token(self, token: bytes, lifetime_ms: int = 0) -> list[Any]:
-        """Return the frame with a token. It is a response, or the bare token."""
+        """Return the frame with a token: a SaslAuthenticate response, or only size and token."""
         if self._request is None:
             return [_SIZE.pack(len(token)) + token]
         response = SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
@@ -369,7 +369,7 @@ class LoginSession:
     # After the login
 
     def after_login(self, frame: Buffer, now: Now) -> Step:
-        """Pass a frame on while the login holds.
+        """Decide on a frame after a login: pass it on unless the login has expired.
 
         A handshake begins the next login, even just after expiry.
         """

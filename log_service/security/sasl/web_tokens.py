@@ -93,12 +93,12 @@ def parse_key_set(content: bytes) -> KeySet:
 
 
 def validate_algorithms(keys: KeySet, allowed: Sequence[str]) -> None:
-    """Check that the keys take at least one allowed algorithm.
+    """Check that at least one key fits an allowed algorithm.
 
     An empty ``allowed`` allows all.
 
     Raises:
-        ValueError: no key takes an algorithm that is allowed.
+        ValueError: no key fits an allowed algorithm.
     """
     if allowed and not any(set(key.algorithms) & set(allowed) for key in keys):
         raise ValueError(

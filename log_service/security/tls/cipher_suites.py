@@ -1,6 +1,6 @@
 """Cipher suites: the mapping from Java's names in ``ssl.cipher.suites`` to OpenSSL's names.
 
-A list is exact, as in Java. A protocol without a suite in the list is not spoken. Python's ``ssl``
+A list is exact, as in Java. A protocol without a suite in the list is disabled. Python's ``ssl``
 cannot choose among the suites of TLS 1.3, so a list must name all of them or none.
 """
 
@@ -44,7 +44,7 @@ OPENSSL_NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CipherChoice:
-    """The protocols, and the suites of TLS 1.2. ``openssl_names`` None is OpenSSL's own choice."""
+    """The protocols, and the suites of TLS 1.2. ``openssl_names`` is None for the defaults."""
 
     protocols: tuple[str, ...]
     openssl_names: str | None = None
@@ -53,7 +53,7 @@ class CipherChoice:
 def choose_ciphers(protocols: Sequence[str], suites: Sequence[str]) -> CipherChoice:
     """Return the choice for the enabled protocols and suites.
 
-    No suites means OpenSSL's choice.
+    Without suites it is OpenSSL's default.
 
     Raises:
         ConfigError: a suite is not known, the list names some suites of TLS 1.3 and not all, or no

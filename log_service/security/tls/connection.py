@@ -4,7 +4,7 @@ OpenSSL is given no socket, so the same code runs over sockets and over the simu
 OpenSSL's memory buffers never shrink after a large write. Writes are therefore at most
 ``CHUNK_BYTES``, and an idle connection holds a receive buffer of ``IDLE_BYTES``.
 
-A file slice is read and encrypted chunk by chunk, and the bytes before it travel with the first
+A file slice is read and encrypted chunk by chunk, and the bytes before it are sent with the first
 chunk. Kernel TLS is not used. Python cannot tell whether it is on, and a sendfile without it would
 put the records in the clear on the wire.
 
@@ -12,9 +12,9 @@ A connection that is closed between two sends sends ``close_notify``, if the str
 at once. It does not wait for the peer, and the peer need not respond.
 
 Invariants: one task receives and one task sends at a time (the callers ensure that). OpenSSL may
-itself have bytes to send while one task receives and another sends. They leave in order, because
+itself have bytes to send while one task receives and another sends. They are sent in order, because
 only one task at a time empties the outgoing buffer. A cancelled or failed send closes the
-connection, because part of a record may have left. Every failure is an ``OSError``.
+connection, because part of a record may have been sent. Every failure is an ``OSError``.
 """
 
 import contextlib
@@ -135,7 +135,7 @@ class TlsConnection:
 
     @property
     def bytes_sent(self) -> int:
-        """Encrypted bytes that the transport took."""
+        """The number of encrypted bytes that the stream below has accepted."""
         return self._inner.bytes_sent
 
     @property
@@ -162,7 +162,7 @@ class TlsConnection:
         The caller sets the deadline, and closes the stream on failure.
 
         Raises:
-            TlsError: the two sides agree on no connection; the text says why.
+            TlsError: the handshake failed; the text says why.
             ConnectionAbortedError: the peer left before it sent anything, as a probe of an open
                 port does.
             OSError: the peer is gone.
@@ -247,7 +247,7 @@ class TlsConnection:
     def _notify_peer(self) -> None:
         """Send ``close_notify`` (RFC 8446, 6.1), unless a record was cut or the peer is gone.
 
-        Some of the streams below cannot send it.
+        A stream below that cannot send without waiting does not send it.
         """
         if not self._is_secured or self._is_broken or self._is_flushing or self._is_ended:
             return
@@ -334,7 +334,11 @@ class TlsConnection:
             self._lot.unpark()
 
     async def _flush_unasked(self) -> None:
-        """Send the bytes that OpenSSL wrote during a receive, unless a sending task does."""
+        """Send the bytes that OpenSSL produced during a receive, unless another task is sending.
+
+        Raises:
+            TlsError: too many of these bytes are pending, because the peer does not read.
+        """
         if not self._is_flushing:
             await self._flush()
         elif self._outgoing.pending > MAX_UNASKED_BYTES + CHUNK_BYTES:
@@ -357,7 +361,7 @@ class TlsConnection:
 
 
 def _chunks(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
-    """Yield the bytes of all buffers in order, in chunks of limited size. Small ones are joined."""
+    """Yield the bytes of all buffers in order, in chunks of limited size. Join small buffers."""
     small: list[Buffer] = []
     small_bytes = 0
     for buffer in buffers:

@@ -2,10 +2,10 @@
 
 This module decides protocols, suites, the certificates shown and trusted (``material``), and what
 is never allowed: renegotiation, compression, and versions before TLS 1.2. Python loads keys only
-from files, so a key that is a text goes into a nameless file for the moment.
+from files, so a key that is a text is written to a temporary nameless file.
 
-A listener whose store holds several keys has a context for each. The name that a client asks for
-(SNI) selects the first certificate for that host. A client that names no host, or an unknown one,
+A listener whose store holds several keys has a context for each. The host name that a client sends
+(SNI) selects the first certificate for that host. A client that sends no host, or an unknown one,
 is shown the first certificate.
 
 Invariant: a returned context works. Its key fits its certificate, which is valid now.
@@ -46,7 +46,7 @@ A resumed client would show no certificate, even if its own has expired.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """The context of one side, with its keys and trust."""
+    """The TLS context of a listener or a client, with its keys and trusted certificates."""
 
     context: ssl.SSLContext
     keys: tuple[KeyMaterial, ...]
@@ -63,9 +63,9 @@ def server_context(config: TlsConfig, read: Read) -> Contexts:
     """Return the context of a listener.
 
     Raises:
-        ConfigError: a store cannot be read, or lacks what a listener needs; the certificate has
-            expired, or does not fit its key; a suite is not known; client certificates are asked
-            for and there is no trust store.
+        ConfigError: a store cannot be read, or has no key; the certificate has expired, or does
+            not fit its key; a suite is not known; client certificates are requested, but there is
+            no trust store.
     """
     keys, trust = read_keys(config, read), read_trust(config, read)
     if not keys:
@@ -238,7 +238,7 @@ def validate_times(key: KeyMaterial) -> None:
 
 
 def end_of(key: KeyMaterial) -> datetime:
-    """Return the end of a key's certificate in UTC. The key must have been loaded."""
+    """Return the time in UTC at which a key's certificate expires. The key must be loaded."""
     from cryptography import x509  # noqa: PLC0415 - a node without TLS needs none of it
 
     return x509.load_der_x509_certificate(key.chain[0]).not_valid_after_utc
@@ -253,7 +253,7 @@ def has_ended(certificate: bytes, now: datetime) -> bool:
 
 @contextmanager
 def _nameless_file(content: bytes) -> Iterator[str]:
-    """Yield a path to some bytes for OpenSSL, in memory if possible, else in a temporary file."""
+    """Yield a path from which OpenSSL can read ``content``: in memory, or else a temporary file."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("tidelog-key", os.MFD_CLOEXEC)
         try:

@@ -145,7 +145,7 @@ def _dotted(content: bytes) -> str:
 
 
 def _escaped(content: bytes) -> str:
-    """Escape a value as RFC 2253 asks, including blanks at either end."""
+    """Escape a value as RFC 2253 requires, including blanks at either end."""
     text = content.decode("utf-8", errors="replace")
     text = "".join(
         "\\" + letter if letter in ESCAPED else "\\00" if letter == "\0" else letter

@@ -49,9 +49,9 @@ class TlsError(OSError):
 
 
 def named(error: ssl.SSLError, *, is_server: bool, is_tls: bool = True) -> TlsError:
-    """Return an OpenSSL failure as a TlsError.
+    """Convert an OpenSSL error to a TlsError with a text for operators.
 
-    ``is_tls`` means that the first received byte was one of TLS.
+    ``is_tls`` means that the first received byte looked like TLS.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsError(

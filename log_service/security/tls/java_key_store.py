@@ -130,7 +130,7 @@ def _certificate(reader: _Reader, version: int) -> bytes:
 
 
 def _protected(encrypted_key: bytes) -> bytes:
-    """Return the hidden bytes of an EncryptedPrivateKeyInfo."""
+    """Return the encrypted bytes of the key in an EncryptedPrivateKeyInfo."""
     try:
         algorithm, hidden = elements(next(elements(encrypted_key)).content)
         oid = next(elements(algorithm.content))

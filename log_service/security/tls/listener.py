@@ -1,7 +1,7 @@
 """The handshakes of clients on one listener: limits, deadlines, and the clients' principals.
 
 This module decides when a handshake has taken too long, how many half-open connections there may be
-(in total and from one address), and which principal a client's certificate stands for. A half-open
+(in total and from one address), and which principal belongs to a client's certificate. A half-open
 connection counts against the connection limits like any other. The server has counted it before it
 arrives here.
 
@@ -33,10 +33,11 @@ MAX_HALF_OPEN_COUNT_PER_HOST = 256
 class TlsListener:
     """One listener's side of TLS.
 
-    ``is_client_named`` says whether certificates name clients. On SASL listeners logins name them.
+    ``is_client_named`` tells whether a certificate determines the principal. On SASL listeners the
+    login does.
 
     Raises:
-        ConfigError: the configuration cannot be honoured.
+        ConfigError: the configuration cannot be applied.
     """
 
     def __init__(
@@ -59,11 +60,11 @@ class TlsListener:
 
     @property
     def half_open_count(self) -> int:
-        """The number of handshakes under way."""
+        """The number of handshakes in progress."""
         return self._half_open_count
 
     def replace(self, contexts: Contexts) -> None:
-        """Use these contexts for handshakes from now on."""
+        """Use these contexts for new handshakes."""
         self.contexts = contexts
 
     async def secure(self, stream: Connection, context: ConnectionContext) -> Connection:
@@ -118,7 +119,10 @@ class TlsListener:
         self._half_open.setdefault(host, {})[stream] = None
 
     def _has_made_room(self, own_count: int) -> bool:
-        """Close the oldest handshake of the busiest address, if that has over ``own_count + 1``."""
+        """Close the oldest handshake of the address with the most, and return whether it did.
+
+        It does nothing if that address has at most ``own_count + 1`` handshakes.
+        """
         busiest = max(self._half_open, key=lambda host: len(self._half_open[host]))
         if len(self._half_open[busiest]) <= own_count + 1:
             return False

@@ -7,7 +7,7 @@ trusts. All content is converted to PEM, because OpenSSL takes nothing else. Err
 ``Read`` returns the bytes of a file. A listener's files are read again for every reload.
 ``cryptography`` is imported with the first store that needs it.
 
-Invariants: private keys are secrets from the first byte on. The key's own certificate stands first
+Invariants: private keys are secrets from the first byte on. The key's own certificate is the first
 in its chain.
 """
 
@@ -59,7 +59,7 @@ class KeyMaterial:
 
     @property
     def pem(self) -> SecretText:
-        """Key and chain in one text, as OpenSSL takes them."""
+        """Key and chain in one PEM text, as OpenSSL expects them."""
         return SecretText(self.key.reveal() + "".join(map(pem_of, self.chain)))
 
 
@@ -157,9 +157,9 @@ def _content(location: str, key: str, read: Read) -> bytes:
 
 
 def _pem_keys(text: str, where: str, password: SecretText | None) -> tuple[KeyMaterial, ...]:
-    """Return the keys of a text.
+    """Return the keys in a PEM text.
 
-    A single key may stand anywhere beside its chain. Of several keys, each stands before its chain.
+    A single key may be anywhere in the text. Of several keys, each must precede its chain.
     """
     keys = [match for match in BLOCK.finditer(text) if match["label"] in KEY_LABELS]
     _validate_count(len(keys), f"{where} holds {len(keys)} private keys in PEM")
@@ -197,7 +197,7 @@ def _validate_count(count: int, found: str) -> None:
 
 
 def _normalized(block: re.Match[str], where: str) -> str:
-    """Return a block with proper line ends, because a properties file may have lost them."""
+    """Return a PEM block with proper line ends, because a properties file may have lost them."""
     if ":" in block["body"]:  # the headers of an older format
         return block.group().strip() + "\n"
     letters = "".join(block["body"].replace("\\n", "").replace("\\r", "").split())

@@ -23,7 +23,7 @@ class OutgoingTls:
     """TLS for outgoing connections: an ``rpc.Security`` without a login.
 
     Raises:
-        ConfigError: the configuration cannot be honoured.
+        ConfigError: the configuration cannot be applied.
     """
 
     def __init__(self, config: TlsConfig, read: Read) -> None:
@@ -33,7 +33,7 @@ class OutgoingTls:
         return f"<OutgoingTls key={self.contexts.key is not None}>"
 
     def replace(self, contexts: Contexts) -> None:
-        """Use these contexts for connections from now on."""
+        """Use these contexts for new connections."""
         self.contexts = contexts
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
@@ -58,13 +58,13 @@ class OutgoingTls:
 
 
 class RenewedTls(OutgoingTls):
-    """TLS for a client's connections, each made from the current content of the files.
+    """TLS for a client's connections. Each connection uses the current content of the files.
 
-    Certificates may therefore be renewed while the client runs. Unusable files leave the old
-    contexts in place, with a warning.
+    Certificates may therefore be renewed while the client runs. If the files are unusable, the old
+    contexts stay in use, with a warning.
 
     Raises:
-        ConfigError: the configuration cannot be honoured.
+        ConfigError: the configuration cannot be applied.
     """
 
     def __init__(self, config: TlsConfig, read: Read) -> None:

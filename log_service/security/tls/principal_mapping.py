@@ -3,7 +3,7 @@
 Rules are separated by commas or line ends. The first match decides. ``DEFAULT`` takes the name
 unchanged. ``RULE:pattern/replacement/`` matches the whole name and replaces it. ``$1`` is a group.
 ``/L`` and ``/U`` change the case of the result. A name that matches no rule is refused, so rules
-end with ``DEFAULT`` if every certificate is welcome.
+must end with ``DEFAULT`` to accept every certificate.
 
 Patterns are compiled by RE2, while Apache Kafka uses Java's expressions. RE2 takes time in
 proportion to the name. An expression that RE2 lacks (look-ahead, back reference) is refused at the
@@ -32,7 +32,7 @@ class NoRuleMatchesError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. ``pattern`` None takes every name unchanged."""
+    """One rule. If ``pattern`` is None, the rule takes every name unchanged."""
 
     pattern: Any = None
     replacement: str = ""

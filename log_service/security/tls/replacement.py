@@ -1,9 +1,9 @@
 """The check of new keys and authorities that replace a running listener's (KIP-226, 519, 978).
 
 It refuses changes that would cut off clients or other nodes: another name in the certificate,
-missing host names, an authority where there was none, and, on the listener between nodes, two sides
-that can no longer connect. The caller decides what follows. The old contexts stay if the new ones
-are refused.
+missing host names, a trust store where there was none, and, on the inter-broker listener, contexts
+with which nodes can no longer connect to each other. The caller decides what follows. The old
+contexts stay in use if the new ones are refused.
 """
 
 import ssl
@@ -68,8 +68,8 @@ def validate_both_ways(
 ) -> None:
     """Try handshakes between the old and the new contexts, with either as the server.
 
-    Both exist at once while nodes change one by one. Each pair is a listener's context and that of
-    a connecting node, which compares no host.
+    Both are in use while nodes are changed one by one. Each pair has a listener's context and the
+    context of a connecting node, which does not compare host names.
 
     Raises:
         ConfigError: a handshake failed.

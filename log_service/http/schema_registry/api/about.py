@@ -14,11 +14,11 @@ class AboutEndpoints:
         self._registry = registry
 
     async def root(self, request: HttpRequest) -> HttpResponse:
-        """Return an empty object. Clients take it as a sign that the registry serves."""
+        """Return an empty object, by which clients check that the registry responds."""
         return json_response(request, {})
 
     async def cluster_id(self, request: HttpRequest) -> HttpResponse:
-        """Return the ids of the Kafka cluster and of the group of registries."""
+        """Return the id of the Kafka cluster and the name of the group of registries."""
         clusters = {
             "kafka-cluster": self._registry.identity.cluster_id,
             "schema-registry-cluster": self._registry.identity.group,
@@ -34,8 +34,9 @@ class AboutEndpoints:
         return json_response(request, {"attributes": []})
 
     async def association(self, request: HttpRequest) -> HttpResponse:
-        """Refuse, because subjects are bound to topics by their names alone.
+        """Refuse a lookup of the subject that is associated with a topic.
 
-        Clients with the associated name strategy then use the name of the topic.
+        Subjects are bound to topics by their names alone. Clients with the associated name
+        strategy then fall back to the name of the topic.
         """
         raise errors.association_not_found(request.path_values["resource"])

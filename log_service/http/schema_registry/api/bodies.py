@@ -29,7 +29,7 @@ KNOWS_NEW_FIELDS = "confluent-accept-unknown-properties"
 
 
 def json_response(request: HttpRequest, value: object, status: int = 200) -> HttpResponse:
-    """Return a response with a JSON body, in the content type that the client likes best."""
+    """Return a response with a JSON body, in the content type that the client prefers."""
     return HttpResponse(
         status=status, body=compact_json(value, "replace"), content_type=content_type_for(request)
     )
@@ -43,12 +43,12 @@ def text_response(request: HttpRequest, text: str) -> HttpResponse:
 
 
 def content_type_for(request: HttpRequest) -> str:
-    """Return the content type that a client likes best."""
+    """Return the content type that a client prefers among those of responses."""
     return best_media_type(request.headers.get("accept"), CONTENT_TYPES) or CONTENT_TYPES[0]
 
 
 def require_acceptable(request: HttpRequest) -> None:
-    """Refuse a request whose ``Accept`` names other types alone.
+    """Refuse a request whose ``Accept`` allows none of the types of responses.
 
     A range with ``*`` as its main type is accepted, whatever its subtype is.
 
@@ -61,7 +61,7 @@ def require_acceptable(request: HttpRequest) -> None:
 
 
 def error_response(request: HttpRequest, error: errors.RegistryError) -> HttpResponse:
-    """Return the response of a refused request."""
+    """Return the response that reports a registry error."""
     return json_response(request, {"error_code": error.code, "message": error.text}, error.status)
 
 
@@ -71,7 +71,7 @@ def flag(request: HttpRequest, name: str) -> bool:
 
 
 def number(request: HttpRequest, name: str, default: int) -> int:
-    """Return a number of the query.
+    """Return a number in the query, or ``default`` if it is not given.
 
     Raises:
         HttpError: the text is not a number. Confluent's registry answers 404 then.
@@ -81,7 +81,7 @@ def number(request: HttpRequest, name: str, default: int) -> int:
 
 
 def whole_number(text: str) -> int:
-    """Return a number of a path or a query.
+    """Parse a number from a path or a query.
 
     Raises:
         HttpError: the text is not a number of 32 bits. Confluent's registry answers 404 then.
@@ -93,7 +93,7 @@ def whole_number(text: str) -> int:
 
 
 def page(request: HttpRequest, found: Sequence[T], limit: int = -1) -> list[T]:
-    """Return the part of a list that ``offset`` and ``limit`` ask for."""
+    """Return the part of a list that ``offset`` and ``limit`` of the query select."""
     offset = max(number(request, "offset", 0), 0)
     asked = number(request, "limit", limit)
     most = limit if asked <= 0 or (0 < limit < asked) else asked
@@ -101,7 +101,7 @@ def page(request: HttpRequest, found: Sequence[T], limit: int = -1) -> list[T]:
 
 
 def is_new_client(request: HttpRequest) -> bool:
-    """Return whether a client accepts fields that old versions of it did not know.
+    """Return whether a client accepts response fields that are unknown to old Java clients.
 
     Old Java clients refuse a response with an unknown field.
     """
@@ -110,10 +110,12 @@ def is_new_client(request: HttpRequest) -> bool:
 
 
 async def shown_text(request: HttpRequest, registry: Registry, schema: RegisteredSchema) -> str:
-    """Return the text of a schema in the form that ``format`` asks for.
+    """Return the text of a schema in the format that the query parameter ``format`` names.
+
+    Without ``format`` it is the stored text.
 
     Raises:
-        RegistryError: another form is asked for, and the schema cannot be parsed.
+        RegistryError: a format is given, and the schema cannot be parsed.
     """
     form = request.query_value("format")
     if not form:
@@ -124,7 +126,7 @@ async def shown_text(request: HttpRequest, registry: Registry, schema: Registere
 async def schema_json(
     request: HttpRequest, registry: Registry, schema: RegisteredSchema
 ) -> dict[str, Any]:
-    """Return a version of a subject as it stands in responses."""
+    """Return the JSON object of a response that describes a version of a subject."""
     body = await body_json(request, registry, schema)
     head = {"subject": schema.subject, "version": schema.version, "id": schema.schema_id}
     return head | body | _newer_parts(request, schema)
@@ -133,7 +135,7 @@ async def schema_json(
 async def body_json(
     request: HttpRequest, registry: Registry, schema: RegisteredSchema
 ) -> dict[str, Any]:
-    """Return the content of a schema as it stands in responses."""
+    """Return the part of a response that describes the content of a schema."""
     content = replace(schema.content, text=await shown_text(request, registry, schema))
     if request.query_value("referenceFormat") == "qualified":
         qualified = (
@@ -148,7 +150,10 @@ async def body_json(
 async def _tags_json(
     request: HttpRequest, registry: Registry, schema: RegisteredSchema
 ) -> dict[str, Any]:
-    """Return the parts of a schema that have tags which ``findTags`` asks for. ``*`` is any tag."""
+    """Return ``schemaTags``: the parts of a schema that have a tag named by ``findTags``.
+
+    ``*`` stands for any tag. The result is empty if no part has such a tag.
+    """
     wanted = [value for name, value in request.query if name == "findTags"]
     find = partial(found_tags, registry.parser, schema, wanted)
     found = await registry.think(find) if wanted else []

@@ -15,7 +15,10 @@ from log_service.http.server.values import HttpRequest, HttpResponse
 
 
 class CompatibilityEndpoints:
-    """Compares schemas with one version of a subject, or with those that its level names."""
+    """Compares a schema with one version of a subject, or with those that its level names.
+
+    The level is the compatibility level of the subject.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -32,7 +35,7 @@ class CompatibilityEndpoints:
         return await self._check(request, subject, [] if found is None else [found])
 
     async def check_all(self, request: HttpRequest) -> HttpResponse:
-        """Compare the schema of the body with all versions that the level names."""
+        """Compare the schema of the body with all versions that the compatibility level names."""
         subject = valid_subject_of(request)
         return await self._check(request, subject, self._state.versions(subject))
 

@@ -1,8 +1,9 @@
 """Reads the JSON bodies of requests within bounds.
 
 Unknown fields are refused, because a misspelt field would silently do nothing. A long body is read
-in another thread, so that other requests go on. Its parts are counted first, because the parser of
-the standard library lets no other thread run until it is done. Long texts do not slow it down.
+in another thread, so that other requests are not delayed. Its JSON values are counted first,
+because the standard library's parser lets no other thread run until it is done. Only the number of
+values makes it slow, not the length of texts.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,18 +26,18 @@ CHARSETS = frozenset({UTF8, "us-ascii", "utf-16", "utf-16le", "utf-16be"})
 
 
 class Workers(Protocol):
-    """Other threads that do long work."""
+    """A pool of threads that do long work."""
 
     async def run_off_loop(self, work: Callable[[], T]) -> T:
         """Do work in another thread, and return its result."""
 
 
 def require_json(request: HttpRequest) -> None:
-    """Refuse a body that says it is not JSON.
+    """Refuse a body whose content type is not JSON.
 
-    A browser sends a form, a plain text, or a body without a type to any site, without asking that
-    first. Other programs do not send ``Origin``. Their requests may lack a type, and curl sends the
-    type of a form.
+    A browser may send a form, a plain text or a body without a type to another site without a CORS
+    preflight. So a request with ``Origin`` must name JSON. Other programs do not send ``Origin``.
+    Their requests may lack a type or have the type of a form, because curl sends that by default.
 
     Raises:
         HttpError: 415. Clients match its text; the header ``Accept`` names the accepted types.
@@ -95,5 +96,5 @@ def parse_object(body: bytes, known: frozenset[str], charset: str = UTF8) -> dic
 
 
 def unprocessable(error: BadFieldError) -> errors.RegistryError:
-    """Return the refusal of a field of the wrong type."""
+    """Convert the error about a field of the wrong type to a registry error."""
     return errors.RegistryError(errors.UNPROCESSABLE, str(error))

@@ -1,4 +1,4 @@
-"""Long lists: other requests go on while one is made, and its response is sent piece by piece."""
+"""Builds and sends long lists piece by piece, so that other requests are handled in between."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -19,7 +19,7 @@ PIECE_BYTES: Final = 64 << 10
 
 
 class Pacer:
-    """Lets other tasks run after a bounded count of steps of one."""
+    """Lets other tasks run whenever a task has done a bounded number of steps."""
 
     __slots__ = ("_left", "_turn_steps")
 
@@ -30,7 +30,7 @@ class Pacer:
         return f"<Pacer left={self._left}>"
 
     async def step(self) -> None:
-        """Count one step."""
+        """Count one step, and let other tasks run if it is the last one of a turn."""
         self._left -= 1
         if not self._left:
             self._left = self._turn_steps
@@ -38,10 +38,12 @@ class Pacer:
 
 
 async def page_of(request: HttpRequest, items: AsyncGenerator[T, None], limit: int = -1) -> list[T]:
-    """Return the items that ``offset`` and ``limit`` ask for, and look at no others.
+    """Return the items that ``offset`` and ``limit`` of the query select.
+
+    No further items are generated.
 
     Raises:
-        HttpError: one of the two is not a number.
+        HttpError: ``offset`` or ``limit`` is not a number.
     """
     offset = max(number(request, "offset", 0), 0)
     asked = number(request, "limit", limit)
@@ -59,7 +61,10 @@ async def page_of(request: HttpRequest, items: AsyncGenerator[T, None], limit: i
 
 
 async def array_pieces(items: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield a JSON array of items in JSON, in pieces of some size."""
+    """Yield the text of a JSON array in pieces of about ``PIECE_BYTES``.
+
+    The items are texts in JSON.
+    """
     piece, separator = bytearray(b"["), b""
     async with aclosing(items):
         async for item in items:

@@ -1,6 +1,6 @@
 """Finds out which subject, scope or version a request is about.
 
-A path below ``/contexts/{context}`` puts subjects without a context into that one.
+If the path is below ``/contexts/{context}``, a subject without a context belongs to that context.
 """
 
 from collections.abc import AsyncGenerator
@@ -22,7 +22,7 @@ from log_service.http.server.values import HttpRequest
 
 
 def context_scope(request: HttpRequest) -> str:
-    """Return the context of the path as a scope, empty for the default context.
+    """Return the context in the path as a scope, or an empty text for the default context.
 
     Raises:
         RegistryError: the text is not the name of a context.
@@ -39,7 +39,7 @@ def context_scope(request: HttpRequest) -> str:
 def addressed(
     request: HttpRequest, state: RegistryState, *, is_alias_followed: bool
 ) -> HttpRequest:
-    """Return a request whose path has the whole name of its subject, in the place of an alias.
+    """Return the request with the full name of its subject: with its context, and without an alias.
 
     Rights are decided for this name, and the handler uses the same name, even if the alias changes
     meanwhile.
@@ -55,12 +55,12 @@ def addressed(
 
 
 def subject_of(request: HttpRequest) -> str:
-    """Return the subject of an addressed request."""
+    """Return the subject of a request that ``addressed`` has returned."""
     return request.path_values["subject"]
 
 
 def valid_subject_of(request: HttpRequest) -> str:
-    """Return a subject that schemas may be registered under.
+    """Return the subject of a request, if schemas may be registered under it.
 
     Raises:
         RegistryError: the subject is empty, reserved, or has control characters.
@@ -84,7 +84,7 @@ def scope_of_request(request: HttpRequest) -> str:
 
 
 def asked_subject(request: HttpRequest, state: RegistryState) -> str | None:
-    """Return the subject of the query, or the context of the path, or None."""
+    """Return the query's ``subject``, or else the context of the path, or else None."""
     text = request.query_value("subject")
     if text:
         return state.aliased(within(text, context_scope(request)))
@@ -92,7 +92,7 @@ def asked_subject(request: HttpRequest, state: RegistryState) -> str | None:
 
 
 async def readable_subjects(request: HttpRequest, registry: Registry) -> AsyncGenerator[str, None]:
-    """Yield the subjects that ``subjectPrefix`` asks for in order, of all contexts by default.
+    """Yield the subjects that ``has_prefix`` accepts, in order.
 
     Subjects that the principal may not read are left out.
     """
@@ -104,9 +104,11 @@ async def readable_subjects(request: HttpRequest, registry: Registry) -> AsyncGe
 
 
 def has_prefix(request: HttpRequest, subject: str) -> bool:
-    """Return whether a subject begins with ``subjectPrefix``. Without one, its context counts.
+    """Return whether a subject is in the context of the request and begins with ``subjectPrefix``.
 
-    A prefix holds in one context: its own, that of the path, or the default one.
+    The context is that of the prefix, or else that of the path, or else the default one. A prefix
+    with ``ANY_CONTEXT`` matches in all contexts. Without a prefix and a context in the path, all
+    subjects match.
     """
     asked = request.query_value("subjectPrefix")
     if asked is None and "context" not in request.path_values:
@@ -119,7 +121,7 @@ def has_prefix(request: HttpRequest, subject: str) -> bool:
 
 
 def _narrow_prefix(request: HttpRequest) -> str:
-    """Return how all subjects begin that ``has_prefix`` accepts."""
+    """Return a prefix that all subjects have which ``has_prefix`` accepts."""
     asked = request.query_value("subjectPrefix") or ""
     is_anywhere = asked.startswith(ANY_CONTEXT)
     return "" if is_anywhere else str(Subject.parse(within(asked, context_scope(request))))

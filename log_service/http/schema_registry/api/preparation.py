@@ -1,8 +1,8 @@
-"""Does the long work of a decision before it, one schema at a time.
+"""Parses, hashes and compares schemas before a decision, so that the decision itself is short.
 
-A decision reads the state without a pause, and records wait for it. So everything that takes long
-is done before, in steps between which records are applied. The parser remembers the results.
-Refusals are left to the decision, except for a text that cannot be a schema in any state.
+No record is applied to the state while a decision reads it. So the long work is done beforehand,
+one schema at a time, and records are applied in between. The parser caches the results. The
+decision refuses a request. Preparation only refuses a text that cannot be a schema in any state.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from log_service.http.schema_registry.values import RegisteredSchema, SchemaCont
 
 
 async def prepare_lookup(registry: Registry, subject: str, content: SchemaContent) -> None:
-    """Hash the versions that may be the content in another spelling.
+    """Hash the versions of a subject that may be the same schema with a different text.
 
     Raises:
         RegistryError: too many computations wait.
@@ -53,7 +53,9 @@ async def prepare_registration(registry: Registry, wanted: Registration) -> None
 async def first_incompatibility(
     registry: Registry, subject: str, content: SchemaContent, earlier: Sequence[RegisteredSchema]
 ) -> list[str]:
-    """Return what ``incompatibilities`` returns.
+    """Return the result of ``decisions.compatibility.incompatibilities``, computed step by step.
+
+    Each comparison runs in a worker thread.
 
     Raises:
         RegistryError: a schema cannot be parsed, or a comparison is over its bound.
@@ -71,7 +73,7 @@ async def first_incompatibility(
 
 
 async def _stored_content(registry: Registry, wanted: Registration) -> SchemaContent | None:
-    """Return the content that would be stored, None if the decision will refuse it."""
+    """Return the content that would be stored, or None if the decision will refuse it."""
     is_text_alone = bool(wanted.content.text.strip()) and not wanted.content.references
     try:
         return await registry.think(
@@ -86,7 +88,7 @@ async def _stored_content(registry: Registry, wanted: Registration) -> SchemaCon
 async def _compare_spellings(
     registry: Registry, versions: Sequence[RegisteredSchema], content: SchemaContent
 ) -> None:
-    """Hash each version that may be the content in another spelling."""
+    """Hash each version that may be the same schema as ``content`` with a different text."""
     pacer = Pacer()
     for each in versions:
         await pacer.step()
@@ -100,7 +102,7 @@ async def _compare_spellings(
 
 @contextmanager
 def _left_to_the_decision() -> Iterator[None]:
-    """Drop the refusal of a schema, because the decision will repeat it.
+    """Suppress the error that refuses a schema, because the decision will raise it again.
 
     Raises:
         RegistryError: too many computations wait.

@@ -150,7 +150,7 @@ def _guarded(registry: Registry, handler: Handler, need: Need, *, is_change: boo
 
 
 def _http_error(error: HttpError) -> HttpResponse:
-    """Return the body of errors that come before a handler, such as an unknown path."""
+    """Return the response to an error before any handler runs, such as an unknown path."""
     body = compact_json({"error_code": error.status, "message": error.text}, "replace")
     content_type = CONTENT_TYPES[0]
     return HttpResponse(

@@ -45,9 +45,9 @@ class SchemaEndpoints:
         self._parser = registry.parser
 
     async def list_schemas(self, request: HttpRequest) -> HttpResponse:
-        """Return versions of the subjects with a prefix, or with an alias with the prefix.
+        """List the versions of the subjects whose name, or whose alias, begins with the prefix.
 
-        They are sent one after the other.
+        The response is sent piece by piece.
         """
         aliases = await self._readable_aliases(request) if flag(request, "aliases") else {}
         found = await page_of(request, self._wanted_schemas(request, aliases), MAX_SCHEMAS)
@@ -55,7 +55,10 @@ class SchemaEndpoints:
         return HttpResponse(body=pieces, content_type=content_type_for(request))
 
     async def _readable_aliases(self, request: HttpRequest) -> dict[str, list[str]]:
-        """Return the aliases with the prefix, by the subjects that the principal may read."""
+        """Return the aliases that begin with the prefix, by subject.
+
+        Subjects that the principal may not read are left out.
+        """
         found: dict[str, list[str]] = {}
         pacer = Pacer()
         for subject in self._state.aliased_subjects:
@@ -68,7 +71,7 @@ class SchemaEndpoints:
         return found
 
     async def _subjects(self, request: HttpRequest, aliases: Aliases) -> AsyncGenerator[str, None]:
-        """Yield readable subjects in order, with those whose aliases have the prefix."""
+        """Yield the readable subjects whose name or alias begins with the prefix, in order."""
         async with aclosing(readable_subjects(request, self._registry)) as names:
             if not aliases:
                 async for name in names:
@@ -95,7 +98,10 @@ class SchemaEndpoints:
     async def _shown_schemas(
         self, request: HttpRequest, found: list[RegisteredSchema], aliases: Aliases
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the JSON of schemas. One that cannot be put into another form is shown as it is."""
+        """Yield the JSON of schemas.
+
+        A schema that cannot be shown in the requested format is shown as it is stored.
+        """
         as_stored = replace(
             request, query=tuple(pair for pair in request.query if pair[0] != "format")
         )
@@ -115,9 +121,9 @@ class SchemaEndpoints:
         return json_response(request, [each.value for each in LANGUAGES])
 
     async def get_by_id(self, request: HttpRequest) -> HttpResponse:
-        """Return the schema of an id, and one version that has it.
+        """Return the schema with an id, and the subject and number of one version that has it.
 
-        confluent-kafka for Python caches that version, and needs the id in it.
+        confluent-kafka for Python caches that version, and needs the id in the response.
         """
         found = await self._first_by_id(request)
         shown = schema_json if is_new_client(request) else body_json
@@ -127,17 +133,17 @@ class SchemaEndpoints:
         return json_response(request, body)
 
     async def get_text_by_id(self, request: HttpRequest) -> HttpResponse:
-        """Return the text of an id alone."""
+        """Return only the text of the schema with an id."""
         found = await self._first_by_id(request)
         return text_response(request, await shown_text(request, self._registry, found))
 
     async def list_subjects(self, request: HttpRequest) -> HttpResponse:
-        """Return the subjects that have an id."""
+        """Return the subjects that have a version with an id."""
         names = sorted({each.subject for each in await self._shown_users(request)})
         return json_response(request, page(request, names))
 
     async def list_versions(self, request: HttpRequest) -> HttpResponse:
-        """Return the subjects and versions that have an id."""
+        """Return the versions that have an id, each as its subject and number."""
         users = sorted(
             await self._shown_users(request), key=lambda each: (each.subject, each.version)
         )
@@ -147,18 +153,18 @@ class SchemaEndpoints:
         return json_response(request, page(request, found))
 
     async def get_by_guid(self, request: HttpRequest) -> HttpResponse:
-        """Return the schema of a guid."""
+        """Return the schema with a guid."""
         found = (await self._readable_of_guid(request))[0]
         return json_response(request, await body_json(request, self._registry, found))
 
     async def list_ids_of_guid(self, request: HttpRequest) -> HttpResponse:
-        """Return the contexts and ids of a guid."""
+        """Return the contexts that know a guid, each with the schema's id there."""
         found = await self._readable_of_guid(request)
         ids = [{"context": context_of(each.subject), "id": each.schema_id} for each in found]
         return json_response(request, ids)
 
     async def _first_by_id(self, request: HttpRequest) -> RegisteredSchema:
-        """Return a version that has an id, that of the asked-for subject if there is one."""
+        """Return a readable version that has an id, preferably of the subject in the query."""
         context, schema_id, subject = self._asked_id(request)
         first = (
             self._state.first_user_of_id(context, schema_id)
@@ -173,7 +179,11 @@ class SchemaEndpoints:
         raise unreadable_schema(request, str(schema_id))
 
     async def _shown_users(self, request: HttpRequest) -> list[RegisteredSchema]:
-        """Return the versions that have an id and that the principal may read."""
+        """Return the readable versions that have an id, without deleted ones by default.
+
+        Raises:
+            RegistryError: the principal may not read any of them.
+        """
         context, schema_id, _ = self._asked_id(request)
         found = [each async for each in self._readable_users(request, context, schema_id)]
         if not found:
@@ -182,7 +192,11 @@ class SchemaEndpoints:
         return [each for each in found if is_all or not each.is_deleted]
 
     async def _readable_of_guid(self, request: HttpRequest) -> list[RegisteredSchema]:
-        """Return one version of each context that has a guid, if the principal may read one."""
+        """Return a readable version with a guid from each context that has one.
+
+        Raises:
+            RegistryError: the principal may not read any.
+        """
         guid = request.path_values["guid"]
         found: list[RegisteredSchema] = []
         for context, schema_id in find_guid(self._state, guid):
@@ -202,7 +216,10 @@ class SchemaEndpoints:
     async def _readable_users(
         self, request: HttpRequest, context: str, schema_id: int, first: str | None = None
     ) -> AsyncGenerator[RegisteredSchema, None]:
-        """Yield the versions that have an id and that the principal may read."""
+        """Yield the versions that have an id and that the principal may read.
+
+        The version of the subject ``first`` comes first.
+        """
         pacer = Pacer()
         names: Iterator[str] = iter(self._state.subjects_of_id(context, schema_id))
         for name in names if first is None else chain([first], names):

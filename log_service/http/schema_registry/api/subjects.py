@@ -124,9 +124,9 @@ class SubjectEndpoints:
         is_normalized: bool,
         is_deleted_included: bool = False,
     ) -> RegisteredSchema:
-        """Return the version that has a content.
+        """Return the version of a subject that has a content.
 
-        A text equal to the stored one needs no other thread.
+        A text that is equal to the stored one is found without a worker thread.
         """
         is_plain = not is_normalized and not self._state.settings(subject).normalize
         exact = find_exact(self._state, subject, content) if is_plain else None
@@ -178,7 +178,7 @@ class SubjectEndpoints:
         )
 
     async def get_text(self, request: HttpRequest) -> HttpResponse:
-        """Return the text of one version alone."""
+        """Return only the text of one version."""
         return text_response(
             request, await shown_text(request, self._registry, self._version(request))
         )
@@ -240,7 +240,7 @@ class SubjectEndpoints:
         return json_response(request, await self._registration_json(request, found, content))
 
     async def relabel(self, request: HttpRequest) -> HttpResponse:
-        """Register a version anew with the metadata and the rules of the body."""
+        """Register a version again, with the metadata, the rules and the tags of the body."""
         subject = valid_subject_of(request)
         fields = await read_object(request, LABEL_FIELDS, self._registry.workers)
         wanted = _read_relabelling(fields, subject, read_version(request.path_values["version"]))
@@ -255,7 +255,7 @@ class SubjectEndpoints:
         )
 
     async def _registered_before(self, wanted: Registration) -> RegisteredSchema | None:
-        """Return an existing version with the content, so that nothing has to be written."""
+        """Return the existing version with the content, or None if a version must be written."""
         settings = self._state.settings(wanted.subject)
         is_completed = wanted.version == NEXT_VERSION or settings.has_defaults_or_overrides
         if is_completed or not self._state.is_live(wanted.subject):
@@ -280,8 +280,8 @@ class SubjectEndpoints:
     ) -> dict[str, Any]:
         """Return the response to a registration.
 
-        The schema is in it only if the registry added to it, or if the client asks for a
-        form. Otherwise clients would take another spelling for their own schema.
+        It has the schema only if the registry added metadata or rules, or if the client wants
+        a format. Otherwise clients would mistake a different text for their own schema.
         """
         if not is_new_client(request):
             return {"id": found.schema_id}
@@ -310,7 +310,7 @@ async def read_schema(
     """Return the schema of a body, and all its fields.
 
     Raises:
-        RegistryError: a field is unknown or of the wrong type, a rule is not a rule, or a reference
+        RegistryError: a field is unknown or of the wrong type, a rule is invalid, or a reference
             leads to a subject that the principal may not read.
     """
     fields = await read_object(request, REQUEST_FIELDS, registry.workers)

@@ -1,4 +1,4 @@
-"""Compares a schema with earlier versions of its subject, as the subject's settings ask for."""
+"""Compares a schema with earlier versions of its subject, as the subject's settings demand."""
 
 from collections.abc import Sequence
 
@@ -27,12 +27,10 @@ def incompatibilities(
     content: SchemaContent,
     earlier: Sequence[RegisteredSchema],
 ) -> list[str]:
-    """Return why a schema breaks its level, in the lines of a verbose response.
+    """Return why a schema breaks its compatibility level, as the lines of a verbose response.
 
-    Return no lines if it keeps its level.
-
-    ``earlier`` has the live versions, oldest first. The first version that breaks the level ends
-    the comparison, beginning with the newest.
+    The result is empty if it keeps its level. ``earlier`` has the live versions, oldest first. They
+    are compared from the newest on, and the first incompatible version ends the comparison.
 
     Raises:
         RegistryError: a schema cannot be parsed, or the comparison is over its bound.
@@ -52,9 +50,9 @@ def broken_reservations(
     content: SchemaContent,
     earlier: Sequence[RegisteredSchema],
 ) -> list[str]:
-    """Return how a schema uses fields that its metadata or the newest version reserves.
+    """Return how a schema breaks the field reservations of its metadata or of the newest version.
 
-    They count if ``validateFields`` is set, whatever the level is.
+    Reservations are checked if ``validateFields`` is set, whatever the compatibility level is.
 
     Raises:
         RegistryError: the schema cannot be parsed.
@@ -76,14 +74,14 @@ def broken_reservations(
 
 
 def broken_alone(settings: Settings, broken: list[str]) -> list[str]:
-    """Return the lines of a response if reserved fields are the only fault."""
+    """Return the lines of a verbose response if ``broken`` reservations are the only fault."""
     return [*broken, _scope(settings)] if broken else []
 
 
 def compared_versions(
     settings: Settings, content: SchemaContent, earlier: Sequence[RegisteredSchema]
 ) -> list[RegisteredSchema]:
-    """Return the versions that a level compares a schema with, the newest first."""
+    """Return the earlier versions that a schema must be compared with, the newest first."""
     level = _level(settings)
     if level is CompatibilityLevel.NONE:
         return []
@@ -98,9 +96,9 @@ def incompatibility(
     content: SchemaContent,
     old: RegisteredSchema,
 ) -> list[str]:
-    """Return why a schema breaks its level with one version. The result is empty if it does not.
+    """Return why a schema is incompatible with one version, or an empty list if it is compatible.
 
-    Comparisons without a difference are remembered, because each new version is compared with many.
+    Successful comparisons are cached, because each new version is compared with many old ones.
 
     Raises:
         RegistryError: a schema cannot be parsed, or the comparison is over its bound.
@@ -131,7 +129,7 @@ def _reserved(content: SchemaContent) -> frozenset[str]:
 
 
 def _scope(settings: Settings) -> str:
-    """Return the line of a verbose response that names the settings of the comparison."""
+    """Return the line of a verbose response that shows the settings of the comparison."""
     is_validating = str(bool(settings.validate_fields)).lower()
     return f"{{validateFields: '{is_validating}', compatibility: '{_level(settings)}'}}"
 
@@ -164,7 +162,7 @@ def _reasons(
 def _of_same_group(
     group: str | None, content: SchemaContent, earlier: Sequence[RegisteredSchema]
 ) -> list[RegisteredSchema]:
-    """Return the versions whose metadata has the same value of the group's property."""
+    """Return the earlier versions whose metadata has the same value of the property ``group``."""
     if not group:
         return list(earlier)
     own = _property(content, group)

@@ -1,7 +1,8 @@
-"""Completes a schema by the previous version and the settings.
+"""Completes a schema with parts of the previous version and of the settings.
 
-Metadata and rules lie between the defaults and the overrides of the settings. Registering and
-looking up complete schemas alike, so that a schema is found by the text that was sent.
+Metadata and rules of the schema take precedence over the defaults in the settings, and the
+overrides in the settings take precedence over both. Registering and looking up complete a schema
+in the same way, so that a schema is found by the text that was sent.
 """
 
 from dataclasses import replace
@@ -24,9 +25,10 @@ def completed(
     asked_version: int,
     new_version: int,
 ) -> SchemaContent:
-    """Return a new content, completed by the previous version and the settings.
+    """Return a new content, completed with parts of the previous version and of the settings.
 
-    An empty text is replaced by the previous one. A requested version is noted in the metadata.
+    An empty text is replaced by the previous one. If the request names a version, the new version
+    is noted in the metadata.
     """
     if not content.text.strip() and previous is not None:
         taken = previous.content

@@ -1,4 +1,4 @@
-"""The value that a changing decision returns."""
+"""The value that a decision about a change returns."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar

@@ -1,7 +1,7 @@
 """Removes versions, subjects and contexts.
 
-A soft deletion hides versions and keeps their ids. A permanent one follows it and removes them.
-A version that a live schema refers to stays.
+A soft deletion hides versions and keeps their ids. A permanent deletion is allowed only after it,
+and removes them. A version that a live schema refers to cannot be deleted.
 """
 
 from log_service.http.schema_registry import errors
@@ -29,8 +29,8 @@ def delete_version(
     """Return the records that remove one version, and its number.
 
     Raises:
-        RegistryError: there is no such version, it is deleted already or not yet, it is referred
-            to, or the mode forbids it.
+        RegistryError: there is no such version, it is soft-deleted already, it is not soft-deleted
+            before a permanent deletion, it is referred to, or the mode forbids it.
     """
     found = _version_to_delete(state, subject, version, is_permanent=is_permanent)
     check_writable(state, subject)
@@ -60,8 +60,8 @@ def delete_subject(
     """Return the records that remove all versions of a subject, and their numbers.
 
     Raises:
-        RegistryError: there is no such subject, it is deleted already or not yet, a version is
-            referred to, or the mode forbids it.
+        RegistryError: there is no such subject, it is soft-deleted already, it is not soft-deleted
+            before a permanent deletion, a version is referred to, or the mode forbids it.
     """
     everything = state.versions(subject, is_deleted=None)
     if not everything:

@@ -1,6 +1,6 @@
 """Finds registered schemas by subject, id, guid or content.
 
-A name in the default context that is not found there is looked for in every other context.
+A subject of the default context that does not match is looked for in every other context.
 """
 
 import re
@@ -41,9 +41,10 @@ def read_version(text: str) -> int:
 
 
 def candidates(state: RegistryState, subject: str) -> list[str]:
-    """Return the subject.
+    """Return the subjects among which a lookup searches, in their order.
 
-    For a subject of the default context, its namesakes in other contexts follow.
+    They are the subject itself and, if it is in the default context, the subjects with its name in
+    other contexts.
     """
     parsed = Subject.parse(subject)
     if parsed.context != DEFAULT_CONTEXT:
@@ -65,7 +66,7 @@ def version_of(
 def find_version(
     state: RegistryState, subject: str, version: int, *, is_deleted_included: bool = False
 ) -> RegisteredSchema:
-    """Return one version of a subject, also from another context.
+    """Return one version of a subject, or of its namesake in another context.
 
     Raises:
         RegistryError: there is no such subject or version.
@@ -80,10 +81,12 @@ def find_version(
 
 
 def find_id(state: RegistryState, schema_id: int, subject: str | None) -> tuple[str, str | None]:
-    """Return the context that counts for an id, and the asked-for subject that has it there.
+    """Return the context to look up an id in, and the subject there that has the id.
+
+    The subject is None if none is given, or if the id belongs to other subjects of the context.
 
     Raises:
-        RegistryError: no context that counts has the id.
+        RegistryError: the id is not found.
     """
     parsed = Subject.parse(subject or "")
     for name in candidates(state, str(parsed)) if parsed.name else ():
@@ -97,10 +100,10 @@ def find_id(state: RegistryState, schema_id: int, subject: str | None) -> tuple[
 
 
 def find_guid(state: RegistryState, guid: str) -> list[tuple[str, int]]:
-    """Return contexts and ids of a guid.
+    """Return each context that knows a guid, with the schema's id there.
 
     Raises:
-        RegistryError: no context has it.
+        RegistryError: no context has the guid.
     """
     found = state.ids_of_guid(guid.lower())
     if not found:
@@ -111,9 +114,9 @@ def find_guid(state: RegistryState, guid: str) -> list[tuple[str, int]]:
 def find_exact(
     state: RegistryState, subject: str, content: SchemaContent
 ) -> RegisteredSchema | None:
-    """Return the live version of exactly this subject that has a content as it is written.
+    """Return the live version of exactly this subject whose content is equal to ``content``.
 
-    None does not prove that there is none, because a schema may be written in several ways.
+    None only means that no version has the same text. The schema may exist in another text.
     """
     context = context_of(subject)
     schema_id = state.id_of_guid(context, guid_of(content))
@@ -133,8 +136,8 @@ def find_content(
 ) -> RegisteredSchema:
     """Return the version of a subject that has the content.
 
-    A second try takes metadata and rules from the latest version and from the settings, as
-    registering does.
+    The content is tried as it is, and then with metadata and rules from the latest version and from
+    the settings, as registering adds them.
 
     Raises:
         RegistryError: the schema is invalid, or no version has it.
@@ -187,9 +190,9 @@ def canonical(
     is_normalized: bool,
     is_validated: bool = True,
 ) -> SchemaContent:
-    """Return a content with its text in canonical form and with numbered references.
+    """Return a content with its text in canonical form, and with explicit versions of references.
 
-    ``is_new`` and ``is_validated`` are those of ``SchemaParser.parse``.
+    ``is_new`` and ``is_validated`` are arguments of ``SchemaParser.parse``.
 
     Raises:
         RegistryError: the schema is invalid.
@@ -206,11 +209,11 @@ def canonical(
 def is_same_schema(
     parser: SchemaParser, content: SchemaContent, registered: RegisteredSchema
 ) -> bool:
-    """Return whether a content is the registered one in all relevant parts.
+    """Return whether a content is the same schema as a registered version.
 
-    It may lack the number of the version in its metadata, and it may have the text of its
-    references inside. A Protobuf schema that came as a descriptor is spelled otherwise than one
-    that came as text.
+    The content may differ in three ways: it may lack the version number in its metadata, it may
+    have the types of its references in its own text, and a Protobuf schema may be printed from a
+    descriptor.
     """
     known = registered.content
     if not _has_same_labels(content, known):
@@ -225,9 +228,9 @@ def is_same_schema(
 
 
 def compared_form(content: SchemaContent, known: SchemaContent) -> Form | None:
-    """Return the form in which two different texts may still be equal.
+    """Return the form in which two contents with different texts may still be equal.
 
-    None means that they are not.
+    None means that they are not equal in any form.
     """
     if not _has_same_labels(content, known):
         return None
@@ -238,7 +241,10 @@ def compared_form(content: SchemaContent, known: SchemaContent) -> Form | None:
 
 
 def _has_same_labels(content: SchemaContent, known: SchemaContent) -> bool:
-    """Return whether all except texts and references is the same."""
+    """Return whether two contents have the same type, rules and metadata.
+
+    A version number in the metadata does not count.
+    """
     if content.schema_type is not known.schema_type or content.rule_set != known.rule_set:
         return False
     return _without_version(content.metadata) == _without_version(known.metadata)
@@ -253,7 +259,7 @@ def _find_in_subject(
     is_normalized: bool,
     is_deleted_included: bool,
 ) -> RegisteredSchema | None:
-    """Return the version of exactly this subject that has the content, as it is or completed."""
+    """Return the version of exactly this subject that has the content, or the completed content."""
     completed = with_settings(state.settings(subject), content, state.latest(subject))
     for wanted in [content] if completed == content else [content, completed]:
         found = _version_with(

@@ -1,7 +1,7 @@
 """Gives a schema its version under a subject and its id in the subject's context.
 
 A content that the context knows keeps its id. A content that the subject knows keeps its version.
-Source: the order of Confluent's registry.
+The order of the checks is that of Confluent's registry.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ from log_service.http.schema_registry.values import (
 class Registration:
     """A request to register a schema.
 
-    ``schema_id`` is given while importing. A given ``version`` is the next one, or any while
-    importing. ``is_forced`` skips the comparison with earlier versions.
+    ``schema_id`` is only given in import mode. A given ``version`` must be the next one, except in
+    import mode. ``is_forced`` skips the comparison with earlier versions.
     """
 
     subject: str

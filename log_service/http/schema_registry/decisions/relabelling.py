@@ -1,4 +1,4 @@
-"""Registers a version anew with other metadata, rules, and tags in its text. The rest stays.
+"""Registers a version again with other metadata, rules and tags, and with otherwise the same text.
 
 Source: Confluent's ``/subjects/{subject}/versions/{version}/tags``.
 """
@@ -41,7 +41,7 @@ class Relabelling:
 def relabel(
     state: RegistryState, parser: SchemaParser, wanted: Relabelling
 ) -> Decision[RegisteredSchema]:
-    """Return the records that register the version anew, and the registered schema.
+    """Return the records that register the version again, and the registered schema.
 
     Raises:
         RegistryError: there is no such version, or registering it is refused.
@@ -50,7 +50,7 @@ def relabel(
 
 
 def relabelled(state: RegistryState, parser: SchemaParser, wanted: Relabelling) -> Registration:
-    """Return the registration that changes the tags of a version.
+    """Return the registration that repeats a version with changed tags, metadata and rules.
 
     Raises:
         RegistryError: there is no such version, or no such part of it to tag.
@@ -65,7 +65,7 @@ def relabelled(state: RegistryState, parser: SchemaParser, wanted: Relabelling) 
 
 
 def _rules(state: RegistryState, wanted: Relabelling) -> RuleSet | None:
-    """Return the rules of the new version. None means the rules of the newest one."""
+    """Return the rules of the new version. None means that it takes those of the newest version."""
     if wanted.rules_to_merge is None and not wanted.rules_to_remove:
         return wanted.rule_set
     before = LATEST_VERSION if wanted.new_version is None else wanted.new_version - 1

@@ -20,9 +20,9 @@ from log_service.http.schema_registry.values import Mode, Settings
 def change_settings(
     state: RegistryState, scope: str, wanted: Settings, unset: Collection[str] = ()
 ) -> Decision[Settings]:
-    """Return the record of a scope's settings: the wanted ones over those it has.
+    """Return the record that changes a scope's settings to the wanted ones, and keeps the others.
 
-    ``unset`` names settings that the scope has no longer.
+    ``unset`` names settings to remove.
 
     Raises:
         RegistryError: the scope is read-only.
@@ -49,10 +49,12 @@ def remove_settings(state: RegistryState, scope: str) -> Decision[Settings]:
 def change_mode(state: RegistryState, scope: str, mode: Mode, *, is_forced: bool) -> Decision[Mode]:
     """Return the records that set a scope's mode.
 
-    A scope that begins to import must be empty. Its soft-deleted versions are removed then.
+    A scope must be empty to enter import mode, and its soft-deleted versions are removed then.
+    ``is_forced`` skips both.
 
     Raises:
-        RegistryError: live versions exist, or soft-deleted versions are referred to.
+        RegistryError: a scope with live versions was to enter import mode, or a version to remove
+            is referred to.
     """
     records: list[RegistryRecord] = []
     if mode is Mode.IMPORT and state.mode(scope) is not Mode.IMPORT and not is_forced:

@@ -1,6 +1,6 @@
-"""Changes tags inside the text of a schema, as clients ask for beside the schema or alone.
+"""Changes tags inside the text of a schema, while registering it or on their own.
 
-Texts of Avro and JSON Schema are edited. A schema of Protobuf comes with its tags in it.
+Only texts of Avro and JSON Schema are edited. Changes of tags in Protobuf are refused.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ EDITED = {SchemaType.AVRO: avro, SchemaType.JSON: json_schema}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagChanges:
-    """Tags to add and to remove, by the record or field."""
+    """Tags to add and to remove, for each record or field."""
 
     added: Tags = field(default_factory=dict)
     removed: Tags = field(default_factory=dict)
@@ -33,7 +33,7 @@ class TagChanges:
 
 
 def read_tag_changes(fields: Mapping[str, Any], added: str, removed: str) -> TagChanges:
-    """Return the changes under two names of a request.
+    """Return the tag changes in the two fields of a request that ``added`` and ``removed`` name.
 
     Raises:
         BadFieldError: a part is missing or has another type.

@@ -4,11 +4,11 @@ The group's coordinator watches the members. One of them chooses the leader for 
 member reports about itself. Confluent's registry and Karapace speak the same protocol, so instances
 of all three may share a group.
 
-The rooms, from the bottom up:
+The modules, from the bottom up:
 
 - ``protocol``: the messages between members, their bytes, and the choice of the leader.
 - ``elector``: one member of the group. It publishes who leads.
 
-Leadership alone allows no write. The brokers refuse a former leader's batches, as ``log`` says. A
-registry's user needs READ on the group.
+Leadership alone does not protect the topic. The brokers refuse a former leader's batches, as
+``log`` says. A registry's user needs READ on the group.
 """

@@ -2,9 +2,9 @@
 
 Decides when to join again, and how long a membership counts as valid. The coordinator gives the
 leadership away once a member has sent no heartbeat for the session timeout. A member therefore
-counts from the moment in which it sent the last heartbeat that was responded to, by the monotonic
-clock, and stops leading before the session can have ended. It stays the leader while the group
-elects again, because a new leader fences the old one.
+measures from the moment in which it sent the last answered heartbeat, by the monotonic clock, and
+stops leading before its session can have ended. It stays the leader while the group elects again,
+because a new leader fences the old one.
 
 Invariants: one request to the coordinator at a time. The instance leads only between an assignment
 that names it and the end of its session. The member never gives up. It joins again after any error.
@@ -75,7 +75,10 @@ JOINED_AGAIN_AT_ONCE = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionSettings:
-    """One instance's part in the election. ``is_sticky`` matters if it chooses for the group."""
+    """The election's settings of one instance.
+
+    ``is_sticky`` keeps the present leader. It only matters if this member chooses the leader.
+    """
 
     instance: RegistryInstance
     group: str = DEFAULT_GROUP
@@ -87,7 +90,7 @@ class ElectionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """The leader that this instance may count on now. Without a URL no leader is known."""
+    """The leader as this instance knows it now. Without a URL no leader is known."""
 
     leader_url: str | None = None
     is_self: bool = False
@@ -134,7 +137,7 @@ class Elector:
         return current
 
     async def run(self) -> None:
-        """Take part until the caller cancels, and then leave the group."""
+        """Take part in the election until the caller cancels, and then leave the group."""
         failure_count = 0
         try:
             while True:
@@ -156,7 +159,10 @@ class Elector:
     # Joining
 
     async def _join(self) -> None:
-        """Join, choose if the coordinator asks for it, and take the assignment."""
+        """Join the group, and publish who leads.
+
+        Choose the leader for all members if the coordinator asks this member to.
+        """
         settings = self._settings
         connection = await self._cluster.coordinator(settings.group, PURPOSE)
         request = JoinGroupRequest(
@@ -188,7 +194,7 @@ class Elector:
     def _chosen(self, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         """Choose the leader for the whole group.
 
-        A member whose bytes cannot be read does not count.
+        A member whose metadata cannot be decoded is ignored.
         """
         members: dict[str, RegistryInstance] = {}
         for each in response.members:
@@ -274,17 +280,17 @@ class Elector:
         self._changed = trio.Event()
 
     def _believe_from(self, sent_ms: int) -> None:
-        """Count the last assignment as valid for one session after a request was sent."""
+        """Trust the last assignment until shortly before one session timeout after ``sent_ms``."""
         session_ms = self._settings.session_timeout_ms
         self._believed_until_ms = sent_ms + session_ms - session_ms // MARGIN_PER_SESSION
 
     # Heartbeats
 
     async def _beat(self) -> None:
-        """Send heartbeats until one says that the member must join again.
+        """Send heartbeats until a response says that the member must join again.
 
         Raises:
-            KafkaError: the reason.
+            KafkaError: the reason to join again.
         """
         failure_count = 0
         while True:
@@ -321,14 +327,14 @@ class Elector:
         raise_for(response.error_code, None, f"heartbeat to group {group!r}")
 
     def _extend(self, sent_ms: int) -> None:
-        """Extend the validity of the assignment, which may have expired."""
+        """Extend the validity of the assignment, and publish it again if it had expired."""
         before = self.leadership
         self._believe_from(sent_ms)
         if before != self.leadership:
             self._publish(self._assigned, self.fault)
 
     def _note(self, error: KafkaError) -> None:
-        """Act on an error: forget the coordinator, or the membership, or the leadership."""
+        """React to an error: forget the coordinator, the membership or the leadership."""
         if error.code in MOVED:
             self._cluster.forget_coordinator(self._settings.group)
         if error.code in DROPPED:

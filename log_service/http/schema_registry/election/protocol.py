@@ -1,5 +1,4 @@
-"""The group protocol of schema registries: the data of members and of assignments, and the
-election.
+"""The group protocol of schema registries: the data of members, assignments, and the election.
 
 Both are JSON, with the names of Confluent's registry. Unknown fields are ignored in both
 directions, because other registries and later versions send more. Decides the leader: the eligible
@@ -29,9 +28,9 @@ class UnreadableMember(TidelogError):  # noqa: N818 - it says what is wrong with
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryInstance:
-    """One registry, with its address for the others. Only an eligible one may lead.
+    """One registry instance, with its address for the others. Only an eligible instance may lead.
 
-    ``is_leader`` tells whether the instance took itself for the leader when it joined.
+    ``is_leader`` tells whether the instance considered itself the leader when it joined.
     """
 
     scheme: str
@@ -61,10 +60,10 @@ class Assignment:
 
 
 def choose(members: Mapping[str, RegistryInstance], *, is_sticky: bool = False) -> Assignment:
-    """Return the assignment for a group.
+    """Choose the leader of a group, and return the assignment for all members.
 
-    ``members`` are by member id. The present leader stays if leadership is sticky and exactly one
-    eligible member leads.
+    ``members`` are by member id. The present leader stays if ``is_sticky`` is set and exactly one
+    eligible member reports itself as the leader.
     """
     eligible = {
         member_id: instance for member_id, instance in members.items() if instance.is_eligible
@@ -96,7 +95,7 @@ def decode_instance(encoded: bytes) -> RegistryInstance:
     """Decode a member's description of itself.
 
     Raises:
-        UnreadableMember: the bytes are something else.
+        UnreadableMember: the bytes are not of this protocol.
     """
     return _instance(_decoded(encoded))
 
@@ -114,9 +113,8 @@ def encode_assignment(assignment: Assignment) -> bytes:
 def decode_assignment(encoded: bytes) -> Assignment:
     """Decode the assignment, which all members get.
 
-    A leader that is not eligible counts as no leader.
-
-    Karapace names such a leader if no member is eligible.
+    A leader that is not eligible counts as no leader. Karapace names such a leader if no member is
+    eligible.
 
     Raises:
         UnreadableMember: the bytes are something else.

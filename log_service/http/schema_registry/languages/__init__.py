@@ -2,7 +2,7 @@
 
 - ``language``: the protocol that each language implements, and its values.
 - ``limits``: bounds on the size, nesting and work of a schema, so that hostile text stays cheap.
-- ``tags``: tags in texts, found and changed by records and fields.
+- ``tags``: finds and changes the tags of records and fields in a text.
 - ``avro``, ``json_schema``, ``protobuf``: the languages. They do not import each other.
 - ``known``: finds the language of a schema's type.
 

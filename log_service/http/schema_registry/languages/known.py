@@ -1,4 +1,4 @@
-"""Finds the language of a schema's type."""
+"""Finds the language that implements a schema type."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

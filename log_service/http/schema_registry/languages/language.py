@@ -1,4 +1,4 @@
-"""The protocol of a schema language, and the values that pass through it."""
+"""The protocol that each schema language implements, and the values in its calls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Difference:
     """One reason why a reader's schema cannot read a writer's data.
 
     ``kind`` is Confluent's name, for instance ``READER_FIELD_MISSING_DEFAULT_VALUE``. ``path`` is
-    the place in the schema. ``text`` is the whole line that a verbose response lists.
+    the position in the schema. ``text`` is the whole line that a verbose response lists.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The names of the two schemas of a comparison in a sentence."""
+    """The words for the two compared schemas in messages, such as "new" and "old"."""
 
     reader: str
     writer: str
@@ -57,11 +57,11 @@ FORWARD_SIDES = Sides(reader="old", writer="new")
 
 
 class ParsedSchema(Protocol):
-    """One valid schema with its references."""
+    """One valid schema with the schemas that it refers to."""
 
     @property
     def schema_type(self) -> SchemaType:
-        """The language."""
+        """The schema's language."""
 
     @property
     def canonical(self) -> str:
@@ -69,7 +69,7 @@ class ParsedSchema(Protocol):
 
     @property
     def top_level_fields(self) -> frozenset[str]:
-        """The names of the fields that a value of this schema has itself."""
+        """The names of the fields at the top level of a value, without nested fields."""
 
     def normalized(self) -> str:
         """Return the text in its normal form.
@@ -78,9 +78,9 @@ class ParsedSchema(Protocol):
         """
 
     def formatted(self, form: str) -> str:
-        """Return the text in a form that a client asks for, such as ``resolved``.
+        """Return the text in a format that a client asks for, such as ``resolved``.
 
-        An unknown form returns the canonical text, as Confluent does.
+        Any unknown format means the canonical text, as in Confluent's registry.
         """
 
     def differences(
@@ -99,20 +99,20 @@ class ParsedSchema(Protocol):
 
 
 class Language(Protocol):
-    """One schema language. It is a stateless object."""
+    """A schema language. Implementations have no state."""
 
     @property
     def schema_type(self) -> SchemaType:
-        """The name in requests and records."""
+        """The language's name in requests and records."""
 
     def parse(
         self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True
     ) -> ParsedSchema:
-        """Return the schema.
+        """Parse a text, and return its schema.
 
         ``dependencies`` has each schema that is referred to, also indirectly, once. A schema comes
-        after those that it refers to. ``is_new`` asks for the checks that hold for new schemas
-        alone: an old record of the topic may have passed a laxer registry.
+        after those that it refers to. ``is_new`` adds the checks that only new schemas must pass,
+        because a laxer registry may have accepted the schema of an old record.
 
         Raises:
             InvalidSchemaError: the text is not a schema of this language, or is over a bound.

@@ -37,7 +37,7 @@ class Budget:
         """Take steps from the budget.
 
         Raises:
-            InvalidSchemaError: nothing is left.
+            InvalidSchemaError: the budget is used up.
         """
         self._left -= steps
         if self._left < 0:

@@ -1,6 +1,7 @@
-"""Tags inside the text of a schema, whatever its language: found, added and removed.
+"""Finds, adds and removes tags inside the text of a schema of any language.
 
-A language yields its entities, each with the JSON object that has the tags. Other attributes stay.
+A language yields its entities, each with the JSON object that has the tags. Other attributes are
+not changed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,6 +52,6 @@ def change(entities: Entities, added: Tags, removed: Tags) -> None:
 
 
 def _tags_of(holder: Mapping[str, Any]) -> list[str]:
-    """Return the tags of a record or field. An attribute of another type has no tags."""
+    """Return the tags of a record or field. An attribute ``tags`` of a wrong type means none."""
     tags = holder.get(TAGS)
     return [each for each in tags if isinstance(each, str)] if isinstance(tags, list) else []

@@ -1,4 +1,4 @@
-"""Errors of reading and writing the registry's topic, one type for each next step of a caller."""
+"""Errors of reading and writing the registry's topic, one type for each reaction of a caller."""
 
 from log_service.common.errors import TidelogError
 
@@ -12,23 +12,24 @@ class ReadTimedOut(SchemasLogError):  # noqa: N818 - it says what happened
 
 
 class NotWritten(SchemasLogError):  # noqa: N818 - it says what became of the records
-    """The records are surely not in the log. The same writer may try again."""
+    """The records are certainly not in the log. The same writer may try again."""
 
 
 class RecordsTooLarge(NotWritten):
-    """The records are surely not in the log, and no attempt with the same records will succeed."""
+    """The records are too large. They are not in the log, and no further attempt will succeed."""
 
 
 class Superseded(NotWritten):
-    """The records are surely not in the log, because this instance is not its writer.
+    """The records are certainly not in the log, because this instance is not its writer.
 
-    Another instance took over, or this one never did. Find out who leads before taking over again.
+    Another instance took over, or this instance never did. Find out who leads before taking over
+    again.
     """
 
 
 class OutcomeUnknown(SchemasLogError):  # noqa: N818 - it says what is known of the records
     """The records may or may not be in the log.
 
-    The writer takes over anew before its next write. Reading up to the writer's first record then
-    shows it.
+    The writer takes over again before its next write. Reading up to the first record of the new
+    epoch then shows whether the records are in the log.
     """

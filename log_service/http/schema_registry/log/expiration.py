@@ -1,8 +1,8 @@
-"""Whether the brokers remember a writer for as long as its fencing takes.
+"""Checks that the brokers remember producer epochs for as long as fencing a writer needs them.
 
-A broker that forgets producers earlier than ``freshness`` allows for may take a batch of a
-superseded writer. Such a cluster is not refused, because it is wrong only while a writer is paused
-for that long. So the instance that takes over logs a warning.
+A broker that forgets producers earlier than ``freshness`` assumes may accept a batch of a
+superseded writer. Such a cluster is not refused, because it does harm only if a writer is paused
+for that long. Instead, the instance that takes over logs a warning.
 """
 
 import logging
@@ -25,7 +25,10 @@ PATIENCE_S = 5.0
 
 
 def expiration_faults(broker: str, values: Mapping[str, str | None]) -> list[str]:
-    """Return a sentence for each value of a broker that is too short. Unknown ones are fine."""
+    """Return a sentence for each expiration time of a broker that is too short.
+
+    Unknown times are not reported.
+    """
     return [
         f"broker {broker} has {key}={value}, and may take a write of a registry that was paused"
         f" for longer than that and replaced. Set {key} to {REFUSED_AFTER_MS} or more"
@@ -35,9 +38,10 @@ def expiration_faults(broker: str, values: Mapping[str, str | None]) -> list[str
 
 
 async def warn_of_short_expiration(admin: Admin) -> None:
-    """Log a warning for each broker that forgets a writer too early, as far as this user may see.
+    """Log a warning for each broker that forgets a writer too early.
 
-    It never fails, and ends after ``PATIENCE_S``.
+    Brokers whose configs this user may not read are skipped. The call never fails, and takes at
+    most ``PATIENCE_S``.
     """
     with trio.move_on_after(PATIENCE_S):
         try:

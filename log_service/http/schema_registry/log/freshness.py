@@ -1,4 +1,4 @@
-"""How long a writer may trust its producer epoch.
+"""Decides for how long a writer may trust its producer epoch.
 
 A newer writer fences an older one only as long as the brokers remember both. The partition's leader
 forgets the epoch of an idle producer after ``producer.id.expiration.ms`` (a day by default). The
@@ -22,7 +22,7 @@ REFUSED_AFTER_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One moment by both clocks. The monotonic clock may stand still while a machine sleeps."""
+    """A moment by the monotonic and the wall clock. The first may stop while a machine sleeps."""
 
     monotonic_ms: int
     wall_ms: int
@@ -34,9 +34,9 @@ def moment_of(clock: Clock) -> Moment:
 
 
 def age_ms(since: Moment, now: Moment) -> int:
-    """Return the time since a moment, by the clock that shows more.
+    """Return the milliseconds since a moment, by the clock that shows more.
 
-    A change of the wall clock in either direction counts as age.
+    If the wall clock is set forward or back, the difference counts as age, too.
     """
     return max(now.monotonic_ms - since.monotonic_ms, abs(now.wall_ms - since.wall_ms))
 

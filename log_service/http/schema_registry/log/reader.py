@@ -1,12 +1,13 @@
-"""Give every record of the registry's topic to a listener, in order, and follow the log for ever.
+"""Passes every record of the registry's topic to a listener, in order, and follows the log.
 
-Decides when the state must be built anew: the topic was deleted and created again, or the log was
-truncated below the position, or records were deleted before they were read. Nothing else moves the
-position back. A batch that cannot be read is skipped with a warning that names its offsets.
+Decides when the state must be rebuilt from the beginning: the topic was deleted and created again,
+or the log was truncated below the position, or records were deleted before they were read. Nothing
+else moves the position back. A batch that cannot be read is skipped with a warning that names its
+offsets.
 
 Invariants: between two calls of ``begin_anew`` the listener gets each record once, in the order of
 offsets, all of one topic id. ``position`` is the next offset to read, and the listener has every
-record before it. The reader never gives up. It goes on after any error of the cluster.
+record before it. The reader never gives up. It continues after any error of the cluster.
 """
 
 import logging
@@ -64,20 +65,20 @@ class LogRecord:
 
 
 class LogListener(Protocol):
-    """The state that the records build. It gets every record, also records of unknown kinds."""
+    """Builds the state from the records. It gets every record, also records of unknown kinds."""
 
     def begin_anew(self) -> None:
         """Forget all records. The first record of the log comes next."""
 
     def apply(self, record: LogRecord) -> None:
-        """Take the next record. An exception ends the reader, because it is a defect."""
+        """Apply the next record. An exception ends the reader, because it is a defect here."""
 
     async def settled(self) -> None:
-        """Wait until it can take more records."""
+        """Wait until the listener can take more records."""
 
 
 class SchemasReader:
-    """Reads one topic. ``settings`` are of the client, for connections and logins."""
+    """Reads one topic. ``settings`` are client settings for connections and logins."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class SchemasReader:
         return f"<SchemasReader {self._partition} position={self.position}>"
 
     async def run(self) -> None:
-        """Read for ever, until the caller cancels."""
+        """Read until the caller cancels."""
         failure_count = 0
         async with self._consumer as consumer:
             while True:
@@ -117,7 +118,7 @@ class SchemasReader:
                     failure_count += 1
 
     async def read_to(self, offset: int, timeout_ms: int) -> None:
-        """Wait until the position is after ``offset``. The listener then has the record there.
+        """Wait until the position is after ``offset``, so that the listener has the record there.
 
         Raises:
             ReadTimedOut: reading took longer than ``timeout_ms``.
@@ -138,7 +139,7 @@ class SchemasReader:
             )
 
     async def _begin(self, consumer: Consumer) -> None:
-        """Go to the beginning of the topic that exists now."""
+        """Start reading from the beginning of the topic that exists now, with an empty state."""
         name = self._partition.topic
         topic = await consumer.cluster.topic(name, consumer.config.default_api_timeout_ms)
         self.topic_id = topic.topic_id
@@ -149,7 +150,11 @@ class SchemasReader:
         self._move(await consumer.position(self._partition))
 
     async def _read(self, consumer: Consumer) -> None:
-        """Give the next records to the listener, if there are some."""
+        """Poll once, and pass the records to the listener.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, the topic was deleted and created again.
+        """
         timeout_ms = AWAITED_POLL_MS if self._waiter_count else IDLE_POLL_MS
         records = await consumer.poll(timeout_ms=timeout_ms)
         current = consumer.cluster.view.topic_id_of(self._partition.topic)
@@ -180,7 +185,7 @@ class SchemasReader:
             self._moved = trio.Event()
 
     def _note(self, error: KafkaError) -> None:
-        """Begin anew if the log no longer has records that were read, and log the error."""
+        """Log an error. If records that were read are gone, arrange to read from the beginning."""
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             text = (
                 "%s: %s. Every schema that is not in the log any more is gone. The log is read anew"

@@ -1,7 +1,8 @@
-"""The registry's topic as a registry uses it: read to the end, take over, write.
+"""Combines reader and writer of the registry's topic: read to the end, take over, write.
 
-Decides what an instance must have read before it may decide a write. It knows nothing of leaders.
-The caller takes over when it leads, and releases the writer when it does not.
+Decides what an instance must have read before it may decide a write. This file does not know who
+leads. The caller takes over when it becomes the leader, and releases the writer when it is no
+longer the leader.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -41,15 +42,15 @@ class LogSettings:
 
 
 def _no_value() -> None:
-    """Return the value that other registries write with the key of a first record."""
+    """Return no value, as other registries write it with the key of a first record."""
 
 
 class SchemasLog:
     """One instance's access to the topic. ``admin`` is open, and may be shared.
 
-    ``first_value`` returns the value of the first record of a new writer. Each such record has the
-    same key, so that it replaces the one before. It is called once all records are read that are in
-    the log by then. A writer that renews its epoch writes such a record, too.
+    ``first_value`` returns the value of the first record of a new writer. It is called after all
+    records that are in the log by then were read. All first records have the same key, so each
+    replaces the previous one. A writer that renews its epoch writes a first record, too.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class SchemasLog:
 
         Raises:
             ConfigError: the topic exists and cannot hold schemas.
-            KafkaError: the cluster cannot be reached at the beginning, or refuses.
+            KafkaError: at the beginning, the cluster cannot be reached or denies access.
         """
         await ensure_topic(self._admin, self._settings.topic, self._settings.replication_factor)
         task_status.started()
@@ -144,7 +145,7 @@ class SchemasLog:
         await self._take_over(left_ms())
 
     def release(self) -> None:
-        """Write nothing more, until the next ``take_over``."""
+        """Stop writing until the next ``take_over``."""
         self._is_taken_over = False
         self._writer.release()
 
@@ -170,8 +171,8 @@ class SchemasLog:
         """Append records as one batch, all or none, and return the offset of the last.
 
         Raises:
-            Superseded, RecordsTooLarge, NotWritten: surely not written.
-            OutcomeUnknown: perhaps written. ``prepare_write`` takes over anew.
+            Superseded, RecordsTooLarge, NotWritten: the records are certainly not written.
+            OutcomeUnknown: the records may be written. ``prepare_write`` will take over again.
         """
         try:
             return await self._writer.write(records, timeout_ms)

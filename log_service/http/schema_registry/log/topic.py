@@ -1,4 +1,4 @@
-"""The registry's topic: created if it is missing, checked if it exists.
+"""Creates the registry's topic if it is missing, and checks it if it exists.
 
 It has one partition, because the meaning of records depends on their order. It is only compacted,
 because retention would delete schemas that are in use.
@@ -22,7 +22,7 @@ COMPACT = "compact"
 
 
 def new_topic(name: str, broker_count: int, replication_factor: int | None = None) -> NewTopic:
-    """Return the topic to create. Without a replication factor it has up to three replicas."""
+    """Return the topic to create. By default it has three replicas, or fewer with fewer brokers."""
     replicas = (
         min(MOST_REPLICAS, broker_count) if replication_factor is None else replication_factor
     )
@@ -33,9 +33,9 @@ def new_topic(name: str, broker_count: int, replication_factor: int | None = Non
 
 
 def topic_fault(name: str, partition_count: int, policy: str | None) -> str | None:
-    """Return a sentence about a topic that cannot hold schemas, or None.
+    """Return a sentence that says why a topic cannot hold schemas, or None if it can.
 
-    ``policy`` None is unknown.
+    None as ``policy`` means that the cleanup policy is unknown.
     """
     if partition_count != 1:
         text = "the registry needs exactly one, because the order of all records counts"

@@ -1,16 +1,16 @@
-"""Append batches to the registry's topic, so that brokers refuse a superseded writer.
+"""Appends batches to the registry's topic, so that brokers refuse a superseded writer.
 
-All instances share one transactional id. Taking over asks its coordinator for the next producer
-epoch, and writes a first record under it. From then on the partition's leader refuses every batch
-of an older epoch. So everything that an older writer got into the log has a lower offset than the
-first record. The batches are idempotent and in no transaction, because other registries read
-uncommitted records: an aborted write would assign an id there but not here.
+All instances share one transactional id. To take over, a writer gets the next producer epoch from
+the coordinator, and writes a first record with it. From then on the partition's leader refuses
+every batch of an older epoch. So all records of older writers have lower offsets than the first
+record. The batches are idempotent and in no transaction, because other registries read uncommitted
+records: an aborted write would assign an id there but not here.
 
 Invariants: one batch is in flight. A batch is sent again with the same sequence number until its
-outcome is known. Without that, and after a cancelled call, the writer has no epoch any more. It
-never writes into a topic that was created anew since it took over. ``freshness`` bounds the age of
-the epoch. After 32,767 epochs the coordinator gives another producer id. The new id does not fence
-the last epoch of the former id, so only its age ends that one.
+outcome is known. If the outcome stays unknown or the call is cancelled, the writer gives up its
+epoch. It never writes into a topic that was created again since it took over. ``freshness`` bounds
+the age of the epoch. After 32,767 epochs the coordinator gives another producer id. The new id does
+not fence the last epoch of the former id, which therefore ends only by its age.
 """
 
 from collections.abc import Iterable
@@ -93,7 +93,7 @@ REFUSED_BEFORE_APPEND = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Identity:
-    """The producer id and epoch of a writer, the topic that it took over, and when."""
+    """The producer id and epoch of a writer, the id of its topic, and the time of the take-over."""
 
     producer_id: int
     producer_epoch: int
@@ -105,7 +105,7 @@ class _Identity:
 class _Attempts:
     """The attempts to append one batch.
 
-    ``is_unclear`` is set if an attempt may have appended it.
+    ``is_unclear`` is set if an attempt may have appended the batch.
     """
 
     is_unclear: bool = False
@@ -135,18 +135,18 @@ class SchemasWriter:
 
     @property
     def is_renewal_due(self) -> bool:
-        """Whether to take over (again) before the next write is decided."""
+        """Whether the writer must take over, maybe once more, before the next write is decided."""
         return self._identity is None or is_renewal_due(self._identity.since, self._now())
 
     def release(self) -> None:
-        """Write nothing more until the next ``take_over``. A batch in flight may still arrive."""
+        """Stop writing until the next ``take_over``. A batch in flight may still be appended."""
         self._is_released, self._identity = True, None
 
     async def take_over(self, timeout_ms: int, first_value: bytes | None = None) -> int:
-        """Supersede every other writer, and return the offset of the first record of this one.
+        """Supersede every other writer, and return the offset of this writer's first record.
 
-        Every record of an older writer has a lower offset. Read to it before deciding anything. The
-        first record has ``NOOP_KEY`` and ``first_value``.
+        Every record of an older writer has a lower offset. Read up to the first record before a
+        decision. Its key is ``NOOP_KEY``, and its value is ``first_value``.
 
         Raises:
             Superseded: a third instance took over meanwhile.
@@ -167,7 +167,7 @@ class SchemasWriter:
         """Append records as one batch, all or none, and return the offset of the last.
 
         Raises:
-            Superseded: another instance is the writer now, or this one never took over.
+            Superseded: another instance is the writer now, or this instance never took over.
             RecordsTooLarge: the broker or ``MAX_BATCH_BYTES`` allows less.
             NotWritten: the cluster does not respond, or refuses.
             OutcomeUnknown: the deadline passed before the cluster responded.
@@ -184,7 +184,7 @@ class SchemasWriter:
     async def _append(
         self, identity: _Identity, records: list[KeyAndValue], timeout_ms: int
     ) -> int:
-        """Append a batch under an identity, which stays only if the outcome is known."""
+        """Append a batch under an identity, and give the identity up if the outcome is unknown."""
         batch = self._encoded(identity, records)
         attempts = _Attempts()
         self._identity = None
@@ -202,7 +202,7 @@ class SchemasWriter:
         return base_offset + len(records) - 1
 
     def _keep(self, identity: _Identity) -> None:
-        """Write under this identity again, unless the writer was released meanwhile."""
+        """Continue to write under this identity, unless the writer was released meanwhile."""
         self._identity = None if self._is_released else identity
 
     def _encoded(self, identity: _Identity, records: list[KeyAndValue]) -> bytes:
@@ -221,7 +221,7 @@ class SchemasWriter:
         return batch
 
     def _failure(self, error: KafkaError, *, is_unclear: bool) -> SchemasLogError:
-        """Return the error about the fate of the records."""
+        """Return the error that tells whether the records may be in the log."""
         text = f"{self._partition}: {error}"
         if is_unclear:
             return OutcomeUnknown(text)
@@ -271,10 +271,10 @@ class SchemasWriter:
         return result
 
     async def _require_topic(self, identity: _Identity) -> None:
-        """Refuse a topic that was created anew since this instance took over.
+        """Refuse a topic that was deleted and created again since this instance took over.
 
         Raises:
-            KafkaError: INCONSISTENT_TOPIC_ID; or the topic is not known.
+            KafkaError: INCONSISTENT_TOPIC_ID, or the topic is unknown.
         """
         current = await self._topic_id()
         if is_other_topic(identity.topic_id, current):
@@ -332,7 +332,7 @@ class SchemasWriter:
 
 
 class _FinalError(KafkaError):
-    """An error that no other attempt of the same writer mends."""
+    """An error after which the same writer need not try again."""
 
     @property
     def is_retriable(self) -> bool:
@@ -340,9 +340,9 @@ class _FinalError(KafkaError):
 
 
 def _is_refused_before_append(code: ErrorCode) -> bool:
-    """Return whether the batch of this attempt is surely not in the log.
+    """Return whether an error means that this attempt certainly did not append the batch.
 
-    A leader that steps down, or whose followers are slow, has appended it.
+    A leader that steps down, or whose followers are slow, may have appended it.
     """
     return code in REFUSED_BEFORE_APPEND or not (
         code.is_retriable or code in {ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR}

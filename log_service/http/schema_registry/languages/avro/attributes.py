@@ -1,4 +1,7 @@
-"""Reads single attributes of types and fields. Those without a meaning to Avro are properties."""
+"""Reads single attributes of types and fields.
+
+Attributes that Avro does not define are called properties.
+"""
 
 from typing import TypeAlias
 
@@ -24,14 +27,18 @@ ORDERS = ("ascending", "descending", "ignore")
 
 
 def attribute(value: Attributes, key: str, path: str) -> Json:
-    """Return an attribute that a type must have."""
+    """Return a required attribute of a type or field.
+
+    Raises:
+        InvalidSchemaError: the attribute is missing.
+    """
     if key not in value:
         raise invalid(path, f"the attribute {key} is missing")
     return value[key]
 
 
 def properties_of(value: Attributes, reserved: frozenset[str] = TYPE_ATTRIBUTES) -> Properties:
-    """Return the attributes without a meaning to Avro."""
+    """Return the attributes that Avro does not define."""
     return {key: own for key, own in value.items() if key not in reserved}
 
 
@@ -42,7 +49,7 @@ def text_of(value: Attributes, key: str) -> str | None:
 
 
 def aliases_of(value: Attributes, path: str) -> list[str]:
-    """Return the aliases as they are written, each once."""
+    """Return the aliases as they are written, without repetitions."""
     listed = value.get("aliases", [])
     if not isinstance(listed, list):
         raise invalid(f"{path}/aliases", "aliases must be a list of texts")
@@ -53,7 +60,7 @@ def aliases_of(value: Attributes, path: str) -> list[str]:
 
 
 def order_of(value: Attributes, path: str) -> str:
-    """Return the order of a field. Case does not count."""
+    """Return the sort order of a field, such as ``ascending``. Case is ignored."""
     order = value.get("order", "ascending")
     if not isinstance(order, str) or order.upper().lower() not in ORDERS:
         raise invalid(f"{path}/order", f"an order must be one of {', '.join(ORDERS)}")
@@ -61,7 +68,7 @@ def order_of(value: Attributes, path: str) -> str:
 
 
 def default_of(value: Attributes, use: Use, path: str) -> Json:
-    """Return the default of a field. The default of a number may be a text, such as ``NaN``."""
+    """Return the default of a field. That of a float or double may be a text, such as ``NaN``."""
     default = value.get("default")
     is_number = isinstance(use, Primitive) and use.kind in {Kind.FLOAT, Kind.DOUBLE}
     if not is_number or not isinstance(default, str):

@@ -1,9 +1,9 @@
 """Tells why a reader's type cannot read a writer's data, as Java's ``SchemaCompatibility`` does.
 
-Names count without their namespaces, or by an alias of the reader. Each pair of types with names is
-compared once. A pair inside itself counts as compatible. A repeated pair has the reasons and places
-of its first comparison. Sources: Avro's specification, "Schema Resolution", and the library of Avro
-1.12. The texts of reasons are those of Confluent's registry.
+Names are compared without their namespaces, or by an alias of the reader. Each pair of types is
+compared once. A pair that is met again inside itself counts as compatible. A repeated pair has the
+reasons and paths of its first comparison. Sources: Avro's specification, "Schema Resolution", and
+the library of Avro 1.12. The texts of reasons are those of Confluent's registry.
 """
 
 from collections.abc import Generator
@@ -65,7 +65,7 @@ Place: TypeAlias = "tuple[Place, str] | None"
 
 
 class Reason(NamedTuple):
-    """One difference before it is put into words."""
+    """One incompatibility, from which the text of a message is made later."""
 
     kind: str
     place: Place
@@ -81,7 +81,7 @@ Comparison: TypeAlias = Generator[Question, Reasons, Reasons]
 
 
 class _AmbiguousFieldError(Exception):
-    """A reader's field matches several fields of the writer, so that no more is compared."""
+    """A reader's field matches several fields of the writer, so the comparison ends."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -89,7 +89,7 @@ class _AmbiguousFieldError(Exception):
 
 
 class _Run:
-    """The budget of one comparison, and the results for its types."""
+    """The budget of one comparison, and its cache of types without parts."""
 
     __slots__ = ("_kinds", "_readable", "budget")
 
@@ -99,7 +99,7 @@ class _Run:
         self._readable: dict[int, frozenset[Kind] | None] = {}
 
     def is_plain_match(self, reader: Use, writer: Use) -> bool:
-        """Return whether both consist of types without parts, and the reader reads all of these.
+        """Return whether both types have no inner types, and the reader can read the writer.
 
         This is a fast path that decides most fields. False means only that the full comparison is
         needed.
@@ -115,9 +115,9 @@ class _Run:
 
 
 def plain_kinds(use: Use) -> frozenset[Kind] | None:
-    """Return the kinds of a type without parts, or of a union of such types.
+    """Return the kind of a type without parts, or the kinds of a union of types without parts.
 
-    None for any other type.
+    Return None for any other type.
     """
     branches = use.branches if isinstance(use, Union) else (use,)
     kinds = frozenset(branch.kind for branch in branches if isinstance(branch, Primitive))
@@ -160,15 +160,15 @@ def _path(place: Place) -> str:
 
 
 def _compare_all(reader: AvroType, writer: AvroType, run: _Run) -> Reasons:
-    """Run a comparison and all inner comparisons, on a stack of its own.
+    """Run a comparison and all inner comparisons with an explicit stack instead of recursion.
 
-    Names may lead from type to type deeper than Python's stack allows.
+    Types may refer to each other by name deeper than Python's stack allows.
     """
     known: dict[tuple[int, int], Reasons] = {}
     under_way: list[tuple[tuple[int, int], Comparison]] = []
 
     def ask(question: Question) -> Reasons | None:
-        """Return the reasons. None: the comparison has begun."""
+        """Return the reasons for a pair, or None after its comparison was put on the stack."""
         left, right, place = target(question[0]), target(question[1]), question[2]
         pair = (id(left), id(right))
         if pair not in known:
@@ -198,7 +198,7 @@ def _compare_all(reader: AvroType, writer: AvroType, run: _Run) -> Reasons:
 
 
 def _compare(reader: AvroType, writer: AvroType, place: Place, run: _Run) -> Comparison | Reasons:
-    """Return the reasons, or a comparison that needs the reasons of other pairs first."""
+    """Return the reasons, or a generator that first asks for the reasons of other pairs."""
     comparison: Comparison | Reasons
     match reader, writer:
         case Union(), Union():
@@ -229,7 +229,7 @@ def _part(question: Question) -> Comparison:
 
 
 def _unions(reader: Union, writer: Union, place: Place) -> Comparison:
-    """Return a reason for each branch of the writer that no branch of the reader reads."""
+    """Return a reason for each branch of the writer that the reader cannot read."""
     missing = []
     for number, branch in enumerate(writer.branches):
         if (yield reader, branch, None):
@@ -280,7 +280,7 @@ def _sizes(reader: Fixed, writer: Fixed, place: Place) -> Reasons:
 
 
 def _symbols(reader: Enum, writer: Enum, place: Place, run: _Run) -> Reasons:
-    """Return the symbols that the reader lacks. A reader with a default lacks none."""
+    """Return a reason that names the symbols missing in the reader, if it has no default."""
     run.budget.spend((len(reader.symbols) + len(writer.symbols)) // PARTS_OF_A_STEP)
     missing = set(writer.symbols).difference(reader.symbols)
     if not missing or reader.default is not None:
@@ -306,7 +306,7 @@ def _records(reader: Record, writer: Record, place: Place, run: _Run) -> Compari
 
 
 def _missing_field(field: Field, writer: Record, place: Place) -> Comparison:
-    """Return the reason of a reader's field without a default that the writer does not have."""
+    """Return the reason for a reader's field that has no default and that the writer lacks."""
     field_type = target(field.type)
     if isinstance(field_type, Enum) and field_type.default is not None:
         # Java compares an enum that has a default with the record, which never fits.
@@ -315,7 +315,7 @@ def _missing_field(field: Field, writer: Record, place: Place) -> Comparison:
 
 
 def _written_field(field: Field, writer: Record, place: Place) -> Field | None:
-    """Return the field of the writer by a name or an alias of the reader's field."""
+    """Return the writer's field with the name or an alias of the reader's field, or None."""
     names = [name for name in (field.name, *field.aliases) if name in writer.fields]
     if len(names) > 1:
         raise _AmbiguousFieldError(Reason("AMBIGUOUS_FIELD", place, field.name))

@@ -1,7 +1,7 @@
-"""Whether a default is a value of its field's type, as Java's library decides for new schemas.
+"""Decides whether a default is a value of its field's type, as Java's library does for new schemas.
 
-Avro 1.12 takes a default that fits any branch of a union. It looks at the kind of a value only: a
-default of an enum need not be one of its symbols, and one of a fixed may have another size.
+Avro 1.12 accepts a default that fits any branch of a union. It only checks the JSON type of a
+value: the default of an enum may be an unknown symbol, and that of a fixed may have another size.
 """
 
 import re
@@ -30,7 +30,7 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 
 
 def fits_bits(number: int, bits: int) -> bool:
-    """Return whether a whole number fits into this count of bits with a sign."""
+    """Return whether a whole number fits into a signed integer of this many bits."""
     return -(1 << bits - 1) <= number < 1 << bits - 1
 
 
@@ -40,7 +40,7 @@ def fits(use: Use, value: Json, budget: Budget, *, nesting: int) -> bool:
     A type that is not defined yet accepts any object, because it may become a record.
 
     Raises:
-        InvalidSchemaError: defaults lead to each other, deeper than ``nesting``.
+        InvalidSchemaError: defaults of fields are nested deeper than ``nesting``, maybe endlessly.
     """
     budget.spend()
     if nesting < 0:
@@ -83,7 +83,7 @@ def _all_fit(use: Use, values: list[Json], budget: Budget, nesting: int) -> bool
 
 
 def _fields_fit(record: Record, value: dict[str, Json], budget: Budget, nesting: int) -> bool:
-    """Return whether each field has a value. A field without one has its own default."""
+    """Return whether each field of a record has a fitting value, or else a fitting default."""
     for field in record.fields.values():
         if field.name not in value and not field.has_default:
             return False

@@ -1,4 +1,4 @@
-"""Names of types: which are valid, where a name leads, and whether a type may be defined again.
+"""Validates names of types, resolves them, and decides whether a type may be defined again.
 
 Java's library accepts a second definition of a name if it is equal to the first. It compares names,
 fields, symbols, sizes, defaults and properties, but neither documentation nor aliases.
@@ -43,14 +43,14 @@ def validate_name(name: str, path: str) -> None:
     """Check one part of a name.
 
     Raises:
-        InvalidSchemaError: the part is empty or has another character.
+        InvalidSchemaError: the part is empty or has a character that is not allowed.
     """
     if not NAME.fullmatch(name):
         raise invalid(path, f"{name[:SHOWN_CHARACTERS]!r} is not a name: {NAME_RULE}")
 
 
 class Definitions:
-    """The types with names that were read so far, and the names that wait for a definition."""
+    """The named types that were read so far, and the names that are used but not defined yet."""
 
     __slots__ = ("_budget", "_types", "_waiting")
 
@@ -64,15 +64,18 @@ class Definitions:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a name was used before its definition."""
+        """Whether a name was used that had no definition at that point."""
         return bool(self._waiting)
 
     def types(self) -> tuple[Definition, ...]:
-        """Return the types, in the order of the texts."""
+        """Return the named types in the order of their definitions."""
         return tuple(self._types.values())
 
     def find(self, text: str, namespace: str, path: str) -> Use:
-        """Return the type of a name in the namespace, or else of the name without a namespace."""
+        """Return the type with this name in the namespace, or else with this name in no namespace.
+
+        A name without a definition yet becomes a ``Reference``.
+        """
         if text in PRIMITIVES:
             return Primitive(kind=PRIMITIVES[text])
         full = f"{namespace}.{text}" if namespace and "." not in text else text
@@ -84,10 +87,10 @@ class Definitions:
         return reference
 
     def add(self, defined: Definition, path: str) -> None:
-        """Keep a type under its full name. The first definition stays.
+        """Store a type under its full name. A second, equal definition does not replace the first.
 
         Raises:
-            InvalidSchemaError: the name has another meaning already.
+            InvalidSchemaError: the name is already defined in another way.
         """
         full = defined.name.full
         known = self._types.setdefault(full, defined)
@@ -135,7 +138,7 @@ def _bound(use: Use) -> Use:
 
 
 def _parts_to_compare(one: Use, other: Use) -> list[tuple[Use, Use]] | None:
-    """Return the parts that must be the same as well. None if the two differ already."""
+    """Return the inner types that must be the same as well, or None if the types differ already."""
     if isinstance(one, Reference) or isinstance(other, Reference):
         return None
     is_same = one.kind is other.kind and _same_properties(one.properties, other.properties)
@@ -160,7 +163,7 @@ def _parts_to_compare(one: Use, other: Use) -> list[tuple[Use, Use]] | None:
 
 
 def _same_but_for_types(one: Record, other: Record) -> bool:
-    """Return whether two records have the same fields, apart from the types of these."""
+    """Return whether two records have the same fields, apart from the types of the fields."""
     if one.name != other.name or list(one.fields) != list(other.fields):
         return False
     return all(map(_same_field, one.fields.values(), other.fields.values()))

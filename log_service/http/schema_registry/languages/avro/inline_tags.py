@@ -1,6 +1,6 @@
-"""Tags in the text of an Avro schema: which records and fields have them, and how they change.
+"""Finds and changes the tags of records and fields in the text of an Avro schema.
 
-A path is the full name of a record, or that and the name of a field. Other attributes stay.
+The path of a record is its full name. The path of a field adds the field's name to it.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""JSON as Jackson reads and prints it: comments are skipped, and numbers have Java's form.
+"""Reads and prints JSON as Jackson does: comments are skipped, and numbers have Java's form.
 
-A whole number is an ``int``. Any other number is a ``float``, and keeps no more than a double does.
-Of two equal keys the last value counts, at the place of the first.
+A whole number is an ``int``. Any other number is a ``float``, with the precision of a double. If a
+key occurs twice, the last value counts, at the position of the first.
 """
 
 import math
@@ -36,11 +36,11 @@ _LITERALS = {True: "true", False: "false", None: "null"}
 
 
 class _NotANumberError(Exception):
-    """The text has a constant that JSON lacks."""
+    """The text has a constant that JSON does not have, such as NaN."""
 
 
 def parse_json(text: str, *, nesting: int) -> Json:
-    """Return the value of a text.
+    """Parse a JSON text.
 
     Raises:
         InvalidSchemaError: the text is not JSON, or is nested deeper than ``nesting``.
@@ -57,7 +57,7 @@ def parse_json(text: str, *, nesting: int) -> Json:
 
 
 def _decoded(plain: str, text: str) -> Json:
-    """Return the value of a text whose comments are blank in ``plain``.
+    """Parse ``plain``, which is ``text`` with blanks instead of comments.
 
     A comment after the value is an error, as it is for Java's library.
     """
@@ -75,7 +75,7 @@ def _decoded(plain: str, text: str) -> Json:
 
 
 def _blank(token: re.Match[str]) -> str:
-    """Return a token, or blanks of the same length for a comment, so that positions stay."""
+    """Return a token unchanged, but a comment as blanks of the same length to keep positions."""
     text = token.group()
     is_whole = text.startswith("/*") and text.endswith("*/") and len(text) > len("/*/")
     return re.sub(r"[^\r\n]", " ", text) if is_whole or text.startswith("//") else text
@@ -163,7 +163,7 @@ def java_double(number: float) -> str:
 
 
 def _shortest_digits(number: float) -> tuple[str, int]:
-    """Return the fewest digits that identify a number, and the power of ten of the first."""
+    """Return the fewest digits that identify a number, and the first digit's power of ten."""
     mantissa, _, exponent = f"{Decimal(repr(number)).normalize():e}".partition("e")
     # Of two digits Java takes those that come nearer, even if one digit would do: 4.9E-324.
     if len(mantissa) == 1 and float(nearer := f"{number:.1e}") == number:
@@ -172,7 +172,7 @@ def _shortest_digits(number: float) -> tuple[str, int]:
 
 
 def _placed(digits: str, exponent: int) -> str:
-    """Return digits with a point: from a thousandth to ten millions without an exponent."""
+    """Return digits as a decimal number. From 0.001 up to ten million it has no exponent."""
     if not digits:
         return "0.0"
     if 0 <= exponent < 7:

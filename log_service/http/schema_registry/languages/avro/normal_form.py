@@ -1,8 +1,9 @@
-"""The normal form of a type: types that differ only in layout become equal.
+"""Computes the normal form of a type, in which types that differ only in layout are equal.
 
-Aliases and properties are sorted, an error is a record, and a default has the form of its type. The
-rules are those of Confluent's registry, with two exceptions. A default that does not fit the first
-branch of a union is kept, while Confluent drops it. A name without a namespace stays without one.
+Aliases and properties are sorted, an error becomes a record, and a default is written as its type
+prints it. The rules are those of Confluent's registry, with two exceptions. A default that does not
+fit the first branch of a union is kept, while Confluent drops it. A name without a namespace
+remains without one.
 """
 
 import math
@@ -52,7 +53,7 @@ JAVA_CLASS_PROPERTIES = ("avro.java.string", "java-class", "java-key-class", "ja
 
 
 def normal(avro_type: AvroType) -> AvroType:
-    """Return a type whose own attributes are normal. The types inside it are as they were."""
+    """Return a type with its own attributes in normal form. The types inside it are unchanged."""
     match avro_type:
         case Union():
             return avro_type
@@ -75,7 +76,10 @@ def _sorted_aliases(named: Named) -> tuple[Name, ...]:
 
 
 def alias_text(named: Named, alias: Name) -> str:
-    """Return an alias as Java compares and sorts it: with a dot if it leaves the namespace."""
+    """Return an alias as Java compares and sorts it.
+
+    It starts with a dot if the alias has no namespace, but the type has one.
+    """
     return f".{alias.simple}" if named.name.namespace and not alias.namespace else alias.full
 
 
@@ -89,7 +93,7 @@ def _normal_field(field: Field) -> Field:
 
 
 def _normal_properties(avro_type: AvroType) -> Properties:
-    """Return sorted properties. Those of a logical type come first if it is valid."""
+    """Return sorted properties. The properties of a valid logical type come first."""
     properties = _sorted_object(avro_type.properties)
     first = {"logicalType"} if (name := logical_type(avro_type)) else set()
     if name == "decimal":
@@ -98,7 +102,7 @@ def _normal_properties(avro_type: AvroType) -> Properties:
 
 
 def logical_type(avro_type: AvroType) -> str | None:
-    """Return the logical type that a type has by its properties, or None if it has no valid one."""
+    """Return the valid logical type that a type's properties declare, or None."""
     name = avro_type.properties.get("logicalType")
     if not isinstance(name, str) or avro_type.kind not in LOGICAL_TYPES.get(name, ()):
         return None
@@ -110,9 +114,7 @@ def logical_type(avro_type: AvroType) -> str | None:
 
 
 def _is_decimal(avro_type: AvroType) -> bool:
-    """Return whether a type is large enough for its precision, and the scale is at most the
-    precision.
-    """
+    """Return whether precision, scale and the type's size are valid for a decimal."""
     precision, scale = _int(avro_type, "precision", 0), _int(avro_type, "scale", 0)
     if precision is None or scale is None:
         return False
@@ -164,7 +166,7 @@ def _number(kind: Kind, value: float) -> float:
 
 
 def _float(number: float) -> float:
-    """Return the number with the fewest digits that is the same in single precision."""
+    """Return the number with the fewest digits that has the same single-precision value."""
     packed = struct.pack("f", number)
     single: float = struct.unpack("f", packed)[0]
     candidates = (float(f"{single:.{digits}g}") for digits in range(1, 10))

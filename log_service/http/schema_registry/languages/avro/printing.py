@@ -1,7 +1,7 @@
 """Prints a type as Avro's ``Schema.toString`` does: compact, with attributes in its own order.
 
-A type with a name is written out where it comes first, and by its name from then on. Attributes
-that Avro gives no meaning to keep their order and their values.
+A named type is printed in full at its first use, and as its name from then on. Attributes that Avro
+does not define keep their order and their values.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +28,7 @@ from log_service.http.schema_registry.languages.language import InvalidSchemaErr
 
 
 class Part(NamedTuple):
-    """A type that is still to be printed, inside a namespace, and its depth."""
+    """A type that is still to be printed, with the namespace around it and its depth."""
 
     use: Use
     namespace: str
@@ -44,8 +44,8 @@ def print_type(
 ) -> str:
     """Return the text of a type.
 
-    The types that are ``known`` by their full names are not written out. ``view`` returns the type
-    to print in place of a type.
+    Types whose full names are ``known`` are printed as their names. ``view`` maps a type to the
+    type to print instead.
 
     Raises:
         InvalidSchemaError: the text would nest types deeper than ``nesting``.
@@ -72,7 +72,7 @@ def print_type(
 
 
 def _parts(avro_type: AvroType, place: Part) -> Iterator[str | Part]:
-    """Yield the texts and the inner types of which the text of a type consists."""
+    """Yield the pieces of a type's text in order. An inner type is yielded as a ``Part``."""
     inner = place._replace(depth=place.depth + 1)
     match avro_type:
         case Primitive(kind=kind, properties=properties):
@@ -126,7 +126,7 @@ def _behind_type(field: Field) -> str:
 
 
 def _name(name: Name, namespace: str) -> str:
-    """Return the attributes of a name. The namespace around it is not written again."""
+    """Return the attributes ``name`` and, if it differs from the enclosing one, ``namespace``."""
     own = "" if name.namespace == namespace else f',"namespace":{quoted(name.namespace)}'
     return f',"name":{quoted(name.simple)}{own}'
 

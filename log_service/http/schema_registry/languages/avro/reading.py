@@ -1,7 +1,8 @@
 """Reads the text of a schema, by the rules of Avro 1.12's ``Schema.Parser``.
 
-A name may be used before its definition. Every error names the place, such as ``/fields/2/type``. A
-level of nested types takes three frames of Python's stack, and ``SchemaLimits.nesting`` bounds it.
+A name may be used before its definition. Every error names its path, such as ``/fields/2/type``. A
+level of nested types takes three frames of Python's stack, so ``SchemaLimits.nesting`` bounds the
+levels.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,24 +65,27 @@ CHARACTERS_OF_A_STEP = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of a type: the namespace, the path and the depth."""
+    """The position of a type in a text: the namespace around it, its path and its depth."""
 
     namespace: str = ""
     path: str = ""
     depth: int = 0
 
     def inside(self, step: str, namespace: str | None = None) -> "Place":
-        """Return the place of a type inside the one that stands here."""
+        """Return the position of an inner type.
+
+        Without ``namespace`` the inner type has the same namespace around it.
+        """
         own = self.namespace if namespace is None else namespace
         return Place(namespace=own, path=f"{self.path}/{step}", depth=self.depth + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SchemaTypes:
-    """The types of a text and its references.
+    """The types of a text and of the schemas that it refers to.
 
-    ``referenced`` are the types of the references' texts, and ``named`` all types with names in
-    them.
+    ``root`` is the type of the text. ``referenced`` are the types of the referenced schemas, and
+    ``named`` are all named types in these.
     """
 
     root: AvroType
@@ -90,9 +94,9 @@ class SchemaTypes:
 
     @property
     def referenced_names(self) -> frozenset[str]:
-        """The full names of the types that references define.
+        """The full names of the types that the referenced schemas define.
 
-        A text does not repeat their definitions.
+        The canonical text does not repeat their definitions.
         """
         return frozenset(one.name.full for one in self.referenced if isinstance(one, Named))
 
@@ -100,7 +104,7 @@ class SchemaTypes:
 def read_schema(
     text: str, dependencies: Sequence[NamedSchema], *, is_new: bool, limits: SchemaLimits
 ) -> SchemaTypes:
-    """Return the type of a text, and those that it may refer to.
+    """Read a text and the texts of its dependencies, and return their types.
 
     Raises:
         InvalidSchemaError: a text is not a schema, or is over a bound.
@@ -120,9 +124,9 @@ def read_schema(
 
 
 class SchemaReader:
-    """Reads texts one after the other. Each may use the names that earlier ones define.
+    """Reads texts one after the other. Each may use the names that earlier texts define.
 
-    ``is_new`` asks for valid names and defaults.
+    With ``is_new`` names and defaults are validated.
     """
 
     __slots__ = ("_budget", "_fields", "_is_new", "_limits", "_unions", "definitions")
@@ -156,14 +160,14 @@ class SchemaReader:
         return self.definitions.first(target(use))
 
     def _validate_again(self) -> None:
-        """Check types that were named before their definition, and so could not be checked."""
+        """Repeat the checks of defaults and unions that used names before their definitions."""
         for field, path in self._fields:
             self._validate_default(field, path)
         for uses, path in self._unions:
             validate_union(uses, path)
 
     def _use(self, value: Json, place: Place) -> Use:
-        """Return the type that a value in the place of a type means."""
+        """Return the type that a JSON value declares: a name, an object, or a list for a union."""
         self._budget.spend()
         if place.depth > self._limits.nesting:
             raise invalid(place.path, f"types are nested deeper than {self._limits.nesting}")
@@ -177,7 +181,7 @@ class SchemaReader:
         return self._reader_of(value, place.path)(value, place)
 
     def _reader_of(self, value: Attributes, path: str) -> Callable[[Attributes, Place], Use]:
-        """Return the method that reads an object, by its attribute ``type``."""
+        """Return the method that reads an object whose attribute ``type`` has this value."""
         word = value.get("type")
         if not isinstance(word, str):
             raise invalid(path, "the attribute type of a type is missing, or is not text")
@@ -195,7 +199,7 @@ class SchemaReader:
         return Primitive(kind=PRIMITIVES[str(value["type"])], properties=properties_of(value))
 
     def _name_in_object(self, value: Attributes, place: Place) -> Use:
-        """Return the type of a name. Other attributes of the object are ignored."""
+        """Return the type that an object's ``type`` names. Other attributes are ignored."""
         return self.definitions.find(str(value["type"]), place.namespace, f"{place.path}/type")
 
     def _array(self, value: Attributes, place: Place) -> Use:
@@ -240,7 +244,7 @@ class SchemaReader:
     def _field(self, value: Json, path: str, of_type: Place) -> Field:
         """Return the field that a JSON object declares.
 
-        ``of_type`` is the place of the field's type.
+        ``of_type`` is the position of the field's type.
         """
         if not isinstance(value, dict):
             raise invalid(path, "a field is an object")
@@ -344,9 +348,9 @@ class SchemaReader:
         return aliases
 
     def _bounded_properties(self, value: Attributes, path: str) -> Properties:
-        """Return properties whose whole numbers fit 64 bits.
+        """Return the properties of a type. A new schema is refused if a number needs over 64 bits.
 
-        Java copies the properties of records, arrays and maps, and loses other numbers by that.
+        Java copies the properties of records, arrays and maps, and the copy loses larger numbers.
         """
         properties = properties_of(value)
         if self._is_new and not all(map(fits_long, properties.values())):

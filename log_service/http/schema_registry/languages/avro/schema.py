@@ -1,4 +1,4 @@
-"""Avro as a language of the registry: it parses, and its schemas print and compare themselves."""
+"""Implements the registry's language protocol for Avro: parses, prints and compares schemas."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from log_service.http.schema_registry.languages.limits import USUAL_LIMITS, Budg
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AvroSchema:
-    """One valid schema with the types of its references."""
+    """One valid schema with the types of the schemas that it refers to."""
 
     types: SchemaTypes
     canonical: str
@@ -32,20 +32,21 @@ class AvroSchema:
 
     @property
     def schema_type(self) -> SchemaType:
-        """The language."""
+        """The schema's language."""
         return SchemaType.AVRO
 
     @property
     def top_level_fields(self) -> frozenset[str]:
-        """The fields of the record. Other types have none."""
+        """The names of the record's fields. The set is empty if the schema is not a record."""
         root = self.types.root
         return frozenset(root.fields) if isinstance(root, Record) else frozenset()
 
     def normalized(self) -> str:
         """Return the text in its normal form.
 
-        Java's library refuses a type of a reference that is defined again in another form. Such a
-        type is left out and the reference defines it, even if the canonical text has it.
+        A referenced type is printed as its name only if its normal form differs from its
+        definition, even if the canonical text repeats the definition. Java's library would refuse
+        the text, because it would define the type again in another way than the reference.
         """
         budget = Budget(self.limits)
         changed = (each for each in self.types.named if not same_type(normal(each), each, budget))
@@ -53,7 +54,11 @@ class AvroSchema:
         return print_type(self.types.root, known, view=normal)
 
     def formatted(self, form: str) -> str:
-        """Return the text in a form. ``resolved`` has the types of references written out."""
+        """Return the text in a format.
+
+        ``resolved`` includes the definitions of referenced types. Any other format means the
+        canonical text.
+        """
         return print_type(self.types.root) if form.lower() == "resolved" else self.canonical
 
     def differences(
@@ -65,7 +70,7 @@ class AvroSchema:
     ) -> list[Difference]:
         """Return the reasons that keep this schema from reading values of ``writer``.
 
-        There is one policy.
+        Avro has only one policy, so ``is_lenient`` changes nothing.
 
         Raises:
             InvalidSchemaError: the comparison takes too many steps.
@@ -76,21 +81,22 @@ class AvroSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroLanguage:
-    """The language Avro, within bounds."""
+    """The language Avro, with bounds on its schemas."""
 
     limits: SchemaLimits = USUAL_LIMITS
 
     @property
     def schema_type(self) -> SchemaType:
-        """The name in requests and records."""
+        """The language's name in requests and records."""
         return SchemaType.AVRO
 
     def parse(
         self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True
     ) -> AvroSchema:
-        """Return the schema of a text.
+        """Parse a text, and return its schema.
 
-        A new schema has valid names and defaults. Of an old one only the structure is checked.
+        A new schema must have valid names and defaults. Of an old schema only the structure is
+        checked.
 
         Raises:
             InvalidSchemaError: the text is not an Avro schema, or is over a bound.
@@ -104,7 +110,5 @@ AVRO = AvroLanguage()
 
 
 def _with_sides(text: str, sides: Sides) -> str:
-    """Return a text with the reader's name in place of the first ``%s``, and the writer's in the
-    second.
-    """
+    """Replace the first ``%s`` of a text by the reader's name, and the second by the writer's."""
     return text.replace("%s", sides.reader, 1).replace("%s", sides.writer, 1)

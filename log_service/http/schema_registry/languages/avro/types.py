@@ -1,6 +1,6 @@
-"""The types of Avro as values. A schema is one type with the types in it.
+"""The types of Avro as values. A schema is one type with its inner types.
 
-Types are compared by identity, because a type may hold itself. A name that was used before its
+Types are compared by identity, because a type may contain itself. A name that was used before its
 definition is a ``Reference``. Its target is set once, when all of the text is read.
 """
 
@@ -47,27 +47,24 @@ class Name:
 
     @property
     def full(self) -> str:
-        """The name with its namespace. Two types of one full name are one type."""
+        """The name with its namespace, which identifies a type."""
         return f"{self.namespace}.{self.simple}" if self.namespace else self.simple
 
     @classmethod
     def of(cls, text: str, namespace: str) -> "Name":
-        """Return the name that a text stands for in a namespace.
-
-        A text with a dot is a full name.
-        """
+        """Parse a name that is written inside a namespace. A text with a dot is a full name."""
         before, dot, simple = text.rpartition(".")
         return cls(simple, before if dot else namespace)
 
     def seen_from(self, namespace: str) -> str:
-        """Return the shortest text that stands for this name in a namespace."""
+        """Return the shortest text that refers to this name inside a namespace."""
         is_near = self.namespace == namespace and self.simple not in KIND_NAMES
         return self.simple if is_near else self.full
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Reference:
-    """A name that was used before its definition. ``path`` is the place of the use."""
+    """A name that was used before its definition. ``path`` tells where in the text it was used."""
 
     name: str
     path: str
@@ -76,7 +73,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Primitive:
-    """A type without parts."""
+    """A type without inner types."""
 
     kind: Kind
     properties: Properties = field(default_factory=dict)
@@ -121,7 +118,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Enum(Named):
-    """One of several symbols. ``default`` replaces a written symbol that the reader lacks."""
+    """An enum of several symbols. ``default`` replaces a written symbol that the reader lacks."""
 
     kind: ClassVar = Kind.ENUM
     symbols: tuple[str, ...]
@@ -130,7 +127,7 @@ class Enum(Named):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Fixed(Named):
-    """So many bytes."""
+    """A byte string of fixed size."""
 
     kind: ClassVar = Kind.FIXED
     size: int
@@ -152,7 +149,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Record(Named):
-    """Named fields in an order. An error is a record that is declared by the word ``error``."""
+    """A record of ordered fields. ``is_error`` marks one with ``error`` as its declared type."""
 
     kind: ClassVar = Kind.RECORD
     is_error: bool
@@ -165,7 +162,10 @@ Use: TypeAlias = AvroType | Reference
 
 
 def target(use: Use) -> AvroType:
-    """Return the type that a reference leads to, once the whole text has been read."""
+    """Return the type that a reference leads to, and any other type unchanged.
+
+    A reference has a type after the whole text was read.
+    """
     if isinstance(use, Reference):
         assert use.target is not None, "references are bound before a schema leaves the reader"
         return use.target
@@ -173,7 +173,7 @@ def target(use: Use) -> AvroType:
 
 
 def full_name(avro_type: AvroType) -> str:
-    """Return the name of a type in a union. Each name occurs there once."""
+    """Return the full name of a named type, or the kind of another. It is unique within a union."""
     return avro_type.name.full if isinstance(avro_type, Named) else avro_type.kind.value
 
 

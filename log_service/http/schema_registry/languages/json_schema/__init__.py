@@ -1,6 +1,6 @@
 """JSON Schema of drafts 4 to 2020-12: validity, printing, and differences of two schemas.
 
-The rooms, from the bottom up:
+The modules, from the bottom up:
 
 - ``json_text``: reads JSON within bounds, prints it as Jackson does. ``uris``: joins URIs.
 - ``drafts``: what each draft calls a schema within a schema.

@@ -1,8 +1,8 @@
 """Compares arrays: the schema of every item, the listed items, and the items after them.
 
-Listed items are judged like properties: by whether an array is open, closed or partly open after
-the listed items. Paths use ``items`` and ``additionalItems`` in each draft, even if a schema uses
-``prefixItems`` and ``items``.
+The rules for a listed item are those for a property: they depend on whether the array is open,
+closed or partly open after the listed items. Paths use ``items`` and ``additionalItems`` in each
+draft, even if a schema uses ``prefixItems`` and ``items``.
 """
 
 from log_service.http.schema_registry.languages.json_schema.changes import Change
@@ -20,7 +20,7 @@ from log_service.http.schema_registry.languages.json_schema.value_rules import (
 
 
 def compare_arrays(notes: Notebook, writer: Arrays, reader: Arrays) -> Steps:
-    """Note how arrays differ."""
+    """Add the differences of two array schemas to ``notes``."""
     yield from _compare_every_item(notes, writer.every_item, reader.every_item)
     yield from _compare_listed(notes, writer, reader)
     yield from _compare_additional(notes, writer, reader)
@@ -56,7 +56,7 @@ def _compare_listed(notes: Notebook, writer: Arrays, reader: Arrays) -> Steps:
 
 
 def _compare_dropped(notes: Notebook, dropped: Place, reader: Arrays, path: str) -> Steps:
-    """Note an item that only the writer lists."""
+    """Note the change of an item that only the writer lists."""
     if reader.is_open:
         notes.note(Change.ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL, path)
     elif (rest := reader.rest) is not None:
@@ -73,7 +73,7 @@ def _compare_dropped(notes: Notebook, dropped: Place, reader: Arrays, path: str)
 
 
 def _compare_added(notes: Notebook, writer: Arrays, added: Place, path: str) -> Steps:
-    """Note an item that only the reader lists."""
+    """Note the change of an item that only the reader lists."""
     if writer.is_open and notes.shapes.is_anything(added):
         notes.note(Change.ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL, path)
     elif writer.is_open:

@@ -1,7 +1,7 @@
 """Writes a schema and its dependencies as one schema, which a client can read without a registry.
 
 Each dependency becomes a definition. References become JSON pointers, so ids of inner schemas and
-anchors are left out. Confluent's registry has no such form, and returns the schema unchanged.
+anchors are left out. Confluent's registry does not do this, and returns the schema unchanged.
 """
 
 from collections.abc import Mapping
@@ -41,9 +41,7 @@ def bundled(documents: Documents, budget: Budget) -> Json:
 
 
 def _free_names(wanted: Mapping[str, Place], taken: Mapping[str, Json]) -> dict[str, str]:
-    """Return a name for each dependency: its own, with primes if a definition already has that
-    name.
-    """
+    """Return an unused name for each dependency: its own name, with primes if that is taken."""
     free: dict[str, str] = {}
     for name in wanted:
         candidate = name
@@ -55,9 +53,9 @@ def _free_names(wanted: Mapping[str, Place], taken: Mapping[str, Json]) -> dict[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Writer:
-    """Writes schemas of several documents into one.
+    """Writes the schemas of several documents into one bundle.
 
-    ``homes`` are the paths of the documents in it.
+    ``homes`` are the paths of the documents in the bundle.
     """
 
     documents: Documents
@@ -65,13 +63,13 @@ class _Writer:
     budget: Budget
 
     def written(self, place: Place) -> Json:
-        """Return a schema whose references are pointers."""
+        """Return a copy of a schema in which references are JSON pointers into the bundle."""
         if isinstance(place.schema, dict):
             return self.written_object(place, place.schema)
         return place.schema
 
     def written_object(self, place: Place, schema: dict[str, Json]) -> dict[str, Json]:
-        """Return an object whose references are pointers."""
+        """Return a copy of a JSON object in which references are JSON pointers into the bundle."""
         self.budget.spend()
         draft = place.document.draft
         is_root = place is self.documents.root
@@ -84,7 +82,10 @@ class _Writer:
         return made
 
     def _reference(self, target: Place | None, text: str) -> str:
-        """Return the pointer to a schema of the bundle. A meta-schema is not part of the bundle."""
+        """Return the pointer to a schema in the bundle.
+
+        A reference to a meta-schema stays ``text``, because a meta-schema is not in the bundle.
+        """
         if target is None or target.document not in self.homes:
             return text
         return quote(pointer(self.homes[target.document] + target.steps), safe=_FRAGMENT)
@@ -94,7 +95,7 @@ Objects = dict[str, Json]
 
 
 def _put(made: Objects, old: Objects, steps: tuple[str, ...], inner: Json) -> None:
-    """Put an inner schema at its place, into a copy of the list or object around it."""
+    """Store an inner schema at the path ``steps`` of ``made``. A list or object is copied first."""
     keyword, *rest = steps
     if not rest:
         made[keyword] = inner

@@ -1,7 +1,6 @@
-"""The kinds of change between two JSON schemas: which of them a reader accepts, and their messages.
+"""The kinds of change between two JSON schemas: which of them are compatible, and their messages.
 
-Confluent's registry 8.3 has the same kinds, decides the same, and uses the same sentences. Clients
-look for these.
+Kinds, decisions and sentences are those of Confluent's registry 8.3, because clients match them.
 """
 
 from enum import Enum, StrEnum, auto
@@ -161,7 +160,7 @@ _REST = ("ADDITIONAL_", "UNEVALUATED_")
 
 
 def _named(beginnings: tuple[str, ...], *ends: str) -> frozenset[Change]:
-    """Return the changes with such names."""
+    """Return the changes whose names have one of ``beginnings`` and one of ``ends``."""
     begun = (change for change in Change if change.name.startswith(beginnings))
     return frozenset(change for change in begun if change.name.endswith(ends))
 
@@ -223,14 +222,14 @@ LENIENTLY_COMPATIBLE = COMPATIBLE | {
 
 
 def compatible_changes(policy: Policy) -> frozenset[Change]:
-    """Return the changes that a policy takes."""
+    """Return the changes that a policy accepts."""
     return LENIENTLY_COMPATIBLE if policy is Policy.LENIENT else COMPATIBLE
 
 
 def message(change: Change, path: str, *, reader: str, writer: str) -> str:
-    """Return the line of a verbose response.
+    """Return the line of a verbose response that describes a change.
 
-    ``reader`` and ``writer`` are the words "new" and "old".
+    ``reader`` and ``writer`` are "new" and "old", or the other way round.
     """
     sentence = _SENTENCES.get(change, "").format(p=path, r=reader, w=writer)
     return f'{{errorType:"{change.name}", description:"{sentence}"}}'

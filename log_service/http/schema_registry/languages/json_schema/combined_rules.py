@@ -1,8 +1,8 @@
-"""Compares schemas that are combined of several: by ``allOf``, ``anyOf`` and ``oneOf``.
+"""Compares schemas that combine several schemas by ``allOf``, ``anyOf`` or ``oneOf``.
 
-The schemas of the writer and of the reader are paired so that each pair is compatible. The smaller
-side must be paired as a whole. A reader may have more alternatives (anyOf, oneOf), and fewer
-conditions (allOf).
+The inner schemas of the writer and of the reader are paired so that each pair is compatible. Each
+inner schema of the side with fewer of them must have a partner. A reader may have more alternatives
+(anyOf, oneOf), and fewer conditions (allOf).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ from log_service.http.schema_registry.languages.json_schema.shapes import Combin
 
 
 def compare_combined(notes: Notebook, writer: Combined, reader: Combined) -> Steps:
-    """Note how two combined schemas differ."""
+    """Add the differences of two combined schemas to ``notes``."""
     if writer.criterion is not reader.criterion:
         if not _is_extended(writer, reader):
             notes.note(Change.COMBINED_TYPE_CHANGED)
@@ -42,7 +42,7 @@ def compare_combined(notes: Notebook, writer: Combined, reader: Combined) -> Ste
 
 
 def choose_part(notes: Notebook, writer: Node, reader: Combined) -> Choice:
-    """Find a schema of the reader that accepts every value of a single schema of the writer."""
+    """Find a part of the reader's combined schema that accepts all values of the writer's."""
     pairs = (Pair(writer=writer, reader=part) for part in reader.parts)
     if len(reader.parts) == 1:
         return (yield from _include_first(notes, pairs, None))
@@ -52,7 +52,7 @@ def choose_part(notes: Notebook, writer: Node, reader: Combined) -> Choice:
 
 
 def choose_part_of_writer(notes: Notebook, writer: Combined, reader: Node) -> Choice:
-    """Find a schema of the writer that permits no more than a single schema of the reader."""
+    """Find a part of the writer's combined schema that permits no more than the reader's."""
     pairs = (Pair(writer=part, reader=reader) for part in writer.parts)
     if len(writer.parts) == 1:
         return (yield from _include_first(notes, pairs, None))
@@ -62,9 +62,9 @@ def choose_part_of_writer(notes: Notebook, writer: Combined, reader: Node) -> Ch
 
 
 def _include_first(notes: Notebook, pairs: Iterable[Pair], change: Change | None) -> Choice:
-    """Note the changes of the first compatible pair, and ``change``.
+    """Note the changes of the first compatible pair, and also ``change``.
 
-    Return whether there is such a pair.
+    Return whether there is a compatible pair.
     """
     for pair in pairs:
         outcome = yield pair
@@ -95,7 +95,10 @@ def _compare_parts(notes: Notebook, writer: Combined, reader: Combined) -> Steps
 
 
 def _likeliest_first(olds: Sequence[Node], news: Sequence[Node]) -> Candidates:
-    """Ask first for a schema with the same text, then for the one at the same place."""
+    """Return a function that orders the candidates for an old schema, the likeliest first.
+
+    The likeliest is the new schema with the same text, or else the one at the same index.
+    """
     place_of = {_label(node): index for index, node in enumerate(news)}
 
     def candidates(old: int) -> Iterator[int]:
@@ -111,7 +114,7 @@ def _label(node: Node) -> object:
 
 
 def _is_extended(writer: Combined, reader: Combined) -> bool:
-    """Whether the reader's way to combine permits as much as the writer's."""
+    """Whether the reader's keyword, such as anyOf, permits at least as much as the writer's."""
     was_one, is_one = len(writer.parts) == 1, len(reader.parts) == 1
     return (
         reader.criterion is Criterion.ANY

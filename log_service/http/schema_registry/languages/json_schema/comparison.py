@@ -1,10 +1,10 @@
 """Compares two schemas pair by pair of their shapes, each pair once, without recursion.
 
-The comparison of a pair is a generator: it notes changes, and asks for other pairs if their outcome
-matters. A pair that is asked for while it is still open is recursive. It counts as compatible until
-it turns out incompatible. Then each outcome that relied on it is dropped, and computed again on
-demand. Since an incompatible pair never makes another one compatible, an outcome of incompatible is
-final.
+The comparison of a pair is a generator: it notes changes, and yields another pair to get its
+outcome. If a pair is requested while its own comparison is still open, the schema is recursive. The
+pair then counts as compatible until it turns out incompatible. In that case each outcome that
+relied on it is dropped, and computed again on demand. An incompatible outcome is final, because an
+incompatible pair never makes another one compatible.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -37,7 +37,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The changes of one pair, relative to it. Changes of inner pairs are an outcome themselves."""
+    """The changes of one pair, with paths relative to the pair.
+
+    The changes of an inner pair are an ``Outcome`` of their own.
+    """
 
     entries: tuple[tuple[str, Union[Change, "Outcome"]], ...] = ()
     is_compatible: bool = True
@@ -61,7 +64,7 @@ class FoundChange:
 
 
 class Notebook:
-    """Collects the changes of one pair."""
+    """Collects the changes of one pair of schemas."""
 
     __slots__ = ("_compatible", "_entries", "_is_compatible", "budget", "shapes")
 
@@ -102,8 +105,8 @@ Key: TypeAlias = tuple[Shape, Shape]
 class _Open:
     """A pair whose comparison has begun.
 
-    ``lowest`` is the outermost open pair that was taken as compatible on the way. ``relying`` are
-    outcomes found on the way that rely on pairs which are still open.
+    ``lowest`` is the index of the outermost open pair that counted as compatible meanwhile.
+    ``relying`` are pairs whose outcomes were found meanwhile and rely on pairs that are still open.
     """
 
     key: Key
@@ -114,7 +117,7 @@ class _Open:
 
 
 class Comparison:
-    """Compares pairs, with one budget for all of them."""
+    """Compares pairs of schemas, with one budget for all of them."""
 
     __slots__ = (
         "_budget",
@@ -161,7 +164,7 @@ class Comparison:
         return answer
 
     def _begin(self, pair: Pair) -> Outcome | None:
-        """Return the outcome of a pair, or open it and return None."""
+        """Return the outcome of a pair, or begin its comparison and return None."""
         self._budget.spend()
         key = (self._shapes.meant(pair.writer), self._shapes.meant(pair.reader))
         if (known := self._known.get(key)) is not None:
@@ -183,7 +186,10 @@ class Comparison:
             current.lowest = min(current.lowest, place)
 
     def _finish(self) -> Outcome:
-        """Close the innermost pair. Keep its outcome unless it relies on an open pair."""
+        """End the comparison of the innermost pair, and return its outcome.
+
+        If it is incompatible, drop the outcomes that relied on its compatibility.
+        """
         closed = self._open.pop()
         place = self._place_of.pop(closed.key)
         outcome = self._known[closed.key] = closed.notebook.outcome()
@@ -204,7 +210,7 @@ class Comparison:
 def changes_of(
     outcome: Outcome, compatible: frozenset[Change], *, all_changes: bool
 ) -> list[FoundChange]:
-    """Return changes in order: the incompatible ones, or all."""
+    """Return the incompatible changes or all changes in order, up to a bound."""
     found: list[FoundChange] = []
     length = 0
     for path, change in _flat(outcome, all_changes=all_changes):
@@ -217,7 +223,10 @@ def changes_of(
 
 
 def _flat(outcome: Outcome, *, all_changes: bool) -> Iterator[tuple[str, Change]]:
-    """Yield changes with their whole paths. An outcome without a wanted change is skipped."""
+    """Yield changes with their full paths.
+
+    Without ``all_changes`` an inner outcome that is compatible is skipped.
+    """
     waiting = [("", iter(outcome.entries))]
     while waiting:
         path, inner = next(waiting[-1][1], ("", None))

@@ -42,7 +42,7 @@ class Draft:
 
     @property
     def is_modern(self) -> bool:
-        """Whether keywords beside ``$ref`` count, as they do since 2019-09."""
+        """Whether keywords beside ``$ref`` apply, as they do since draft 2019-09."""
         return self.number >= 2019
 
 
@@ -87,14 +87,14 @@ def draft_of(schema: Json, otherwise: Draft = DRAFT_7) -> Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """A schema within a schema, and the way to it."""
+    """A schema within a schema, and the path to it."""
 
     steps: tuple[str, ...]
     schema: Json = field(repr=False)
 
 
 def children(schema: dict[str, Json], draft: Draft) -> Iterator[Child]:
-    """Yield the schemas right within a schema, also those in definitions.
+    """Yield the schemas directly within a schema, also those in definitions.
 
     Values that are not schemas (objects or booleans) are left out.
     """

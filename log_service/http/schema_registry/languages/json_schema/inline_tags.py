@@ -1,4 +1,4 @@
-"""Tags in the text of a JSON schema: which objects and properties have them, and how they change.
+"""Finds and changes the tags of objects and properties in the text of a JSON schema.
 
 A path leads from the root to an object (``object.lines.array.object``) or one of its properties
 (``object.lines.array.object.price``), in the words of Confluent's registry. Each step is a kind of
@@ -51,7 +51,7 @@ OF_ARRAYS = frozenset(
 
 
 class Part(NamedTuple):
-    """One kind of a schema. ``keyword`` is the keyword of a combination, such as allOf."""
+    """One kind of a schema. For a combination, ``keyword`` is its keyword, such as allOf."""
 
     kind: str
     keyword: str = ""
@@ -76,7 +76,7 @@ def with_tags(text: str, added: Tags, removed: Tags) -> str:
 def entities(
     schema: Json, place: str = "", *, is_field: bool = False
 ) -> Iterator[tuple[Entity, dict[str, Any]]]:
-    """Yield each object and property below a place with its schema, outer ones first.
+    """Yield each object and property below the path ``place`` with its schema, outer ones first.
 
     An object that is itself a property counts as a field, not as a record.
     """
@@ -128,7 +128,7 @@ def _of_object(
 
 
 def _parts(schema: dict[str, Json]) -> list[Part]:
-    """Return the kinds of a schema. Keywords beside a reference do not count."""
+    """Return the kinds of a schema. Keywords beside a reference are ignored."""
     if "$ref" in schema:
         return [Part(REFERENCE)]
     parts = [Part(COMBINED, keyword) for keyword in COMBINATIONS if keyword in schema]
@@ -150,7 +150,7 @@ def _parts(schema: dict[str, Json]) -> list[Part]:
 def _order(branch: Json) -> tuple[Any, ...]:
     """Return the sort key by which branches are numbered.
 
-    Equal ones stay in the order of the text.
+    Branches with equal keys keep the order of the text.
     """
     if not isinstance(branch, dict):
         return TRUE if branch else FALSE, (), (), (), ()

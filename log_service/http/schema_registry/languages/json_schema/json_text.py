@@ -2,8 +2,8 @@
 
 Jackson is the library with which Confluent's registry prints schemas. Numbers keep their digits:
 ``1.0`` stays ``1.0``, and ``1e400`` becomes ``1E+400``. If a name occurs twice in an object, the
-last value counts, at the place of the first. Unlike Confluent's registry, this file refuses NaN and
-text after the value, because neither is JSON.
+last value counts, at the position of the first. Unlike Confluent's registry, this file refuses NaN
+and text after the value, because neither is JSON.
 """
 
 import json
@@ -40,7 +40,7 @@ _ESCAPES = {
 
 
 def read_json(text: str, limits: SchemaLimits) -> Json:
-    """Return the value of a text.
+    """Parse a JSON text.
 
     Raises:
         InvalidSchemaError: the text is not JSON, or is over a bound. The message names the line.
@@ -66,7 +66,7 @@ def validate_unicode(text: str) -> None:
     """Check that a text has no half of a surrogate pair, because UTF-8 cannot hold one.
 
     Raises:
-        InvalidSchemaError: the text has such a half.
+        InvalidSchemaError: the text has half of a surrogate pair.
     """
     try:
         text.encode()
@@ -76,7 +76,7 @@ def validate_unicode(text: str) -> None:
 
 
 def value_key(value: Json) -> object:
-    """Return a key that two values share if JSON Schema takes them as equal: 1 and 1.0 are."""
+    """Return a key that is equal for values that JSON Schema considers equal, such as 1 and 1.0."""
     match value:
         case bool():
             return ("bool", value)
@@ -89,7 +89,7 @@ def value_key(value: Json) -> object:
 
 
 def as_count(value: object) -> int | None:
-    """Return a whole number, None for any other value. 2.0 is a whole number."""
+    """Return the value if it is a whole number, such as 2 or 2.0, and None otherwise."""
     match value:
         case bool():
             return None
@@ -102,7 +102,7 @@ def as_count(value: object) -> int | None:
 
 
 def as_number(value: object) -> int | Decimal | None:
-    """Return a number, None for any other value."""
+    """Return the value if it is a number, and None otherwise."""
     return value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
 
 

@@ -1,7 +1,8 @@
-"""Pairs the members of two sides, as many as possible: a maximum matching of a bipartite graph.
+"""Pairs as many members of two lists as possible: a maximum matching of a bipartite graph.
 
-The caller is asked whether two members may be paired only if it matters, because for schemas
-that is a comparison. Few comparisons are needed if each member's likeliest partner is given first.
+The caller decides whether two members may be paired. It is asked only if the answer matters,
+because for schemas this is a comparison. Few comparisons are needed if ``candidates`` yields each
+member's likeliest partner first.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -16,10 +17,11 @@ Candidates = Callable[[int], Iterable[int]]
 def maximum_matching(
     left_count: int, right_count: int, candidates: Candidates, budget: Budget
 ) -> Generator[LeftAndRight, bool, dict[int, int]]:
-    """Ask for pairs of left and right, and return the left member of each matched right member.
+    """Return the left member of each matched right member, by their indexes.
 
-    A left member without a free partner takes that of another, which then looks for a new one
-    (Kuhn's algorithm, without recursion).
+    The generator yields a pair to ask whether it may be matched. A left member without a free
+    partner takes the partner of another left member, which then gets a new one (Kuhn's algorithm,
+    without recursion).
     """
     left_of: dict[int, int] = {}
     known: dict[LeftAndRight, bool] = {}
@@ -37,7 +39,7 @@ def _augment(
     known: dict[LeftAndRight, bool],
     budget: Budget,
 ) -> Generator[LeftAndRight, bool, None]:
-    """Match one more left member, if a chain of changes leads to a free right member."""
+    """Match one more left member, if reassigning other pairs frees a right member for it."""
     came_from: dict[int, int] = {}
     right_of: dict[int, int] = {}
     waiting = [first]
@@ -61,7 +63,7 @@ def _augment(
 def _turn(
     free: int, came_from: dict[int, int], right_of: dict[int, int], left_of: dict[int, int]
 ) -> None:
-    """Give each right member on the chain to the left member that reached it."""
+    """Reassign each right member on the found chain to the left member that reached it."""
     right: int | None = free
     while right is not None:
         left_of[right] = left = came_from[right]

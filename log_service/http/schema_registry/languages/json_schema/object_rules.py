@@ -1,8 +1,8 @@
-"""Compares objects: required properties, properties, dependencies, and properties not named.
+"""Compares objects: required properties, properties, dependencies, and additional properties.
 
-A schema is open if a property that it does not name may have any value, closed if there may
-be none, and partly open if a schema or a pattern says which. A reader may drop a property only
-if it is open for it, and add one only if the writer was closed for it.
+A schema is open if it allows additional properties with any value, closed if it allows none, and
+partly open if a schema or a pattern limits them. A reader may drop a property only if it still
+allows it as an additional property. It may add a property only if the writer did not allow it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ from log_service.http.schema_registry.languages.json_schema.value_rules import (
 
 
 def compare_objects(notes: Notebook, writer: Objects, reader: Objects) -> Steps:
-    """Note how objects differ."""
+    """Add the differences of two object schemas to ``notes``."""
     _compare_required(notes, writer, reader)
     yield from _compare_properties(notes, writer, reader)
     yield from _compare_dependencies(notes, writer, reader)
@@ -41,7 +41,10 @@ def compare_objects(notes: Notebook, writer: Objects, reader: Objects) -> Steps:
 def compare_unevaluated(
     notes: Notebook, writer: Place | None, reader: Place | None, of: str
 ) -> Steps:
-    """Note how the schemas of unevaluated properties or items differ. None permits any value."""
+    """Note how the schemas of unevaluated properties or items differ.
+
+    None as a schema permits any value.
+    """
     path, name = f"unevaluated{of}", f"UNEVALUATED_{of.upper()}"
     was_closed, is_closed = (each is not None and each.schema is False for each in (writer, reader))
     if was_closed and not is_closed:
@@ -57,7 +60,7 @@ def compare_unevaluated(
 
 
 def _compare_required(notes: Notebook, writer: Objects, reader: Objects) -> None:
-    """Note properties of both schemas that became required or optional."""
+    """Note which properties of both schemas became required or optional."""
     for name in _in_order(writer.properties):
         if name not in reader.properties or (name in writer.required) == (name in reader.required):
             continue
@@ -89,7 +92,10 @@ def _compare_properties(notes: Notebook, writer: Objects, reader: Objects) -> St
 def _compare_dropped(
     notes: Notebook, dropped: Place, reader: Objects, rest: Place | None, path: str
 ) -> Steps:
-    """Note a property that only the writer names. ``rest`` is the reader's schema of others."""
+    """Note the change of a property that only the writer names.
+
+    ``rest`` is the reader's schema of this property as an additional one.
+    """
     if reader.is_open:
         notes.note(Change.PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL, path)
     elif rest is not None:
@@ -108,7 +114,10 @@ def _compare_dropped(
 def _compare_added(
     notes: Notebook, writer: Objects, reader: Objects, name: str, rest: Place | None
 ) -> Steps:
-    """Note a property that only the reader names. ``rest`` is the writer's schema of others."""
+    """Note the change of a property that only the reader names.
+
+    ``rest`` is the writer's schema of this property as an additional one.
+    """
     added, path = reader.properties[name], f"properties/{name}"
     is_required, has_default = name in reader.required, _has_default(notes, added)
     if writer.is_open:
@@ -177,10 +186,10 @@ def _compare_additional(notes: Notebook, writer: Objects, reader: Objects) -> St
 def _rest_of(
     notes: Notebook, schema: Objects, names: list[str], *, is_strict: bool
 ) -> dict[str, Place | None]:
-    """Return the schema of each property that is not named: of the first pattern, else of the rest.
+    """Return the schema of each additional property: of the first matching pattern, or the rest.
 
-    A pattern may be unreadable for RE2. With ``is_strict`` it then matches nothing, otherwise
-    everything. Both choices err towards a property that is not covered.
+    A pattern that RE2 cannot read matches nothing with ``is_strict``, and otherwise everything. The
+    caller chooses so that in doubt a property counts as not covered.
     """
     found: dict[str, Place | None] = dict.fromkeys(names, schema.rest)
     if names:
@@ -196,7 +205,7 @@ def _has_default(notes: Notebook, place: Place) -> bool:
 
 
 def _union(writer: Mapping[str, object], reader: Mapping[str, object]) -> Iterable[str]:
-    """Return the names of both in the order of Confluent's registry: that of Java's sets."""
+    """Return the names of both in the order of Confluent's registry, that of Java's hash sets."""
     bucket_count = max(FIRST_BUCKET_COUNT, bucket_count_of_copy(len(writer)))
     return _in_order(dict.fromkeys((*writer, *reader)), bucket_count)
 

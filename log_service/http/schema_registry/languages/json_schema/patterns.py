@@ -1,7 +1,8 @@
 """Finds the names that a pattern of a schema matches, in bounded time.
 
-Patterns come from outside, and a search by backtracking may take ages. RE2 takes time in proportion
-to the text, but has no lookaheads and no backreferences, and there are bounds on what it compiles.
+Patterns come from clients, and a search by backtracking may take exponential time. RE2 takes time
+in proportion to the text, but has no lookaheads and no backreferences, and bounds the patterns that
+it compiles.
 """
 
 from collections.abc import Collection
@@ -19,15 +20,12 @@ SEARCHED_PER_STEP = 10_000
 
 
 def names_that_match(pattern: str, names: Collection[str], budget: Budget) -> Collection[str]:
-    """Return the names in which a pattern is found.
-
-    A pattern that RE2 cannot read is found in none.
-    """
+    """Return the names in which a pattern is found, or none for a pattern that RE2 cannot read."""
     return _found(pattern, names, budget) or ()
 
 
 def names_that_may_match(pattern: str, names: Collection[str], budget: Budget) -> Collection[str]:
-    """Return the names that may match. A pattern that RE2 cannot read may be found in all."""
+    """Return the names in which a pattern is found, or all for a pattern that RE2 cannot read."""
     found = _found(pattern, names, budget)
     return names if found is None else found
 

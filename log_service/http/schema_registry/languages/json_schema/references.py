@@ -34,9 +34,9 @@ _METASCHEMAS = ("http://json-schema.org/draft", "https://json-schema.org/draft")
 class Document:
     """One text, with the schemas in it that can be named.
 
-    ``name`` is the name by which the schema refers to it, empty for the schema itself.
-    ``resources`` are schemas by URI. ``anchors`` are schemas by the identity of the resource around
-    them, and their name.
+    ``name`` is the dependency's name in references, or empty for the schema itself. ``resources``
+    are schemas by URI. ``anchors`` are schemas by the ``id()`` of the enclosing resource and the
+    anchor's name.
     """
 
     schema: Json = field(repr=False)
@@ -49,10 +49,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """A schema, and its surroundings that decide where its references lead.
+    """A schema, with the surroundings that decide where its references lead.
 
-    ``base`` is the URI around it, its own ``$id`` included. ``scope`` is the nearest schema around
-    it with a URI of its own, None if the place itself is such a schema.
+    ``base`` is the base URI, with the schema's own ``$id`` applied. ``scope`` is the nearest
+    enclosing schema with a URI of its own, or None if the schema itself has one.
     """
 
     schema: Json = field(repr=False)
@@ -63,11 +63,11 @@ class Place:
 
     @property
     def resource(self) -> "Place":
-        """The nearest schema with a URI of its own."""
+        """The schema itself or the nearest enclosing one, whichever has a URI of its own."""
         return self.scope or self
 
     def child(self, *steps: str, schema: Json) -> "Place":
-        """Return a schema within this one."""
+        """Return the place of a schema within this one, at the path ``steps``."""
         own_id = _own_id(schema, self.document.draft)
         uri = without_fragment(own_id) if own_id is not None else ""
         return Place(
@@ -79,7 +79,7 @@ class Place:
         )
 
     def children(self) -> "list[Place]":
-        """Return the schemas right within this one, also those in definitions."""
+        """Return the schemas directly within this one, also those in definitions."""
         if not isinstance(self.schema, dict):
             return []
         found = children(self.schema, self.document.draft)
@@ -90,7 +90,7 @@ class Place:
 
 
 def document(schema: Json, *, name: str, uri: str, draft: Draft, budget: Budget) -> Document:
-    """Return a document whose ids and anchors are collected."""
+    """Collect the ids and anchors of a schema, and return its document."""
     made = Document(schema=schema, name=name, uri=uri, draft=draft)
     root = root_of(made)
     made.resources[uri] = root
@@ -105,7 +105,7 @@ def document(schema: Json, *, name: str, uri: str, draft: Draft, budget: Budget)
 
 
 def root_of(document: Document) -> Place:
-    """Return the place of a whole document."""
+    """Return the root schema of a document."""
     own_id = _own_id(document.schema, document.draft) or ""
     base = join(document.uri, without_fragment(own_id))
     return Place(schema=document.schema, document=document, base=base)
@@ -113,7 +113,7 @@ def root_of(document: Document) -> Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Documents:
-    """A schema and its dependencies."""
+    """A schema and its dependencies, with their schemas by URI and by name."""
 
     root: Place
     documents: tuple[Document, ...] = field(repr=False)
@@ -122,7 +122,7 @@ class Documents:
 
     @classmethod
     def of(cls, schema: Json, dependencies: Sequence[tuple[str, Json]], budget: Budget) -> Self:
-        """Collect the ids of a schema, and of dependencies by name.
+        """Collect the ids in a schema and in its dependencies, which are pairs of name and schema.
 
         A dependency that does not name its draft has the schema's draft.
         """
@@ -150,7 +150,7 @@ class Documents:
         )
 
     def resolve(self, place: Place, reference: str) -> Place | None:
-        """Return the schema that a reference leads to, or None."""
+        """Return the schema that a reference leads to, or None if it leads nowhere."""
         if (named := self.names.get(reference)) is not None:
             return named
         if reference.startswith("#"):
@@ -165,7 +165,7 @@ class Documents:
 
 
 def references_of(schema: Json, draft: Draft) -> Iterator[tuple[str, str]]:
-    """Yield each reference right in a schema, with its keyword."""
+    """Yield the keyword and the text of each reference directly in a schema."""
     if isinstance(schema, dict):
         for keyword in draft.reference_keywords:
             if isinstance(text := schema.get(keyword), str):
@@ -173,10 +173,10 @@ def references_of(schema: Json, draft: Draft) -> Iterator[tuple[str, str]]:
 
 
 def validate_references(documents: Documents, budget: Budget) -> None:
-    """Check that each reference leads to a schema, as far as schemas are reached from the root.
+    """Check that each reference leads to a schema, for all schemas that are reached from the root.
 
     Raises:
-        InvalidSchemaError: a reference leads nowhere, or in a circle. The message names its place.
+        InvalidSchemaError: a reference leads nowhere, or in a circle. The message names its path.
     """
     waiting = [documents.root]
     seen: set[int] = set()
@@ -205,7 +205,10 @@ def _target(documents: Documents, place: Place, keyword: str, text: str) -> Plac
 
 
 def _reached(place: Place) -> Iterator[Place]:
-    """Yield the schemas that apply. Old definitions apply only if a schema refers to them."""
+    """Return the schemas directly within one, except those in ``definitions``.
+
+    A schema in ``definitions`` only applies if another schema refers to it.
+    """
     depth = len(place.steps)
     return (child for child in place.children() if child.steps[depth] != "definitions")
 
@@ -213,7 +216,7 @@ def _reached(place: Place) -> Iterator[Place]:
 def _validate_no_circle(
     documents: Documents, place: Place, settled: set[int], budget: Budget
 ) -> None:
-    """Refuse references that lead only to references, back to where they began."""
+    """Refuse references that lead only to other references in a circle."""
     path: set[int] = set()
     current: Place | None = place
     while current is not None and id(current.schema) not in settled:

@@ -24,7 +24,7 @@ _NOTHING = 2
 
 
 def regex_fault(regex: str) -> str | None:
-    """Return the fault of an expression, None if it has none."""
+    """Return the fault of a regular expression, or None if it has none."""
     depth = index = 0
     repetitions = _NOTHING
     while index < len(regex):
@@ -53,7 +53,7 @@ def regex_fault(regex: str) -> str | None:
 
 
 def _repeat_fault(sign: str, repetitions: int) -> str | None:
-    """Return a fault of a repetition.
+    """Return the fault of a repetition sign, or None if it has none.
 
     A second sign (``?`` or ``+``) makes the first one lazy or possessive.
     """
@@ -64,7 +64,7 @@ def _repeat_fault(sign: str, repetitions: int) -> str | None:
 
 
 def _class_end(regex: str, start: int) -> tuple[int, str | None]:
-    """Return the end of a class of characters, and its fault."""
+    """Return the index after a character class, and the fault of the class or None."""
     index, low = start, ""
     while found := _CLASS_ITEM.match(regex, index):
         item, index = found[0], found.end()

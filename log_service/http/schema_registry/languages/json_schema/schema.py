@@ -1,4 +1,4 @@
-"""The language JSON Schema: parses a text, and tells a registry the properties of a schema."""
+"""Implements the registry's language protocol for JSON Schema: parses, prints, compares schemas."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ RESOLVED = "resolved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonSchema:
-    """One valid JSON schema with its references."""
+    """One valid JSON schema with the schemas that it refers to."""
 
     canonical: str
     documents: Documents = field(repr=False)
@@ -54,24 +54,24 @@ class JsonSchema:
 
     @property
     def schema_type(self) -> SchemaType:
-        """The language."""
+        """The schema's language."""
         return SchemaType.JSON
 
     @property
     def top_level_fields(self) -> frozenset[str]:
-        """The properties that the schema names outside of the schemas in it."""
+        """The names of the properties in the schema's own ``properties``, without inner schemas."""
         root = self.documents.root.schema
         properties = root.get("properties") if isinstance(root, dict) else None
         return frozenset(properties) if isinstance(properties, dict) else frozenset()
 
     def normalized(self) -> str:
-        """Return the text with all names in order."""
+        """Return the text with the names of all objects sorted."""
         return print_json(self.documents.root.schema, is_sorted=True)
 
     def formatted(self, form: str) -> str:
-        """Return the text in a form.
+        """Return the text in a format.
 
-        Only ``resolved`` differs from the canonical text. It includes dependencies.
+        ``resolved`` includes the dependencies. Any other format means the canonical text.
         """
         if form != RESOLVED:
             return self.canonical
@@ -94,7 +94,7 @@ class JsonSchema:
     def changes(
         self, writer: Self, *, policy: Policy = Policy.STRICT, with_compatible: bool = True
     ) -> list[FoundChange]:
-        """Return all changes of this schema from ``writer``, including compatible ones.
+        """Return the changes from ``writer`` to this schema, with the compatible ones by default.
 
         Raises:
             InvalidSchemaError: the comparison takes too many steps.
@@ -114,13 +114,15 @@ class JsonSchemaLanguage:
 
     @property
     def schema_type(self) -> SchemaType:
-        """The name in requests and records."""
+        """The language's name in requests and records."""
         return SchemaType.JSON
 
     def parse(
         self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True
     ) -> JsonSchema:
-        """Return the schema. An old one may be invalid, and may refer to unknown schemas.
+        """Parse a text, and return its schema.
+
+        Unless ``is_new``, the schema may be invalid and may refer to unknown schemas.
 
         Raises:
             InvalidSchemaError: the text is not a JSON schema, or is over a bound. The message names

@@ -1,8 +1,7 @@
-"""Compares two shapes: whether they are of one kind, and then by the rules of the kind.
+"""Compares two shapes: first their kinds, and then by the rules of the kind.
 
-A schema may also be compared with one part of a schema that is combined of several. Conditions
-(``if``, ``then``, ``else``), formats, and what ``contains`` and ``propertyNames`` say are not
-compared, as in Confluent's registry.
+A schema may also be compared with one part of a combined schema. Conditions (``if``, ``then``,
+``else``), formats, ``contains`` and ``propertyNames`` are not compared, as in Confluent's registry.
 """
 
 from log_service.http.schema_registry.languages.json_schema.array_rules import compare_arrays
@@ -43,7 +42,7 @@ _BYTES = "bytes"
 
 
 def compare_shapes(notes: Notebook, writer: Shape, reader: Shape) -> Steps:
-    """Note how two shapes differ."""
+    """Add the differences of two shapes to ``notes``."""
     if (yield from _is_settled_by_part(notes, writer, reader)):
         return
     if writer.kind is not reader.kind:

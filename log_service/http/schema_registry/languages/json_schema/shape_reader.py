@@ -1,8 +1,8 @@
 """Reads shapes from schemas, one schema at a time.
 
-A keyword belongs to a kind: ``maxLength`` to strings. A schema with a ``type`` is of that kind.
-Each kind of the remaining keywords makes a shape, because keywords apply only to values of their
-kind.
+A keyword belongs to a kind of values, for instance ``maxLength`` to strings. A ``type`` makes a
+shape of its kind. Keywords of other kinds make further shapes, one for each kind, because a keyword
+applies only to values of its kind.
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ _CONDITIONS = frozenset({"if", "then", "else"})
 
 
 class ShapeReader:
-    """Reads the shapes of schemas, and keeps each."""
+    """Reads the shapes of schemas, and caches them."""
 
     __slots__ = ("_documents", "_kept", "_meant")
 
@@ -99,7 +99,7 @@ class ShapeReader:
         return shape
 
     def is_anything(self, place: Place) -> bool:
-        """Whether a schema has no limits. A reference to such a schema does not count as one."""
+        """Whether a schema itself permits any value. References are not followed."""
         return self.written(place).kind in {Kind.ANYTHING, Kind.TRUE}
 
     def _read(self, place: Place) -> Shape:
@@ -130,13 +130,13 @@ class ShapeReader:
         return [*parts, *self._types(place, schema), *self._sniffed(place, schema)]
 
     def _types(self, place: Place, schema: dict[str, Json]) -> list[Shape]:
-        """Return the shape of ``type``. A list of types is a choice."""
+        """Return the shape of the keyword ``type``, if any. A list of types becomes an anyOf."""
         typed = [self._typed(place, schema, name) for name in _types(schema)]
         is_choice = bool(typed) and not isinstance(schema.get("type"), str)
         return [_of_parts(Criterion.ANY, typed, Notes())] if is_choice else typed
 
     def _sniffed(self, place: Place, schema: dict[str, Json]) -> list[Shape]:
-        """Return the shapes of keywords that belong to no kind of ``type``."""
+        """Return the shapes of keywords whose kind is not among the types in ``type``."""
         taken = {_TYPES[name] for name in _types(schema)}
         kinds = (kind for kind in _sniffed(schema, place.document.draft) if kind not in taken)
         return [self._of_kind(place, schema, kind) for kind in kinds]
@@ -183,7 +183,7 @@ class ShapeReader:
         )
 
     def _arrays(self, place: Place, schema: dict[str, Json]) -> Arrays:
-        """Return the limits of arrays. A schema of every item leaves no additional ones."""
+        """Return the limits of arrays. With a schema of every item no additional items exist."""
         draft = place.document.draft
         items, every = _listed(place, "items"), _place(place, "items")
         rest = _place(place, "additionalItems")
@@ -226,9 +226,9 @@ def _target(shape: Shape) -> Place | None:
 
 
 def _joined(parts: list[Shape], notes: Notes) -> Shape:
-    """Return one shape.
+    """Return one shape for several parts.
 
-    Several parts become an allOf, and parts that are combinations come first.
+    Several parts become an allOf, in which combined schemas come first.
     """
     if not parts:
         return Shape(kind=Kind.ANYTHING, notes=notes)
@@ -260,7 +260,7 @@ def _types(schema: dict[str, Json]) -> list[str]:
 
 
 def _sniffed(schema: dict[str, Json], draft: Draft) -> list[Kind]:
-    """Return the kinds that a keyword speaks of."""
+    """Return the kinds to which the keywords of a schema belong."""
     empty = {keyword for keyword in _EMPTY if draft.is_modern and not schema.get(keyword)}
     says = schema.keys() - empty - _NOT_IN.get(draft.number, frozenset())
     strings, objects, arrays = _OLD_STRINGS, _OLD_OBJECTS, _OLD_ARRAYS
@@ -306,7 +306,7 @@ def _strings(schema: dict[str, Json]) -> Strings:
 
 
 def _numbers(schema: dict[str, Json], *, is_integer: bool) -> Numbers:
-    """Return the limits of numbers. The flags of draft 4 are not limits."""
+    """Return the limits of numbers. A boolean ``exclusiveMinimum`` of draft 4 is ignored."""
     return Numbers(
         minimum=as_number(schema.get("minimum")),
         maximum=as_number(schema.get("maximum")),
@@ -318,25 +318,25 @@ def _numbers(schema: dict[str, Json], *, is_integer: bool) -> Numbers:
 
 
 def _place(place: Place, keyword: str) -> Place | None:
-    """Return the schema under a keyword."""
+    """Return the schema that is the value of a keyword, or None."""
     value = place.schema.get(keyword) if isinstance(place.schema, dict) else None
     return place.child(keyword, schema=value) if isinstance(value, dict | bool) else None
 
 
 def _unless_flag(place: Place | None) -> Place | None:
-    """Return a schema that is an object, and None for a boolean."""
+    """Return the schema if it is an object, or None if it is a boolean."""
     return place if place is not None and isinstance(place.schema, dict) else None
 
 
 def _listed(place: Place, keyword: str) -> tuple[Place, ...]:
-    """Return the schemas in a list."""
+    """Return the schemas in the list that is the value of a keyword."""
     value = place.schema.get(keyword) if isinstance(place.schema, dict) else None
     numbered = enumerate(value if isinstance(value, list) else ())
     return tuple(place.child(keyword, str(index), schema=item) for index, item in numbered)
 
 
 def _places(place: Place, keyword: str) -> dict[str, Place]:
-    """Return the schemas by name."""
+    """Return the schemas in the object that is the value of a keyword, by their names."""
     named = _object(place.schema, keyword).items()
     schemas = ((name, each) for name, each in named if isinstance(each, dict | bool))
     return {name: place.child(keyword, name, schema=each) for name, each in schemas}

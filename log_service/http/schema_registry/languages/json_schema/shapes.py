@@ -1,9 +1,9 @@
-"""Schemas in parts that can be compared.
+"""Schemas as values that can be compared, called shapes.
 
-A shape is of one kind, such as a string or an object. A schema that says several things is the
-product of several shapes. The kinds, and which keywords belong to one, are those of the library
-``everit-json-schema``, by which Confluent's registry compares. Schemas inside a shape stay unread
-places until they are needed, so that recursive schemas have finite shapes.
+A shape is of one kind, such as a string or an object. A schema with keywords of several kinds is
+the allOf of several shapes. The kinds, and which keywords belong to one, are those of the library
+``everit-json-schema``, by which Confluent's registry compares. Schemas inside a shape are kept as a
+``Place`` and read on demand, so that recursive schemas have finite shapes.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Number: TypeAlias = int | Decimal
 
 
 class Kind(Enum):
-    """The type of a shape. Two shapes of different kinds are different types."""
+    """The kind of a shape, such as string or array."""
 
     ANYTHING = auto()
     """An object without a keyword that counts."""
@@ -39,7 +39,7 @@ class Kind(Enum):
 
 
 class Criterion(Enum):
-    """How many of several schemas hold. The value is the keyword."""
+    """How many of the combined schemas must accept a value. The enum's value is the keyword."""
 
     ALL = "allOf"
     ANY = "anyOf"
@@ -69,7 +69,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objects:
-    """Limits of objects. ``unevaluated`` is None, too, if any value is valid for it."""
+    """Limits of objects. ``unevaluated`` is None if it is missing, or if it accepts any value."""
 
     properties: Mapping[str, Place]
     required: frozenset[str]
@@ -84,22 +84,19 @@ class Objects:
 
     @property
     def is_open(self) -> bool:
-        """Whether any other property may have any value."""
+        """Whether additional properties may have any name and any value."""
         has_no_rest = self.additional is None is self.unevaluated
         return self.permits_additional and not self.patterns and has_no_rest
 
     @property
     def rest(self) -> Place | None:
-        """The schema of properties that no other keyword names.
-
-        None if all or none are permitted.
-        """
+        """The schema of additional properties, or None if all or none are permitted."""
         return _rest(self.additional, self.unevaluated, permits_additional=self.permits_additional)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrays:
-    """Limits of arrays. ``unevaluated`` is None, too, if any value is valid for it."""
+    """Limits of arrays. ``unevaluated`` is None if it is missing, or if it accepts any value."""
 
     every_item: Place | None
     items: tuple[Place, ...]
@@ -119,13 +116,16 @@ class Arrays:
 
     @property
     def rest(self) -> Place | None:
-        """The schema of items after the listed ones. None if all or none are permitted."""
+        """The schema of items after the listed ones, or None if all or none are permitted."""
         return _rest(self.additional, self.unevaluated, permits_additional=self.permits_additional)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combined:
-    """Several schemas, of which all, any or one hold. ``distinct`` has equal ones once."""
+    """Several schemas, of which all, any or one must accept a value.
+
+    ``distinct`` are the schemas without repetitions.
+    """
 
     criterion: Criterion
     parts: tuple["Node", ...]
@@ -134,21 +134,21 @@ class Combined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """The values of an enumeration or a constant, as keys."""
+    """The values of an enumeration or a constant, as keys of ``json_text.value_key``."""
 
     keys: frozenset[object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Negation:
-    """A schema that must not hold."""
+    """A schema that must not accept a value, from the keyword ``not``."""
 
     schema: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Another schema. ``target`` is None if an old schema refers to one that is not known."""
+    """A reference. ``target`` is None if an old schema refers to a schema that is not known."""
 
     text: str
     target: Place | None

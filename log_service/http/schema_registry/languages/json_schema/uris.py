@@ -1,7 +1,7 @@
-"""URIs as RFC 3986 joins them, without a look at their scheme.
+"""Joins URIs by RFC 3986, whatever their scheme is.
 
 Schemas are named by URIs of any scheme, such as ``urn:`` and ``mem:``, which the standard library
-does not join. A text that is not a URI is joined all the same: nothing here is ever fetched.
+does not join. A text that is not a URI is joined, too, because no URI is ever fetched.
 """
 
 import re
@@ -21,7 +21,7 @@ _PARTS = re.compile(
 
 
 def join(base: str, reference: str) -> str:
-    """Return the URI that a reference means beside a base."""
+    """Return the URI that results from a reference relative to a base URI."""
     wanted, around = _split(reference), _split(base)
     if wanted.scheme is not None:
         return _text(replace(wanted, path=_without_dots(wanted.path)))
@@ -36,7 +36,7 @@ def join(base: str, reference: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """Return a URI up to its fragment."""
+    """Return a URI without its fragment."""
     return uri.partition("#")[0]
 
 
@@ -74,7 +74,7 @@ def _text(uri: _Uri) -> str:
 
 
 def _beside(around: _Uri, path: str) -> str:
-    """Return a path in the place of the last segment of another one."""
+    """Return the path of ``around`` with its last segment replaced by ``path``."""
     if path.startswith("/"):
         return path
     if around.authority is not None and not around.path:

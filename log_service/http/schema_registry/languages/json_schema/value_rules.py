@@ -1,7 +1,7 @@
 """Compares strings, numbers and listed values.
 
 A removed or looser limit is compatible, a new or tighter one is not. Limits are compared
-exactly. Confluent's registry compares numbers as doubles, and ``multipleOf`` by whole parts.
+exactly. Confluent's registry compares numbers as doubles, and ``multipleOf`` as integers.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from log_service.http.schema_registry.languages.json_schema.shapes import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A keyword with a limit, and the changes that it may have."""
+    """A keyword with a limit, and the kinds of change that the limit may undergo."""
 
     keyword: str
     added: Change
@@ -54,7 +54,7 @@ MIN_CONTAINS = _limit("minContains", "MIN_CONTAINS")
 def compare_limit(
     notes: Notebook, limit: Limit, writer: Number | None, reader: Number | None
 ) -> None:
-    """Note how a limit differs."""
+    """Note whether a limit was added, removed, increased or decreased."""
     if writer is None and reader is None:
         return
     if writer is None:
@@ -93,7 +93,7 @@ def compare_numbers(notes: Notebook, writer: Numbers, reader: Numbers) -> None:
 
 
 def compare_values(notes: Notebook, writer: Values, reader: Values) -> None:
-    """Note how the values of an enumeration differ."""
+    """Note whether the values of an enumeration were extended, narrowed or changed."""
     if writer.keys == reader.keys:
         return
     if writer.keys < reader.keys:
@@ -120,7 +120,7 @@ def _compare_multiples(notes: Notebook, writer: Number | None, reader: Number | 
 
 
 def _is_multiple(number: Number, of: Number) -> bool:
-    """Whether one number is a whole multiple of another one. Zero has no multiples here."""
+    """Whether a number is an integer multiple of another. Nothing is a multiple of zero here."""
     numerator, denominator = number.as_integer_ratio()
     of_numerator, of_denominator = of.as_integer_ratio()
     divisor = of_numerator * denominator

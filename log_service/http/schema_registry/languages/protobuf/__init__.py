@@ -1,6 +1,6 @@
 """Protobuf schemas (proto2, proto3, editions): parsing, printing, and differences of two schemas.
 
-A schema comes as text, or as base64 of a ``FileDescriptorProto``. Both are one schema.
+A schema comes as text, or as a ``FileDescriptorProto`` in base64. Both mean the same schema.
 
 - ``source``, ``lexer``, ``tree``, ``values`` and ``parser``: from a text to a tree.
 - ``printer``: from a tree to the canonical text, as Confluent's registry prints it.
@@ -10,9 +10,9 @@ A schema comes as text, or as base64 of a ``FileDescriptorProto``. Both are one 
 - ``descriptor_reader`` and ``descriptor_writer``: from and to ``FileDescriptorProto``.
 - ``well_known``: files that need no reference.
 - ``validation``: the rules that protoc has beyond the grammar.
-- ``normal_form``: one text for all schemas of one meaning.
+- ``normal_form``: the same text for all schemas with the same meaning.
 - ``comparison``: why a reader's schema cannot read a writer's data.
-- ``schema``: one schema with its dependencies. ``message_indexes``: places of messages in it.
+- ``schema``: one schema with its dependencies. ``message_indexes``: finds messages by index.
 
 Sources: the Protobuf language specification, the errors of protoc, the printing of Wire's schema
 library 4.9.7, and the observable behaviour of Confluent's registry 8.

@@ -1,8 +1,8 @@
 """Compares two schemas as Confluent's registry does: messages by name, fields by number.
 
-Only differences that break a reader are returned. The rules and names are those of Confluent. Its
-texts have ``%s`` for the reader's schema and then for the writer's: the caller fills in ``new`` and
-``old``.
+Only differences that break a reader are returned. The rules and names are those of Confluent. The
+texts of differences have ``%s`` for the reader's schema and then for the writer's. The caller fills
+in ``new`` and ``old``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -75,7 +75,7 @@ Source: protobuf.dev, "Updating a Message Type".
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A schema that is compared."""
+    """One of the two compared schemas, with the files that it needs."""
 
     file: FileDefinition
     pool: Pool
@@ -91,7 +91,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A field whose types are these messages. It is incompatible if they are."""
+    """A field whose types in both schemas are a pair of messages.
+
+    The field is incompatible if the messages are.
+    """
 
     path: tuple[str, ...]
     pair: Pair
@@ -101,7 +104,7 @@ Item = Difference | Link
 
 
 def difference(kind: str, path: tuple[str, ...]) -> Difference:
-    """Return a difference with the text of Confluent."""
+    """Return a difference with Confluent's text for its kind."""
     place = "#/" + "/".join(path)
     description = DESCRIPTIONS[kind].format(place)
     text = f'{{errorType:"{kind}", description:"{description}"}}'
@@ -124,12 +127,12 @@ def compare(reader: Side, writer: Side, budget: Budget) -> list[Difference]:
 
 
 def links(items: Iterable[Item]) -> list[Link]:
-    """Return the links among items."""
+    """Return the items that are links."""
     return [each for each in items if isinstance(each, Link)]
 
 
 def broken_pairs(found: dict[Pair, list[Item]]) -> set[Pair]:
-    """Return the pairs that have a difference, or lead to one that has."""
+    """Return the pairs of messages that differ themselves or in a field of a nested pair."""
     users: dict[Pair, list[Pair]] = {}
     for pair, items in found.items():
         for link in links(items):
@@ -149,7 +152,10 @@ def broken_pairs(found: dict[Pair, list[Item]]) -> set[Pair]:
 def flattened(
     items: list[Item], found: dict[Pair, list[Item]], broken: set[Pair]
 ) -> list[Difference]:
-    """Return all differences. Those of a pair come once, before the field that leads to it."""
+    """Return all differences.
+
+    Those of a pair of messages come once, before the first field that leads to the pair.
+    """
     out: list[Difference] = []
     shown: set[Pair] = set()
     stack: list[Item] = list(reversed(items))
@@ -166,7 +172,7 @@ def flattened(
 
 
 class Comparison:
-    """Compares the messages of two schemas. What it yields is in the order of paths."""
+    """Compares the messages of two schemas. Differences are yielded in the order of their paths."""
 
     def __init__(self, reader: Side, writer: Side, budget: Budget) -> None:
         self._reader = reader
@@ -222,8 +228,9 @@ class Comparison:
         yield from self._types(nested, reader.messages, path)
 
     def _moves(self, old: "Members", new: "Members", path: tuple[str, ...]) -> Iterator[Item]:
-        """Yield the oneofs that would drop a value, because the writer may set several of their
-        fields.
+        """Yield a difference for each oneof that may lose a value.
+
+        The writer may set several of its fields, because they are not all in one oneof there.
         """
         for name, fields in new.oneofs.items():
             moved = sum(number in old.plain for number in fields)
@@ -256,7 +263,7 @@ class Comparison:
                 yield difference("REQUIRED_FIELD_ADDED", inner)
 
     def _relocated(self, old: "Members", new: "Members", path: tuple[str, ...]) -> Iterator[Item]:
-        """Yield the differences of fields that went into, out of or between oneofs."""
+        """Yield the differences of fields that were moved into, out of or between oneofs."""
         for number in sorted(old.all.keys() & new.all.keys()):
             if old.oneof_of.get(number) != new.oneof_of.get(number):
                 yield from self._fields(old.all[number], new.all[number], (*path, str(number)))
@@ -301,9 +308,9 @@ class Comparison:
     def _named(
         self, writer: FieldDefinition, reader: FieldDefinition, path: tuple[str, ...]
     ) -> Iterator[Item]:
-        """Yield the difference of two types that are messages.
+        """Yield the difference of two fields whose types have names.
 
-        A package may change. Types of the two files themselves are compared separately.
+        The types may be in different packages. Types of the two files are compared separately.
         """
         if writer.kind == "group":
             yield Link(path=path, pair=Pair(writer=writer.type_name, reader=reader.type_name))
@@ -337,7 +344,10 @@ class Comparison:
 
 
 class Members:
-    """The fields of a message by number, in oneofs and outside. An optional field is outside."""
+    """The fields of a message by number, inside and outside of oneofs.
+
+    An optional field of proto3 counts as outside.
+    """
 
     def __init__(self, message: MessageDefinition) -> None:
         self.plain: dict[int, FieldDefinition] = {}
@@ -358,13 +368,13 @@ class Members:
 
 
 def are_other_labels(writer: FieldDefinition, reader: FieldDefinition) -> bool:
-    """Return whether both fields have labels, and different ones."""
+    """Return whether both fields have labels, such as ``repeated``, that differ."""
     labels = {writer.node.label, reader.node.label}
     return "" not in labels and len(labels) == 2
 
 
 def file_of(side: Side, full_name: str) -> FileDefinition | None:
-    """Return the file that has a type."""
+    """Return the file that defines a type, or None."""
     found = side.pool.names.get(full_name)
     return side.pool.files.get(found.path) if found else None
 

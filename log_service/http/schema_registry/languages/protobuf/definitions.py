@@ -1,7 +1,7 @@
 """Definitions of a file, with full names and resolved types. The linker builds them from a tree.
 
-Map fields have their entry messages here, and optional fields of proto3 their oneofs, as in
-descriptors. A full name has no leading dot.
+As in descriptors, a map field has an entry message, and an optional field of proto3 has a oneof of
+its own. A full name has no leading dot.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ SCALARS = frozenset(
 
 
 class NameKind(StrEnum):
-    """A kind of thing that has a full name, as a sentence names it."""
+    """A kind of definition that has a full name. The value is its name in a message."""
 
     PACKAGE = "a package"
     MESSAGE = "a message"
@@ -70,8 +70,8 @@ SCOPES = TYPES | {NameKind.PACKAGE, NameKind.SERVICE}
 class FieldDefinition:
     """A field or an extension.
 
-    ``kind`` is a scalar, ``message``, ``group``, ``enum``, or empty if the type is unknown.
-    ``type_name`` is then the type as it is written. ``oneof`` is an index into the message's
+    ``kind`` is a scalar, ``message``, ``group``, ``enum``, or empty if the type is unknown. In that
+    case ``type_name`` is the type as it is written. ``oneof`` is an index into the message's
     ``oneofs``.
     """
 
@@ -98,13 +98,13 @@ class FieldDefinition:
 
     @property
     def is_delimited(self) -> bool:
-        """Whether a message stands between two tags on the wire, as a group does."""
+        """Whether the message is enclosed by two tags on the wire, as a group is."""
         has_own_encoding = self.kind == "message" and self.features.message_encoding == "DELIMITED"
         return self.kind == "group" or (has_own_encoding and not self.node.map_key)
 
     @property
     def is_implicit(self) -> bool:
-        """Whether a zero is the same as no value, so that it is not on the wire."""
+        """Whether a zero is equal to no value, so that it is not written to the wire."""
         is_scalar = self.kind not in {"message", "group"}
         has_presence = self.is_repeated or self.oneof is not None or bool(self.extendee)
         return is_scalar and not has_presence and self.features.field_presence == "IMPLICIT"
@@ -117,7 +117,7 @@ class FieldDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnumDefinition:
-    """An enum. Its values are siblings of it, not children."""
+    """An enum. Its values are names in the scope around it, as in C++."""
 
     node: Enum
     full_name: str
@@ -131,7 +131,7 @@ class EnumDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDefinition:
-    """A message. ``oneofs`` are names: those of the text, then those of optional fields."""
+    """A message. ``oneofs`` are names: first those in the text, then those of optional fields."""
 
     node: Message
     full_name: str
@@ -150,11 +150,14 @@ class MessageDefinition:
 
     @property
     def is_message_set(self) -> bool:
-        """Whether the message has the old format of message sets."""
+        """Whether the message has the option ``message_set_wire_format``."""
         return has_flag(self.node.options, "message_set_wire_format")
 
     def last_number(self, numbers: Range) -> int:
-        """Return the last number of an extension range. A message set has higher ones."""
+        """Return the last number of an extension range.
+
+        In a message set, ``max`` is a higher number than elsewhere.
+        """
         return MAX_INT32 - 1 if self.is_message_set and numbers.last == MAX_NUMBER else numbers.last
 
     @property
@@ -164,23 +167,26 @@ class MessageDefinition:
 
     @property
     def extension_ranges(self) -> list[Extensions]:
-        """The statements of numbers that others may use."""
+        """The ``extensions`` statements: numbers that extensions of the message may use."""
         return [each for each in self.node.body if isinstance(each, Extensions)]
 
     @property
     def reserved(self) -> list[Reserved]:
-        """The statements of numbers and names that must not be used."""
+        """The ``reserved`` statements: numbers and names that no field may use."""
         return [each for each in self.node.body if isinstance(each, Reserved)]
 
     def text_names(self) -> dict[str, FieldDefinition]:
-        """Return the fields by their names in the text format. A group has its message's name."""
+        """Return the fields by their names in the text format.
+
+        A group is also found by the name of its message.
+        """
         groups = {each.node.name: each for each in self.fields if each.node.group}
         return groups | {each.name: each for each in self.fields}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodDefinition:
-    """A method. A type is empty if it is unknown."""
+    """A method. ``request`` and ``response`` are full names of types, or empty if unknown."""
 
     node: Rpc
     full_name: str
@@ -204,7 +210,7 @@ class ServiceDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FileDefinition:
-    """A linked file. ``imports`` has the imported files that exist, by their paths."""
+    """A linked file. ``imports`` has the imported files that are known, by their paths."""
 
     path: str
     source: Source = field(repr=False)
@@ -218,7 +224,7 @@ class FileDefinition:
     services: tuple[ServiceDefinition, ...]
 
     def all_messages(self) -> Iterator[MessageDefinition]:
-        """Yield every message, a nested one after the one around it."""
+        """Yield every message. A nested message comes after its parent."""
         waiting = list(reversed(self.messages))
         while waiting:
             message = waiting.pop()

@@ -1,8 +1,8 @@
 """Turns a ``FileDescriptorProto`` into a tree, as Confluent's registry does.
 
-Types get their full names, and the entries of maps are spelled out as messages with the option
-``map_entry``. Groups and editions, which Confluent loses, are kept. Names are checked, because a
-descriptor can hold any text where a name should be, and the tree is printed later.
+Types get their full names, and the entries of maps become messages with the option ``map_entry``.
+Groups and editions, which Confluent loses, are kept. Names are checked, because a descriptor may
+have any text as a name, and the tree is printed later.
 """
 
 import binascii
@@ -86,7 +86,7 @@ def parse_serialized(text: str) -> FileDescriptorProto:
 
 
 def no_options(type_name: str, data: bytes) -> tuple[Option, ...]:
-    """Return no options, because definitions are not known yet."""
+    """Return no options. It is used while the definitions of options are not known yet."""
     del type_name, data
     return ()
 
@@ -107,7 +107,7 @@ class DescriptorReader:
         """Return the tree of the file.
 
         Raises:
-            InvalidSchemaError: a name is none, or a bound is reached.
+            InvalidSchemaError: a name is invalid, or a bound is reached.
         """
         proto = self._proto
         body, grouped = self._types(proto.message_type, proto.enum_type, proto.extension, 0)
@@ -156,7 +156,7 @@ class DescriptorReader:
         depth: int,
         fields: Iterable[FieldDescriptorProto] = (),
     ) -> tuple[list[Message | Enum], dict[str, DescriptorProto]]:
-        """Return the types of a scope, and separately the messages of groups."""
+        """Return the types of a scope, and separately the messages of groups by their names."""
         group_names = {
             decoded(each.type_name).rpartition(".")[2]
             for each in (*fields, *extensions)
@@ -192,7 +192,7 @@ class DescriptorReader:
     def _fields(
         self, proto: DescriptorProto, grouped: dict[str, DescriptorProto], depth: int
     ) -> list[Field | OneOf]:
-        """Return the fields in their order. A oneof stands at the place of its first field."""
+        """Return the fields in their order. A oneof is at the position of its first field."""
         body: list[Field | int] = []
         members: dict[int, list[Field]] = {}
         for each in proto.field:
@@ -298,7 +298,7 @@ class DescriptorReader:
         grouped: dict[str, DescriptorProto],
         depth: int,
     ) -> list[Extend]:
-        """Return extensions, those of one message together."""
+        """Return ``extend`` statements, one for each extended message."""
         found: dict[str, list[Field]] = {}
         for each in protos:
             extendee = checked(DOTTED, each.extendee, "extended message")
@@ -343,14 +343,18 @@ class DescriptorReader:
 
 
 def syntax_of(syntax: str) -> str:
-    """Return the syntax of a descriptor. None is proto2, and is not printed."""
+    """Return the syntax of a descriptor. An empty one means proto2, and is not printed.
+
+    Raises:
+        InvalidSchemaError: the syntax is unknown.
+    """
     if decoded(syntax) not in {"", "proto2", "proto3"}:
         raise InvalidSchemaError(f"the syntax {syntax[:20]!r} is unknown")
     return syntax
 
 
 def checked(pattern: re.Pattern[str], name: str, kind: str) -> str:
-    """Return a name that can be printed.
+    """Return the name if it matches the pattern, so that it can be printed.
 
     Raises:
         InvalidSchemaError: the text is not a name.
@@ -372,7 +376,7 @@ def decoded(text: str | bytes) -> str:
 
 
 def counted(number: int) -> int:
-    """Return the number of a field, which must not be negative, because no text has such a number.
+    """Return the number of a field if it is not negative. A text cannot have a negative number.
 
     Raises:
         InvalidSchemaError: the number is below zero.
@@ -383,12 +387,15 @@ def counted(number: int) -> int:
 
 
 def range_of(start: int, end: int) -> Range:
-    """Return a range, which is a single number if it has one."""
+    """Return an inclusive range. Its end is None if it is a single number."""
     return Range(start=start, end=None if start == end else end)
 
 
 def default_of(proto: FieldDescriptorProto) -> Value:
-    """Return the default of a field. A descriptor holds it as text, bytes with C's escapes."""
+    """Return the default of a field.
+
+    A descriptor has it as text, in which bytes are written with C's escapes.
+    """
     text = decoded(proto.default_value)
     if proto.type == BYTES:
         return Quoted(data=unescaped_bytes(text))

@@ -1,7 +1,7 @@
 """Turns definitions into a ``FileDescriptorProto``, as protoc writes it.
 
-Options are interpreted. JSON names are written only if the text has them, as in the descriptors of
-generated code.
+Options are written as fields of the options messages. JSON names are written only if the text has
+them, as in the descriptors of generated code.
 """
 
 import math
@@ -102,7 +102,10 @@ class DescriptorWriter:
             proto.dependency.append(each.path)
 
     def _options(self, holder: Any, type_name: str, options: Iterable[Option], scope: str) -> None:
-        """Set the options of an element. Those that cannot be interpreted stay as they are."""
+        """Set the options of an element.
+
+        An option that cannot be interpreted becomes an ``uninterpreted_option``.
+        """
         options = tuple(options)
         if not options:
             return
@@ -202,7 +205,7 @@ class DescriptorWriter:
 
 
 def default_text(kind: str, value: Value) -> str:
-    """Return a default as a descriptor has it."""
+    """Return a field's default as the text that a descriptor has for it."""
     text = ""
     match value:
         case Quoted():
@@ -230,7 +233,7 @@ def special_float_text(text: str) -> str:
 
 
 def c_escaped(data: bytes) -> str:
-    """Return bytes with C's escapes."""
+    """Return bytes as text with C's escapes."""
     simple = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
     return "".join(
         simple.get(byte, chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in data
@@ -238,7 +241,7 @@ def c_escaped(data: bytes) -> str:
 
 
 def uninterpreted(proto: UninterpretedOption, option: Option) -> None:
-    """Write an option that could not be interpreted."""
+    """Write an option that could not be interpreted into ``proto``, as name and value."""
     for part in option.name:
         proto.name.add(name_part=part.text, is_extension=part.is_extension)
     match option.value:

@@ -1,7 +1,7 @@
-"""Features of editions.
+"""Determines the features of files, messages and fields, as editions define them.
 
-``proto2`` and ``proto3`` are sets of features, and options change single ones. A feature is
-inherited from the file to messages, and from these to fields.
+``proto2`` and ``proto3`` are sets of features, and options change single features. A feature is
+inherited from the file to messages, and from messages to fields.
 """
 
 from collections.abc import Iterable
@@ -47,13 +47,13 @@ FEATURE_NAMES = frozenset(each.name for each in fields(Features))
 
 
 def features_of(file: ProtoFile) -> Features:
-    """Return the features that hold if a file says nothing else."""
+    """Return the features that elements of a file inherit from it."""
     base = PROTO3 if file.syntax == "proto3" else PROTO2
     return with_options(EDITION_FEATURES.get(file.edition, base), file.options)
 
 
 def with_options(inherited: Features, options: Iterable[Option]) -> Features:
-    """Return the features of an element with these options."""
+    """Return the inherited features, changed by the options of an element."""
     changed = {}
     for option in options:
         if option.name[0].text == "features" and not option.name[0].is_extension:

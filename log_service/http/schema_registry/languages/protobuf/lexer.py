@@ -1,4 +1,4 @@
-"""Tokens of a ``.proto`` text, one at a time. Comments and white space are skipped.
+"""Splits a ``.proto`` text into tokens, one at a time. Comments and white space are skipped.
 
 The rules are protoc's: no control characters, no nested block comments, a space between a number
 and a word. Every pattern is possessive, so that no text costs more than linear time.
@@ -13,7 +13,7 @@ from log_service.http.schema_registry.languages.protobuf.source import Source
 
 
 class TokenKind(StrEnum):
-    """A kind of token, as an error names it."""
+    """A kind of token. The value is its name in errors."""
 
     WORD = "a name"
     INTEGER = "an integer"
@@ -25,7 +25,7 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A piece of the text. A string's text has its quotes."""
+    """A token and its position. The text of a string includes the quotes."""
 
     kind: TokenKind
     text: str
@@ -101,7 +101,7 @@ class Lexer:
 
 
 def unreadable(text: str) -> str:
-    """Return a sentence about text that is not a token."""
+    """Return a sentence that says why a text is not a token."""
     if text == "/*":
         return "the comment does not end"
     if text[0] in "'\"":
@@ -130,7 +130,7 @@ def unescaped(source: Source, token: Token) -> bytes:
 
 
 def escaped_bytes(match: re.Match[str]) -> bytes | None:
-    """Return the bytes that an escape stands for, or None for an unknown one."""
+    """Return the bytes that an escape sequence means, or None if it is unknown."""
     simple, octal, hexadecimal, short, long = match.groups()
     if simple:
         return SIMPLE_ESCAPES.get(simple, simple.encode())

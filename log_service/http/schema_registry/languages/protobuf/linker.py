@@ -1,7 +1,8 @@
 """Builds the definitions of a file from its tree: full names first, then types.
 
-With ``is_strict`` an unknown import or type and a repeated name are errors. Otherwise the
-definitions keep all that can be resolved, because an old record may have passed a laxer registry.
+With ``is_strict`` an unknown import or type and a repeated name are errors. Otherwise everything
+that can be resolved is kept, because a laxer registry may have accepted the schema of an old
+record.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -175,7 +176,7 @@ class Names:
 
 
 class Linker:
-    """Resolves the types of one file."""
+    """Resolves the names of types in one file, and builds its definitions."""
 
     def __init__(
         self,
@@ -330,7 +331,7 @@ class Linker:
         return self._pool.names.get(name.removeprefix("."))
 
     def _is_local_elsewhere(self, found: Found) -> bool:
-        """Return whether a type of another file is hidden, as edition 2024 allows it."""
+        """Return whether a type is local to another file, as edition 2024 allows."""
         message, enum = (
             self._pool.messages.get(found.full_name),
             self._pool.enums.get(found.full_name),
@@ -364,12 +365,12 @@ def field_name(field: Field) -> str:
 
 
 def map_entry_name(field: str) -> str:
-    """Return the name of the message that a map's entries have."""
+    """Return the name of the entry message of a map field."""
     return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
 
 
 def entry_message(field: Field) -> Message:
-    """Return the message that stands for the entries of a map."""
+    """Return the entry message of a map field, as descriptors have it."""
     key = Field(name="key", type=field.map_key, number=1, at=field.at, type_at=field.type_at)
     value = Field(name="value", type=field.type, number=2, at=field.at, type_at=field.type_at)
     option = Option(name=(NamePart(text="map_entry"),), value=Word(text="true"))
@@ -378,12 +379,12 @@ def entry_message(field: Field) -> Message:
 
 
 def is_map_entry(message: Message) -> bool:
-    """Return whether a message is the entry of a map. Descriptors spell these messages out."""
+    """Return whether a message is the entry message of a map, as only descriptors declare it."""
     return has_flag(message.options, "map_entry")
 
 
 def messages_in(body: Iterable[object]) -> Iterator[Message]:
-    """Yield the messages of a body in the order of descriptors, also those of maps and groups."""
+    """Yield the messages of a body in the order of descriptors, with those of maps and groups."""
     for each in body:
         match each:
             case Message():
@@ -397,7 +398,7 @@ def messages_in(body: Iterable[object]) -> Iterator[Message]:
 
 
 def enums_in(body: Iterable[object], scope: str, inherited: Features) -> tuple[EnumDefinition, ...]:
-    """Return the enums of a body."""
+    """Return the definitions of the enums in the body of a file or message."""
     return tuple(
         EnumDefinition(
             node=each,
@@ -412,7 +413,10 @@ def enums_in(body: Iterable[object], scope: str, inherited: Features) -> tuple[E
 def with_oneofs_of_proto3(
     fields: list[FieldDefinition], oneofs: list[str]
 ) -> tuple[tuple[FieldDefinition, ...], tuple[str, ...]]:
-    """Give each optional field of proto3 a oneof of its own, after the oneofs of the text."""
+    """Give each optional field of proto3 a oneof of its own. Return all fields and names of oneofs.
+
+    The new oneofs come after those of the text.
+    """
     taken = {*oneofs, *(field.name for field in fields)}
     for index, field in enumerate(fields):
         if field.is_optional_of_proto3:

@@ -1,7 +1,7 @@
 """Finds messages by their place in a file, as the wire format of records names them.
 
-A place is a path of indexes: of a message in the file, then of a message inside of it. Entries of
-maps and messages of groups count, as they do in descriptors.
+The indexes are a path: of a message in the file, then of a message nested in it, and so on. Entry
+messages of maps and messages of groups count, as they do in descriptors.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from log_service.http.schema_registry.languages.protobuf.schema import ProtobufS
 
 
 def message_indexes(schema: ProtobufSchema, full_name: str) -> tuple[int, ...]:
-    """Return where a message is.
+    """Return the path of indexes that leads to a message.
 
     Raises:
         LookupError: the schema itself has no such message.
@@ -30,7 +30,7 @@ def message_indexes(schema: ProtobufSchema, full_name: str) -> tuple[int, ...]:
 
 
 def message_name(schema: ProtobufSchema, indexes: Sequence[int]) -> str:
-    """Return the full name of the message at a place.
+    """Return the full name of the message at a path of indexes.
 
     Raises:
         LookupError: there is no message at these indexes.

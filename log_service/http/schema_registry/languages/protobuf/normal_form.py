@@ -1,10 +1,10 @@
-"""The normal form of a file: schemas with the same meaning become the same text.
+"""Computes the normal form of a file, so that schemas with the same meaning have the same text.
 
-As at Confluent: fields by number, options by name, full names of types and extensions, imports
-sorted, reserved numbers one by one, parts of one option merged into one message, and maps instead
-of the messages that stand for their entries. Otherwise than there, the first value of an enum stays
-the first, parts of a message that is not a list are merged, numbers keep all digits, groups in
-oneofs are kept, and a JSON name or a zero is left out if it is the default.
+As in Confluent's registry: fields are sorted by number, options by name, and imports. Types and
+extensions have full names. Reserved numbers are written one by one, parts of one option are merged
+into one message, and maps replace their entry messages. Unlike in Confluent's registry: the first
+value of an enum stays the first, parts of a message that is not a list are merged, numbers keep all
+digits, groups in oneofs are kept, and a JSON name or a zero is left out if it is the default.
 """
 
 import math
@@ -76,7 +76,7 @@ class Normalizer:
         return f"<Normalizer of {self._file.path!r}>"
 
     def file(self) -> ProtoFile:
-        """Return the tree of the file."""
+        """Return the tree of the file in its normal form."""
         file, node = self._file, self._file.node
         groups = group_names(file.extensions)
         return replace(
@@ -147,7 +147,7 @@ class Normalizer:
         return replace(normal, label="", map_key=key.kind, type=type_text(value_field))
 
     def _oneofs(self, message: MessageDefinition) -> list[OneOf]:
-        """Return the oneofs by their lowest numbers."""
+        """Return the oneofs, sorted by their lowest field numbers."""
         members: dict[int, list[FieldDefinition]] = {}
         for field in message.fields:
             if field.oneof is not None and is_in_oneof(field):
@@ -176,7 +176,7 @@ class Normalizer:
         return sorted(found, key=lambda each: each.ranges[0].start)
 
     def _extends(self, extensions: Sequence[FieldDefinition]) -> list[Extend]:
-        """Return extensions, those of one message together."""
+        """Return ``extend`` statements, one for each extended message."""
         found: dict[str, list[FieldDefinition]] = {}
         for each in extensions:
             found.setdefault(each.extendee, []).append(each)
@@ -216,7 +216,10 @@ class Normalizer:
         return replace(service.node, rpcs=tuple(rpcs), options=options)
 
     def _options(self, options: Iterable[Option], type_name: str, scope: str) -> tuple[Option, ...]:
-        """Return options by name. Those of one extension are merged, unless it is repeated."""
+        """Return options sorted by name. Options that set parts of one extension are merged.
+
+        Options of a repeated extension are not merged.
+        """
         root = self._pool.message("google.protobuf." + type_name)
         plain: list[Option] = []
         values: dict[str, tuple[FieldDefinition, list[Value]]] = {}
@@ -247,7 +250,7 @@ class Normalizer:
         return message.text_names().get(part.text) if message else None
 
     def _nested(self, option: Option, scope: str) -> Value:
-        """Return the value of an option, wrapped in the messages along its name."""
+        """Return the value of an option, wrapped in a message for each further part of its name."""
         value = option.value
         for part in reversed(option.name[1:]):
             key = part.text
@@ -258,7 +261,7 @@ class Normalizer:
         return value
 
     def _features(self, option: Option, scope: str) -> list[Option]:
-        """Return one option for each feature."""
+        """Return one option for each feature that an option sets."""
         whole = self._nested(option, scope)
         entries = whole.entries if isinstance(whole, Aggregate) else ()
         found: list[Option] = []
@@ -274,7 +277,7 @@ class Normalizer:
         return found
 
     def _merged(self, definition: FieldDefinition | None, values: list[Value]) -> list[Value]:
-        """Return the values of a field, which are one if the field is not repeated."""
+        """Return the normal values of a field. Without ``repeated`` they are merged into one."""
         if definition is not None and not definition.is_repeated and len(values) > 1:
             messages = [each for each in values if isinstance(each, Aggregate)]
             entries = tuple(entry for each in messages for entry in each.entries)
@@ -282,7 +285,10 @@ class Normalizer:
         return [self._value(definition, each) for each in values]
 
     def _value(self, definition: FieldDefinition | None, value: Value) -> Value:
-        """Return a value. Without a definition only numbers and keys are normalized."""
+        """Return the normal form of a value.
+
+        Without a definition of the field only numbers and keys are normalized.
+        """
         self._budget.spend()
         kind = definition.kind if definition else ""
         normal: Value = value
@@ -314,7 +320,7 @@ class Normalizer:
         return normal_number(value, "enum")
 
     def _aggregate(self, message: MessageDefinition | None, aggregate: Aggregate) -> Aggregate:
-        """Return a message with its keys in order. A list of one value is the value."""
+        """Return a message with sorted keys. A list of one value is replaced by the value."""
         found: dict[str, tuple[FieldDefinition | None, list[Value]]] = {}
         names = message.text_names() if message else {}
         for entry in aggregate.entries:
@@ -349,12 +355,12 @@ def option_key(option: Option) -> str:
 
 
 def is_in_oneof(field: FieldDefinition) -> bool:
-    """Return whether the text has the field in a oneof."""
+    """Return whether the field is in a oneof of the schema's text."""
     return field.oneof is not None and not field.is_optional_of_proto3
 
 
 def group_names(fields: Iterable[FieldDefinition]) -> frozenset[str]:
-    """Return the messages that are written as groups."""
+    """Return the full names of the messages that are written as groups."""
     return frozenset(each.type_name for each in fields if each.node.group)
 
 
@@ -366,13 +372,13 @@ def type_text(field: FieldDefinition) -> str:
 
 
 def sorted_imports(imports: Iterable[Import]) -> tuple[Import, ...]:
-    """Return imports in order, each once."""
+    """Return the imports in order, without repetitions."""
     found = {(each.kind == "public", each.path): each for each in imports}
     return tuple(found[key] for key in sorted(found))
 
 
 def sorted_values(values: Sequence[EnumValue]) -> list[EnumValue]:
-    """Return values by number and name, but those of the first number first.
+    """Return values sorted by number and name, except that the first value's number comes first.
 
     The first value is the default of an enum, and must be zero if the enum is open.
     """
@@ -381,7 +387,7 @@ def sorted_values(values: Sequence[EnumValue]) -> list[EnumValue]:
 
 
 def single(each: Range) -> Range:
-    """Return a range, which is one number if it has no other."""
+    """Return a range with None as its end if it is a single number."""
     return Range(start=each.start, end=None if each.end == each.start else each.end)
 
 
@@ -403,7 +409,7 @@ def reserved_key(value: Range | ReservedName) -> tuple[int, str]:
 
 
 def is_zero_value(value: Value) -> bool:
-    """Return whether a value is that of a field without a value."""
+    """Return whether a value is zero, empty or false, as that of a field that is not set."""
     match value:
         case Quoted():
             return not value.data
@@ -415,7 +421,7 @@ def is_zero_value(value: Value) -> bool:
 
 
 def normal_number(value: Number, kind: str) -> Value:
-    """Return a number in decimal. A whole one has no point."""
+    """Return a number in decimal. A whole number has no decimal point."""
     if is_integer_text(value.text) and kind not in {"float", "double"}:
         return Number(text=str(integer_of(value.text)))
     number = float_value(value.text)

@@ -1,4 +1,4 @@
-"""Numbers as they are written, and their values."""
+"""Converts between numbers and their texts in a schema."""
 
 import math
 import struct
@@ -7,7 +7,7 @@ SPECIAL_FLOATS = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}
 
 
 def integer_of(text: str) -> int:
-    """Return the value of an integer, which may be octal or hexadecimal and have a minus."""
+    """Parse an integer, which may be octal or hexadecimal and have a minus sign."""
     digits = text.removeprefix("-")
     base = 8 if digits[0] == "0" else 10
     value = int(digits, 16 if digits[:2] in {"0x", "0X"} else base)
@@ -21,7 +21,7 @@ def is_integer_text(text: str) -> bool:
 
 
 def float_value(text: str) -> float:
-    """Return the value of a number, however it is written."""
+    """Parse a number in any notation as a float."""
     if not is_integer_text(text):
         return float(text)
     try:
@@ -44,7 +44,7 @@ def float_text(number: float, *, is_float: bool) -> str:
 
 
 def as_float32(number: float) -> float:
-    """Return a number as a float of 32 bits holds it."""
+    """Round a number to a float of 32 bits."""
     try:
         found: float = struct.unpack("<f", struct.pack("<f", number))[0]
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Turns the options of a descriptor, which are bytes, into options as a text has them."""
+"""Decodes the options of a descriptor, which are bytes, into options of the syntax tree."""
 
 import math
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ CONFLUENT_ORDER = {
 
 
 class OptionDecoder:
-    """Decodes options by the definitions of a pool. An option without a definition is dropped."""
+    """Decodes options by the definitions in a pool. An option without a definition is dropped."""
 
     def __init__(self, pool: Pool, budget: Budget) -> None:
         self._pool = pool
@@ -53,10 +53,10 @@ class OptionDecoder:
         return f"<OptionDecoder of {self._pool!r}>"
 
     def options(self, type_name: str, data: bytes) -> tuple[Option, ...]:
-        """Return the options in a message such as ``FileOptions``.
+        """Decode the options in a message such as ``FileOptions``.
 
         Raises:
-            WireFormatError: the bytes are not such a message.
+            WireFormatError: the bytes are not a message of this type.
         """
         message = self._pool.message(OPTIONS + type_name)
         if message is None or not data:
@@ -81,7 +81,7 @@ class OptionDecoder:
     def _values(
         self, message: MessageDefinition, data: bytes, depth: int = 0
     ) -> list[tuple[FieldDefinition, Value]]:
-        """Return the fields of a message with their values, by number."""
+        """Decode the fields of a message with their values, in the order of field numbers."""
         if depth > MAX_NESTING:
             raise WireFormatError("the values of options are nested too deep")
         fields = self._fields_by_number(message)
@@ -111,7 +111,7 @@ class OptionDecoder:
         return self._pool.numbered_extensions.get((message.full_name, number))
 
     def _payloads(self, field: FieldDefinition, raw: RawField) -> list[bytes]:
-        """Return the values in a field, or none if its wire type is another one."""
+        """Return the encoded values of a field, or none if the wire type does not fit the field."""
         wire_type = GROUP if field.is_delimited else WIRE_TYPES.get(field.kind, 0)
         if raw.wire_type == wire_type:
             return [raw.payload]
@@ -170,14 +170,17 @@ def feature_options(part: NamePart, entry: Entry) -> Iterator[Option]:
 
 
 def aggregate_key(field: FieldDefinition) -> str:
-    """Return the key of a field in an aggregate. A group has the name of its message there."""
+    """Return the key of a field in an aggregate.
+
+    It is the name, or a full name in brackets for an extension. A group has its message's name.
+    """
     if field.extendee:
         return f"[{field.full_name}]"
     return field.node.name
 
 
 def number_value(number: float, *, is_float: bool = False) -> Scalar:
-    """Return a number as a text has it."""
+    """Return a number as a value of the syntax tree."""
     if isinstance(number, int):
         return Number(text=str(number))
     if math.isinf(number) or math.isnan(number):

@@ -1,6 +1,6 @@
-"""Turns options of a text into the bytes of a descriptor's options, as protoc interprets them.
+"""Encodes options of a text into the bytes of a descriptor's options, as protoc interprets them.
 
-A name is resolved to a field of ``FileOptions`` or the like, or to an extension of it. A value is
+A name is resolved to a field or an extension of a message such as ``FileOptions``. A value is
 checked against the type of the field.
 """
 
@@ -48,7 +48,7 @@ ANY_HOSTS = {"type.googleapis.com", "type.googleprod.com"}
 
 
 class OptionEncoder:
-    """Interprets the options of one file."""
+    """Interprets and encodes the options of one file."""
 
     def __init__(self, file: FileDefinition, pool: Pool, budget: Budget) -> None:
         self._pool = pool
@@ -62,7 +62,7 @@ class OptionEncoder:
         return f"<OptionEncoder of {self._source.path!r}>"
 
     def checked(self, type_name: str, options: Iterable[Option], scope: str) -> bytes:
-        """Return the bytes of options.
+        """Encode options.
 
         Raises:
             InvalidSchemaError: an option is unknown or has a wrong value.
@@ -76,7 +76,7 @@ class OptionEncoder:
     def interpreted(
         self, type_name: str, options: Iterable[Option], scope: str
     ) -> tuple[bytes, list[tuple[Option, OptionError]]]:
-        """Return the bytes of options, and the options that cannot be interpreted."""
+        """Encode options, and also return those that cannot be interpreted, with their errors."""
         root = self._pool.message("google.protobuf." + type_name)
         assert root is not None
         self._uses.target = TARGETS[type_name]
@@ -93,7 +93,7 @@ class OptionEncoder:
     def _add(
         self, root: MessageDefinition, whole: MessageValue, option: Option, scope: str
     ) -> None:
-        """Set one option. Messages along its name are created, and keep their other values."""
+        """Set one option in ``whole``. Messages along its dotted name are created if missing."""
         message, holder = root, whole
         for part in option.name[:-1]:
             self._budget.spend()
@@ -154,7 +154,7 @@ class OptionEncoder:
     def _value(
         self, definition: FieldDefinition, value: Value, *, is_text: bool
     ) -> bytes | MessageValue:
-        """Return a value of a field. ``is_text`` has the looser rules of the text format."""
+        """Encode a value of a field. ``is_text`` applies the looser rules of the text format."""
         self._budget.spend()
         if not definition.kind:
             raise OptionError(value.at, f"the type of {definition.name} is unknown")
@@ -198,7 +198,7 @@ class OptionEncoder:
         raise OptionError(value.at, f"{enum.full_name} has no value {shown}")
 
     def _aggregate(self, message: MessageDefinition, aggregate: Aggregate) -> MessageValue:
-        """Return a message in braces, by the rules of the text format."""
+        """Convert a message in braces by the rules of the text format."""
         found = MessageValue()
         oneofs: dict[int, str] = {}
         names = self._fields_by_name(message)
@@ -251,7 +251,7 @@ class OptionEncoder:
             found.add(definition, self._value(definition, value, is_text=True))
 
     def _fill_entry(self, message: MessageDefinition, found: MessageValue) -> None:
-        """Give the entry of a map both its key and its value."""
+        """Add a zero for the key or the value that a map entry lacks."""
         for definition in message.fields:
             if definition.number not in found.values:
                 found.add(definition, self._zero(definition))
@@ -264,7 +264,7 @@ class OptionEncoder:
         return encoded_number(definition.kind, 0)
 
     def _any(self, message: MessageDefinition, entry: Entry, found: MessageValue) -> None:
-        """Set ``[host/name] { ... }``, which is short for an ``Any``."""
+        """Set the fields of an ``Any`` from its short form ``[host/name] { ... }``."""
         host, _, name = entry.key[1:-1].rpartition("/")
         inner = self._pool.message(name)
         is_there = inner is not None and self._pool.find(name, self._visible) is not None

@@ -1,4 +1,4 @@
-"""Rules on where an option may stand, and in which editions. Definitions of options state them."""
+"""Checks on which elements and in which editions an option may be used, by its definition."""
 
 from log_service.http.schema_registry.languages.protobuf.definitions import FieldDefinition
 from log_service.http.schema_registry.languages.protobuf.tree import (
@@ -25,7 +25,7 @@ TARGETS = {
 
 
 class OptionError(Exception):
-    """An option cannot be interpreted. ``at`` is its offset, ``sentence`` is the reason."""
+    """An option cannot be interpreted. ``at`` is an offset in the text, ``sentence`` the reason."""
 
     def __init__(self, at: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -34,7 +34,7 @@ class OptionError(Exception):
 
 
 class OptionUses:
-    """Checks the use of options. ``target`` is the kind of element that has them."""
+    """Checks the use of options. ``target`` is the kind of element that has the option."""
 
     def __init__(self, file: ProtoFile) -> None:
         self.target = ""
@@ -44,7 +44,11 @@ class OptionUses:
         return f"<OptionUses {self.target}>"
 
     def checked(self, definition: FieldDefinition, at: int) -> FieldDefinition:
-        """Return a field of options that may be used here."""
+        """Return the option's definition if it may be used on this element and in this edition.
+
+        Raises:
+            OptionError: it may not be used.
+        """
         name = definition.name
         targets = [
             option.value.text

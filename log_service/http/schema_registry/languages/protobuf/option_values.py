@@ -1,4 +1,4 @@
-"""Values of options in the binary format: scalars by the types of their fields, and messages."""
+"""Encodes values of options in the binary format: scalars by the types of fields, and messages."""
 
 import re
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class MessageValue:
         self.values.setdefault(definition.number, []).append(value)
 
     def encoded(self) -> bytes:
-        """Return the message in the binary format, its fields by number."""
+        """Encode the message in the binary format, its fields in the order of their numbers."""
         return b"".join(
             encoded_field(self.fields[number], self.values[number])
             for number in sorted(self.values)
@@ -60,7 +60,7 @@ class MessageValue:
 
 
 def encoded_field(definition: FieldDefinition, values: list[bytes | MessageValue]) -> bytes:
-    """Return the values of a field with their tags."""
+    """Encode the values of a field with their tags."""
     number, kind = definition.number, definition.kind
     payloads = [each.encoded() if isinstance(each, MessageValue) else each for each in values]
     if definition.is_delimited:
@@ -76,7 +76,7 @@ def encoded_field(definition: FieldDefinition, values: list[bytes | MessageValue
 
 
 def is_packed(definition: FieldDefinition) -> bool:
-    """Return whether the values of a repeated field share one tag."""
+    """Return whether a repeated field is packed, so that its values share one tag."""
     for option in definition.node.options:
         if option.name == (NamePart(text="packed"),):
             return option.value == Word(text="true")
@@ -84,12 +84,16 @@ def is_packed(definition: FieldDefinition) -> bool:
 
 
 def is_required(definition: FieldDefinition) -> bool:
-    """Return whether a message is invalid without the field."""
+    """Return whether a field is required."""
     return definition.label == "required" or definition.features.field_presence == "LEGACY_REQUIRED"
 
 
 def boolean(definition: FieldDefinition, value: Value, *, is_text: bool) -> int:
-    """Return 1 or 0."""
+    """Return 1 for true and 0 for false.
+
+    Raises:
+        OptionError: the value is not a boolean.
+    """
     words = TEXT_BOOLEANS if is_text else BOOLEANS
     if isinstance(value, Word) and value.text in words:
         return words[value.text]
@@ -99,12 +103,12 @@ def boolean(definition: FieldDefinition, value: Value, *, is_text: bool) -> int:
 
 
 def whole_number(definition: FieldDefinition, value: Value) -> int:
-    """Return an integer of a field."""
+    """Return the integer in a value, checked against the range of the field's type."""
     return integer_between(definition, value, INTEGER_RANGES[definition.kind])
 
 
 def integer_between(definition: FieldDefinition, value: Value, bounds: tuple[int, int]) -> int:
-    """Return an integer in a range."""
+    """Return the integer in a value, checked against a range."""
     if not isinstance(value, Number) or not is_integer_text(value.text):
         raise OptionError(value.at, f"{definition.name} takes an integer")
     number = integer_of(value.text)
@@ -114,7 +118,7 @@ def integer_between(definition: FieldDefinition, value: Value, bounds: tuple[int
 
 
 def float_of(definition: FieldDefinition, value: Value, *, is_text: bool) -> float:
-    """Return a float or double of a field. The text format takes decimal numbers only."""
+    """Return the float or double in a value. The text format allows decimal numbers only."""
     if isinstance(value, Number) and not (is_text and OTHER_BASE.match(value.text)):
         number = float_value(value.text)
     elif isinstance(value, Word) and (word := special_float(value.text, is_text=is_text)):
@@ -126,9 +130,9 @@ def float_of(definition: FieldDefinition, value: Value, *, is_text: bool) -> flo
 
 
 def special_float(text: str, *, is_text: bool) -> str:
-    """Return the special number in a text, empty if there is none.
+    """Return ``inf``, ``infinity`` or ``nan`` if a text is one of them, or an empty text.
 
-    The text format has more words.
+    Only the text format ignores case and has ``infinity``.
     """
     word = text.removeprefix("-")
     if is_text:

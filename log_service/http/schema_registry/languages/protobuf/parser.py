@@ -1,6 +1,6 @@
 """Parses a ``.proto`` text to a tree: proto2, proto3, and the editions 2023 and 2024.
 
-It accepts the grammar. Rules on names, numbers and types are in the room ``validation``.
+It only checks the grammar. Rules on names, numbers and types are in ``validation``.
 """
 
 from log_service.http.schema_registry.languages.limits import Budget, SchemaLimits
@@ -66,11 +66,11 @@ class Parser(TokenReader):
 
     @property
     def has_visibility(self) -> bool:
-        """Whether the edition has the words ``export`` and ``local``."""
+        """Whether the edition has the keywords ``export`` and ``local``."""
         return self.edition not in {"", "2023"}
 
     def file(self) -> ProtoFile:
-        """Take the whole file."""
+        """Parse the whole file."""
         edition_at = self.lexer.token.at
         self.syntax_statement()
         package, package_at = "", -1
@@ -103,7 +103,7 @@ class Parser(TokenReader):
         )
 
     def syntax_statement(self) -> None:
-        """Take ``syntax`` or ``edition``, which may only come first."""
+        """Parse ``syntax`` or ``edition``, which may only come first."""
         if not self.is_at("syntax", "edition"):
             return
         word = self.lexer.take().text
@@ -121,14 +121,14 @@ class Parser(TokenReader):
             self.syntax = value
 
     def package(self) -> tuple[str, int]:
-        """Take ``package name;``."""
+        """Parse ``package name;``, and return the name and its position."""
         at = self.lexer.take().at
         name = self.dotted_name("the name of a package", may_be_full=False)
         self.expect(";")
         return name, at
 
     def import_statement(self) -> Import:
-        """Take ``import "path";``."""
+        """Parse ``import "path";``."""
         at = self.lexer.take().at
         is_kind = self.is_at("public", "weak") or (self.has_visibility and self.is_at("option"))
         kind = self.lexer.take().text if is_kind else ""
@@ -137,12 +137,12 @@ class Parser(TokenReader):
         return Import(path=path, kind=kind, at=at)
 
     def visibility(self) -> str:
-        """Take ``export`` or ``local``, from edition 2024 on."""
+        """Parse ``export`` or ``local``, from edition 2024 on."""
         is_there = self.has_visibility and self.is_at(*VISIBILITIES)
         return self.lexer.take().text if is_there else ""
 
     def declaration(self) -> Message | Enum | Extend | Service:
-        """Take a message, an enum, an extension or a service."""
+        """Parse a message, an enum, an extension or a service."""
         visibility = self.visibility()
         if self.is_at("message"):
             return self.message(visibility)
@@ -155,7 +155,7 @@ class Parser(TokenReader):
         raise self.expected("message, enum, extend, service, import, option or package")
 
     def message(self, visibility: str = "") -> Message:
-        """Take ``message Name { ... }``."""
+        """Parse ``message Name { ... }``."""
         self.expect("message")
         at = self.lexer.token.at
         name = self.name("the name of a message")
@@ -163,7 +163,7 @@ class Parser(TokenReader):
         return Message(name=name, body=body, options=options, visibility=visibility, at=at)
 
     def message_body(self) -> "tuple[tuple[MessagePart, ...], tuple[Option, ...]]":
-        """Take the content of the braces of a message or group."""
+        """Parse the content of the braces of a message or group."""
         self.enter(self.expect("{"), MAX_MESSAGE_DEPTH)
         body: list[MessagePart] = []
         options: list[Option] = []
@@ -179,7 +179,7 @@ class Parser(TokenReader):
         return tuple(body), tuple(options)
 
     def message_part(self) -> "MessagePart":
-        """Take one statement of a message."""
+        """Parse one statement of a message."""
         part: MessagePart
         match self.lexer.token.text:
             case "message" | "enum":
@@ -199,11 +199,11 @@ class Parser(TokenReader):
         return part
 
     def nested_type(self, visibility: str) -> Message | Enum:
-        """Take a message or an enum inside a message."""
+        """Parse a message or an enum inside a message."""
         return self.message(visibility) if self.is_at("message") else self.enum(visibility)
 
     def field(self, *, has_label: bool = True) -> Field:
-        """Take a field, a map or a group."""
+        """Parse a field, a map or a group."""
         at = self.lexer.token.at
         label = self.lexer.take().text if has_label and self.is_at(*LABELS) else ""
         type_at = self.lexer.token.at
@@ -236,7 +236,10 @@ class Parser(TokenReader):
         )
 
     def field_type(self) -> tuple[str, str]:
-        """Take the type of a field, and the type of keys if it is a map."""
+        """Parse the type of a field, or the types of a map's values and keys.
+
+        The second text is empty if the field is not a map.
+        """
         type_ = self.dotted_name("the type of a field")
         if type_ != "map" or not self.accept("<"):
             return type_, ""
@@ -247,7 +250,7 @@ class Parser(TokenReader):
         return value, key
 
     def field_options(self) -> FieldOptions:
-        """Take ``[name = value, ...]``, if it comes next."""
+        """Parse ``[name = value, ...]``, if it comes next."""
         found = FieldOptions()
         if not self.accept("["):
             return found
@@ -259,7 +262,7 @@ class Parser(TokenReader):
         return found
 
     def field_option(self, found: FieldOptions) -> None:
-        """Take one option of a field."""
+        """Parse one option of a field."""
         at = self.lexer.token.at
         option = self.option()
         is_pseudo = len(option.name) == 1 and not option.name[0].is_extension
@@ -276,7 +279,7 @@ class Parser(TokenReader):
             found.options.append(option)
 
     def list_of_options(self) -> tuple[Option, ...]:
-        """Take ``[name = value, ...]`` of an enum value or a range, if it comes next."""
+        """Parse ``[name = value, ...]`` of an enum value or a range, if it comes next."""
         if not self.accept("["):
             return ()
         options = [self.option()]
@@ -286,14 +289,14 @@ class Parser(TokenReader):
         return tuple(options)
 
     def option_statement(self) -> Option:
-        """Take ``option name = value;``."""
+        """Parse ``option name = value;``."""
         self.expect("option")
         option = self.option()
         self.expect(";")
         return option
 
     def option(self) -> Option:
-        """Take ``name = value``."""
+        """Parse ``name = value``."""
         self.budget.spend()
         at = self.lexer.token.at
         name = [self.name_part()]
@@ -304,7 +307,7 @@ class Parser(TokenReader):
         return Option(name=tuple(name), value=self.value(), at=at)
 
     def name_part(self) -> NamePart:
-        """Take one part of an option's name."""
+        """Parse one part of an option's name."""
         if not self.accept("("):
             return NamePart(text=self.name("the name of an option"))
         text = self.dotted_name("the name of an extension")
@@ -312,7 +315,7 @@ class Parser(TokenReader):
         return NamePart(text=text, is_extension=True)
 
     def oneof(self) -> OneOf:
-        """Take ``oneof name { ... }``."""
+        """Parse ``oneof name { ... }``."""
         self.expect("oneof")
         at = self.lexer.token.at
         name = self.name("the name of a oneof")
@@ -330,7 +333,7 @@ class Parser(TokenReader):
         return OneOf(name=name, fields=tuple(fields), options=tuple(options), at=at)
 
     def extend(self) -> Extend:
-        """Take ``extend Name { ... }``."""
+        """Parse ``extend Name { ... }``."""
         self.expect("extend")
         at = self.lexer.token.at
         extendee = self.dotted_name("the name of a message")
@@ -342,7 +345,7 @@ class Parser(TokenReader):
         return Extend(extendee=extendee, fields=tuple(fields), at=at)
 
     def extensions(self) -> Extensions:
-        """Take ``extensions 100 to 199;``."""
+        """Parse ``extensions 100 to 199;``."""
         at = self.expect("extensions").at
         ranges = [self.range(MAX_NUMBER)]
         while self.accept(","):
@@ -352,7 +355,7 @@ class Parser(TokenReader):
         return Extensions(ranges=tuple(ranges), options=options, at=at)
 
     def reserved(self, most: int = MAX_NUMBER) -> Reserved:
-        """Take ``reserved 1, 3 to 5;`` or ``reserved "name";``."""
+        """Parse ``reserved 1, 3 to 5;`` or ``reserved "name";``."""
         at = self.expect("reserved").at
         values = [self.reserved_value(most)]
         while self.accept(","):
@@ -361,7 +364,7 @@ class Parser(TokenReader):
         return Reserved(values=tuple(values), at=at)
 
     def reserved_value(self, most: int) -> Range | ReservedName:
-        """Take one name or range of a ``reserved`` statement."""
+        """Parse one name or range of a ``reserved`` statement."""
         token = self.lexer.token
         if token.kind is TokenKind.STRING:
             return ReservedName(text=self.text(), at=token.at)
@@ -370,7 +373,7 @@ class Parser(TokenReader):
         return self.range(most)
 
     def range(self, most: int) -> Range:
-        """Take ``1``, ``1 to 5`` or ``1 to max``. Only enums have numbers below zero."""
+        """Parse ``1``, ``1 to 5`` or ``1 to max``. Only enums have numbers below zero."""
         self.budget.spend()
         at = self.lexer.token.at
         is_signed = most == MAX_INT32
@@ -381,7 +384,7 @@ class Parser(TokenReader):
         return Range(start=start, end=end, at=at)
 
     def int32(self, wanted: str, *, is_signed: bool = False) -> int:
-        """Take an integer of 32 bits."""
+        """Parse an integer of 32 bits."""
         at = self.lexer.token.at
         sign = -1 if is_signed and self.accept("-") else 1
         value = sign * self.integer(wanted)
@@ -390,7 +393,7 @@ class Parser(TokenReader):
         return value
 
     def enum(self, visibility: str = "") -> Enum:
-        """Take ``enum Name { ... }``."""
+        """Parse ``enum Name { ... }``."""
         self.expect("enum")
         at = self.lexer.token.at
         name = self.name("the name of an enum")
@@ -418,7 +421,7 @@ class Parser(TokenReader):
         )
 
     def enum_value(self) -> EnumValue:
-        """Take ``NAME = number;``."""
+        """Parse ``NAME = number;``."""
         at = self.lexer.token.at
         name = self.name("the name of a value")
         self.expect("=")
@@ -428,7 +431,7 @@ class Parser(TokenReader):
         return EnumValue(name=name, number=number, options=options, at=at)
 
     def service(self) -> Service:
-        """Take ``service Name { ... }``."""
+        """Parse ``service Name { ... }``."""
         self.expect("service")
         at = self.lexer.token.at
         name = self.name("the name of a service")
@@ -446,7 +449,7 @@ class Parser(TokenReader):
         return Service(name=name, rpcs=tuple(rpcs), options=tuple(options), at=at)
 
     def rpc(self) -> Rpc:
-        """Take ``rpc Name (Request) returns (Response);``."""
+        """Parse ``rpc Name (Request) returns (Response);``."""
         self.expect("rpc")
         at = self.lexer.token.at
         name = self.name("the name of a method")
@@ -464,7 +467,7 @@ class Parser(TokenReader):
         )
 
     def rpc_type(self) -> tuple[bool, str]:
-        """Take ``(Name)`` or ``(stream Name)``."""
+        """Parse ``(Name)`` or ``(stream Name)``. Return whether it is a stream, and the name."""
         self.expect("(")
         is_stream = self.accept("stream")
         name = self.dotted_name("the name of a message")
@@ -472,7 +475,7 @@ class Parser(TokenReader):
         return is_stream, name
 
     def rpc_options(self) -> tuple[Option, ...]:
-        """Take the options of a method, or its semicolon."""
+        """Parse the options of a method, or its semicolon."""
         if not self.accept("{"):
             self.expect(";")
             return ()

@@ -1,7 +1,7 @@
-"""The files of one schema, and where their names are found.
+"""The files of one schema, and the lookup of names in them.
 
-A name is searched as protoc does: the first part of it from the innermost scope outward, then the
-rest inside the found definition.
+A name is looked up as protoc does: first its first part, from the innermost scope outward, and then
+the rest inside the definition found.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from log_service.http.schema_registry.languages.protobuf.definitions import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A name and the definition that it stands for. ``path`` is the file that has it."""
+    """A full name and the kind of its definition. ``path`` is the file that defines it."""
 
     full_name: str
     kind: NameKind
@@ -34,7 +34,7 @@ class Missing:
     """A name that was not found.
 
     ``tried`` is set if an inner scope has the first part of the name, but not the rest of it.
-    ``path`` is a file that has the name and is not imported.
+    ``path`` is a file that defines the name, but is not imported.
     """
 
     tried: str = ""
@@ -42,10 +42,10 @@ class Missing:
 
 
 class Pool:
-    """The linked files, in the order of their dependencies. If names collide, the file that was
-    added first wins.
+    """The linked files of a schema, each after its dependencies.
 
-    ``base`` has the definitions of options, which hold without an import.
+    If names collide, the file that was added first wins. ``base`` has the definitions of options,
+    which are visible without an import.
     """
 
     def __init__(self, base: "Pool | None" = None) -> None:
@@ -77,7 +77,7 @@ class Pool:
         return other
 
     def add_names(self, path: str, package: str, names: dict[str, NameKind]) -> None:
-        """Make names of a file known, before its types are resolved."""
+        """Add the names of a file, before its types are resolved."""
         for full_name, kind in names.items():
             self.names.setdefault(full_name, Found(full_name=full_name, kind=kind, path=path))
         for name in packages(package):
@@ -105,17 +105,17 @@ class Pool:
         self.add(file)
 
     def message(self, full_name: str) -> MessageDefinition | None:
-        """Return a message."""
+        """Return the message with a full name, or None."""
         found = self.messages.get(full_name)
         return self._base.messages.get(full_name) if found is None and self._base else found
 
     def enum(self, full_name: str) -> EnumDefinition | None:
-        """Return an enum."""
+        """Return the enum with a full name, or None."""
         found = self.enums.get(full_name)
         return self._base.enums.get(full_name) if found is None and self._base else found
 
     def find(self, full_name: str, visible: frozenset[str]) -> Found | None:
-        """Return the definition that a full name stands for in visible files."""
+        """Return the definition with a full name if a visible file has it, or None."""
         found = self.names.get(full_name)
         if found is not None and found.path in visible:
             return found
@@ -132,7 +132,7 @@ class Pool:
         *,
         is_type: bool = False,
     ) -> Found | Missing:
-        """Search a name as it is written. ``is_type`` skips definitions that are not types."""
+        """Look up a name as it is written. ``is_type`` skips definitions that are not types."""
         if name.startswith("."):
             return self.find(name[1:], visible) or self._missing(name[1:])
         first, _, rest = name.partition(".")
@@ -150,7 +150,7 @@ class Pool:
             scope = scope.rpartition(".")[0]
 
     def _hidden(self, name: str, scope: str) -> Missing:
-        """Return the place of a name that is only in files without an import."""
+        """Describe a missing name, with the file that defines it but is not imported."""
         while scope and joined(scope, name) not in self.names:
             scope = scope.rpartition(".")[0]
         return self._missing(joined(scope, name))
@@ -161,13 +161,13 @@ class Pool:
 
 
 def packages(package: str) -> list[str]:
-    """Return a package and those around it."""
+    """Return a package and the packages that contain it, the outermost first."""
     parts = package.split(".") if package else []
     return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def visible_files(file: FileDefinition) -> frozenset[str]:
-    """Return the paths whose names a file may use."""
+    """Return the paths of the files whose names a file may use."""
     return reachable(file.path, file.imports)
 
 

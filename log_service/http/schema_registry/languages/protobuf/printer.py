@@ -1,8 +1,8 @@
 """Prints a tree as Confluent's registry does: two spaces, a blank line between kinds of statements.
 
 Order: a message has its reserved numbers, options, fields, oneofs, groups, extension ranges,
-extensions, messages and enums. Options stand as they are written, strings are escaped anew.
-Confluent prints the elements of Wire's parser. If these lose meaning, the true text is printed:
+extensions, messages and enums. Options are printed as they are written, but strings are escaped
+anew. Confluent prints the elements of Wire's parser, which loses some parts. This file prints them:
 options and nested types of groups, options of extension ranges, groups in extensions, quotes of
 defaults of bytes, bytes that are not UTF-8, weak imports, and editions.
 """
@@ -73,10 +73,10 @@ Part = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintStyle:
-    """Says which statements are left out.
+    """Tells which statements are printed.
 
     ``has_extensions`` keeps extensions, their ranges and custom options other than Confluent's own.
-    ``has_proto2_line`` keeps the line that says proto2.
+    ``has_proto2_line`` keeps the line ``syntax = "proto2";``.
     """
 
     has_extensions: bool = True
@@ -105,12 +105,12 @@ def quoted(data: bytes) -> str:
 
 
 def dotted(name: Iterable[NamePart]) -> str:
-    """Return the name of an option."""
+    """Return the text of an option's name."""
     return ".".join(f"({part.text})" if part.is_extension else part.text for part in name)
 
 
 class Printer:
-    """Collects lines. It stops when they exceed the bound on a text."""
+    """Collects the lines of a text, and raises when they exceed the bound on a text."""
 
     def __init__(self, limits: SchemaLimits, style: PrintStyle) -> None:
         self.pieces: list[str] = []
@@ -181,7 +181,7 @@ class Printer:
         ]
 
     def section(self, parts: Sequence[Part]) -> None:
-        """Print statements of the file after an empty line."""
+        """Print top-level statements after an empty line."""
         if parts:
             self.add("\n")
         for part in parts:
@@ -310,7 +310,7 @@ class Printer:
             self.add(";\n")
 
     def reserved(self, reserved: Reserved, most: int) -> None:
-        """Print numbers and names that must not be used."""
+        """Print a ``reserved`` statement."""
         self.ranges("reserved ", reserved.values, most)
         self.add(";\n")
 
@@ -322,7 +322,7 @@ class Printer:
             self.add(", " if number else "", range_text(value, most))
 
     def list_of_options(self, options: Sequence[Option]) -> None:
-        """Print options in brackets, if there are any. Several stand on lines of their own."""
+        """Print options in brackets, if there are any. Several options get one line each."""
         if not options:
             return
         self.add(" ")
@@ -351,7 +351,7 @@ class Printer:
             self.value(option.value)
 
     def value(self, value: Value) -> None:
-        """Print a value. The content of braces or brackets has lines of its own."""
+        """Print a value. Values in braces or brackets get one line each."""
         self._budget.spend()
         match value:
             case Quoted():
@@ -364,7 +364,7 @@ class Printer:
                 self.add(value.text)
 
     def lines(self, opening: str, values: Sequence[tuple[str, Value]], closing: str) -> None:
-        """Print values on lines of their own."""
+        """Print values between two brackets, one on each line."""
         self.add(opening, "\n")
         self.deeper()
         for number, (key, value) in enumerate(values, 1):
@@ -376,7 +376,7 @@ class Printer:
 
 
 def spaced(word: str) -> str:
-    """Return a word and a space, or nothing."""
+    """Return a word and a space, or nothing for an empty word."""
     return f"{word} " if word else ""
 
 
@@ -421,12 +421,12 @@ def merged(aggregate: Aggregate) -> list[tuple[str, Value]]:
 
 
 def values_of(value: Value) -> list[Value]:
-    """Return the values of a list, or the one value."""
+    """Return the values of a list, or a list of any other value."""
     return list(value.values) if isinstance(value, Items) else [value]
 
 
 def range_text(value: Range | ReservedName, most: int) -> str:
-    """Return the text of a reserved name or a range. An end of ``most`` or more is ``max``."""
+    """Return the text of a reserved name or a range. An end from ``most`` on becomes ``max``."""
     if isinstance(value, ReservedName):
         return quoted(value.text.encode()) if value.is_quoted else value.text
     if value.end is None:

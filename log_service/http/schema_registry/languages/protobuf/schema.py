@@ -1,4 +1,4 @@
-"""One Protobuf schema with its dependencies: parsing, and everything that a registry asks of it."""
+"""Implements the registry's language protocol for Protobuf: parses, prints, compares schemas."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class ProtobufSchema:
 
     @property
     def schema_type(self) -> SchemaType:
-        """The language."""
+        """The schema's language."""
         return SchemaType.PROTOBUF
 
     @property
@@ -87,7 +87,7 @@ class ProtobufSchema:
     ) -> list[Difference]:
         """Return the reasons that keep this schema from reading values of ``writer``.
 
-        There is one policy.
+        Protobuf has only one policy, so ``is_lenient`` changes nothing.
 
         Raises:
             InvalidSchemaError: a bound is reached.
@@ -98,7 +98,11 @@ class ProtobufSchema:
         return [replace(each, text=each.text % (sides.reader, sides.writer)) for each in found]
 
     def formatted(self, form: str) -> str:
-        """Return the text as ``serialized`` or ``ignore_extensions``, or else the canonical one."""
+        """Return the text in a format.
+
+        ``serialized`` is a descriptor in base64. ``ignore_extensions`` leaves out extensions. Any
+        other format means the canonical text.
+        """
         if form == "serialized":
             proto = descriptor_of(self.file, self.pool, self.limits, DEFAULT_NAME)
             return b64encode(proto.SerializeToString(deterministic=True)).decode()
@@ -110,7 +114,7 @@ class ProtobufSchema:
 def parse_schema(
     text: str, dependencies: Sequence[NamedSchema], limits: SchemaLimits, *, is_new: bool
 ) -> ProtobufSchema:
-    """Return a schema.
+    """Parse and link a schema with its dependencies.
 
     Raises:
         InvalidSchemaError: the text is invalid or over a bound.
@@ -145,7 +149,7 @@ def check_size(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLim
 
 
 def check_depths(pool: Pool, depths: dict[str, int], limits: SchemaLimits) -> None:
-    """Check that imports do not lead too deep, and note the depths of new files."""
+    """Check that imports are not nested too deep, and add new files to ``depths``."""
     for path, file in pool.files.items():
         if path not in depths:
             depths[path] = 1 + max((depths[each] for each in file.imports), default=0)
@@ -157,7 +161,7 @@ def check_depths(pool: Pool, depths: dict[str, int], limits: SchemaLimits) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFile:
-    """A file that is not linked yet. The tree of a descriptor has no options."""
+    """A parsed file that is not linked yet. The tree of a descriptor has no options."""
 
     source: Source
     tree: ProtoFile
@@ -165,7 +169,7 @@ class ReadFile:
 
 
 def read_file(source: Source, limits: SchemaLimits, budget: Budget) -> ReadFile:
-    """Return the tree of a text, or of base64 of a descriptor."""
+    """Parse a text or a descriptor in base64."""
     if not is_serialized(source.text):
         return ReadFile(source=source, tree=parse_text(source, limits, budget))
     proto = parse_serialized(source.text)
@@ -176,9 +180,9 @@ def read_file(source: Source, limits: SchemaLimits, budget: Budget) -> ReadFile:
 def needed_dependencies(
     main: ReadFile, dependencies: Sequence[NamedSchema], limits: SchemaLimits, budget: Budget
 ) -> list[ReadFile]:
-    """Return the dependencies that the imports lead to, in their order.
+    """Return the parsed dependencies that are imported, also indirectly, in their given order.
 
-    Others do not count, as they do not for protoc. They may define the same names.
+    Other dependencies are ignored, as protoc does. They may define the same names.
     """
     texts = {each.name: each.text for each in dependencies if each.name != MAIN}
     found: dict[str, ReadFile] = {}
@@ -216,14 +220,14 @@ def adopt_imports(tree: ProtoFile, pool: Pool) -> None:
 
 
 def encoder_of(file: FileDefinition, pool: Pool, budget: Budget) -> OptionEncoder:
-    """Return the interpreter of a file's options."""
+    """Return the encoder of a file's options."""
     return OptionEncoder(file, pool, budget)
 
 
 def descriptor_of(
     file: FileDefinition, pool: Pool, limits: SchemaLimits, name: str
 ) -> FileDescriptorProto:
-    """Return the descriptor of a file."""
+    """Return the descriptor of a file, under a name."""
     return DescriptorWriter(file, encoder_of(file, pool, Budget(limits))).file(name)
 
 
@@ -232,7 +236,7 @@ def file_descriptors(schema: ProtobufSchema) -> list[FileDescriptorProto]:
 
     A descriptor pool takes them in this order. The last one is the schema, named ``default``. All
     files are checked first, also those that an older registry has accepted, because the C code of a
-    pool is not a place for descriptors that break the rules.
+    descriptor pool should not get descriptors that break the rules.
 
     Raises:
         InvalidSchemaError: a file breaks a rule.
@@ -250,14 +254,14 @@ def file_descriptors(schema: ProtobufSchema) -> list[FileDescriptorProto]:
 
 
 def strict_file(file: FileDefinition, pool: Pool, budget: Budget) -> FileDefinition:
-    """Link and check a file by all rules."""
+    """Link a file again, and check it by all rules, also those for new schemas only."""
     strict = link(file.node, file.source, pool, budget, is_strict=True)
     check_file(Context(file=strict, pool=pool, budget=budget), encoder_of(strict, pool, budget))
     return strict
 
 
 def needed_files(file: FileDefinition) -> list[FileDefinition]:
-    """Return a file and all that it imports, each after its imports."""
+    """Return a file and all files that it imports, also indirectly, each after its imports."""
     done: dict[str, FileDefinition] = {}
     waiting = [file]
     while waiting:
@@ -281,13 +285,13 @@ class Protobuf:
 
     @property
     def schema_type(self) -> SchemaType:
-        """The name in requests and records."""
+        """The language's name in requests and records."""
         return SchemaType.PROTOBUF
 
     def parse(
         self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True
     ) -> ProtobufSchema:
-        """Return the schema.
+        """Parse a text, and return its schema.
 
         Raises:
             InvalidSchemaError: the text is not a schema, or is over a bound.

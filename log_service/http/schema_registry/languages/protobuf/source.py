@@ -12,17 +12,17 @@ NOWHERE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The text of one file. ``path`` is the path by which others import it, empty for the schema
-    itself.
+    """The text of one file.
 
-    ``text`` is empty if the schema came as a serialized descriptor.
+    ``path`` is the path by which other files import it, or empty for the schema itself. ``text`` is
+    empty if the schema came as a serialized descriptor.
     """
 
     path: str = ""
     text: str = ""
 
     def error(self, at: int, sentence: str) -> InvalidSchemaError:
-        """Return an error that says where it is. ``at`` is an offset into the text."""
+        """Return an error that names its line and column. ``at`` is an offset into the text."""
         place = f"{self.path}: " if self.path else ""
         if at != NOWHERE and self.text:
             before = self.text[:at]

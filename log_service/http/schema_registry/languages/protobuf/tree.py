@@ -1,7 +1,7 @@
 """The syntax tree of a ``.proto`` file. It holds all statements in their written order.
 
 Names of types stay as written, relative or with a leading dot. Positions (``at``) are offsets into
-the text, and do not count when trees are compared. Comments are not kept.
+the text, and are ignored when trees are compared. Comments are not kept.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ MIN_INT32 = -(2**31)
 
 
 def position() -> int:
-    """Declare a position, which takes no part in comparisons."""
+    """Declare a dataclass field for a position, which comparisons ignore."""
     return field(default=NOWHERE, compare=False)
 
 
@@ -38,7 +38,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A string without its quotes and escapes. It is bytes, because an escape may be any byte."""
+    """A string without its quotes and escapes, as bytes, because an escape may be any byte."""
 
     data: bytes
     at: int = position()
@@ -48,7 +48,7 @@ class Quoted:
 class Entry:
     """``key: value`` in an aggregate. A key in brackets names an extension.
 
-    Only messages and lists of them may go without the colon.
+    Only before a message or a list of messages may the colon be missing.
     """
 
     key: str
@@ -79,7 +79,7 @@ Value = Scalar | Aggregate | Items
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamePart:
-    """One part of an option's name. An extension stands in parentheses."""
+    """One part of an option's name. The name of an extension is written in parentheses."""
 
     text: str
     is_extension: bool = False
@@ -96,7 +96,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Numbers from ``start`` to ``end``, both included. ``end`` is None for one number alone."""
+    """Numbers from ``start`` to ``end``, both included. ``end`` is None for a single number."""
 
     start: int
     end: int | None = None
@@ -104,13 +104,13 @@ class Range:
 
     @property
     def last(self) -> int:
-        """The last number."""
+        """The last number of the range."""
         return self.start if self.end is None else self.end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedName:
-    """A name that must not be used. Editions write it without quotes."""
+    """A name that no field or value may have. Editions write it without quotes."""
 
     text: str
     is_quoted: bool = True
@@ -127,7 +127,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extensions:
-    """One ``extensions`` statement: numbers that others may add fields for."""
+    """One ``extensions`` statement: numbers that extensions of the message may use."""
 
     ranges: tuple[Range, ...]
     options: tuple[Option, ...] = ()
@@ -158,7 +158,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneOf:
-    """A group of fields of which a message has one at most."""
+    """A oneof: fields of which a message has at most one."""
 
     name: str
     fields: tuple[Field, ...]
@@ -168,7 +168,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnumValue:
-    """A name and its number."""
+    """A value of an enum: a name and its number."""
 
     name: str
     number: int
@@ -190,7 +190,7 @@ class Enum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extend:
-    """Fields that are added to a message from outside."""
+    """An ``extend`` statement: fields that are added to a message from outside."""
 
     extendee: str
     fields: tuple[Field, ...]
@@ -199,7 +199,7 @@ class Extend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message. Its body keeps the order, because generated code numbers nested messages by it."""
+    """A message. Its body keeps its order, because generated code numbers nested messages by it."""
 
     name: str
     body: "tuple[Field | OneOf | Message | Enum | Extend | Extensions | Reserved, ...]"
@@ -255,12 +255,12 @@ class ProtoFile:
 
 
 def has_option(options: Iterable[Option], name: str) -> bool:
-    """Return whether an option without parts is set."""
+    """Return whether an option with this name, without further parts, is set."""
     return any(option.name == (NamePart(text=name),) for option in options)
 
 
 def has_flag(options: Iterable[Option], name: str) -> bool:
-    """Return whether an option without parts is set to true."""
+    """Return whether an option with this name, without further parts, is set to true."""
     return any(
         option.name == (NamePart(text=name),) and option.value == Word(text="true")
         for option in options

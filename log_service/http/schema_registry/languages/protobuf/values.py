@@ -48,24 +48,24 @@ class TokenReader:
         return self.lexer.error(f"expected {wanted}, found {found}")
 
     def is_at(self, *texts: str) -> bool:
-        """Return whether the current token is one of these words or symbols."""
+        """Return whether the current token is one of ``texts``, which are words or symbols."""
         return self.lexer.token.text in texts
 
     def accept(self, text: str) -> bool:
-        """Take the current token if it is this one."""
+        """Take the current token if its text is ``text``, and return whether it was."""
         if self.lexer.token.text != text:
             return False
         self.lexer.take()
         return True
 
     def expect(self, text: str) -> Token:
-        """Take the current token, which must be this one."""
+        """Take and return the current token, whose text must be ``text``."""
         if self.lexer.token.text != text:
             raise self.expected(repr(text))
         return self.lexer.take()
 
     def expect_kind(self, kind: TokenKind, wanted: str) -> Token:
-        """Take the current token, which must be of this kind."""
+        """Take and return the current token, which must be of a kind."""
         if self.lexer.token.kind is not kind:
             raise self.expected(wanted)
         return self.lexer.take()
@@ -84,7 +84,7 @@ class TokenReader:
         return "".join(parts)
 
     def quoted(self, wanted: str = "a string") -> Quoted:
-        """Take a string. Adjacent strings are one."""
+        """Take a string. Adjacent strings are joined."""
         token = self.expect_kind(TokenKind.STRING, wanted)
         pieces = [unescaped(self.source, token)]
         while self.lexer.token.kind is TokenKind.STRING:
@@ -107,7 +107,7 @@ class TokenReader:
         return integer_of(token.text)
 
     def scalar(self) -> Value:
-        """Take a word, number or string, which may have a minus."""
+        """Take a word, number or string. A word or number may have a minus sign."""
         token = self.lexer.token
         if token.kind is TokenKind.STRING:
             return self.quoted()
@@ -180,7 +180,7 @@ class TokenReader:
         return self.items() if self.is_at("[") else self.scalar()
 
     def enter(self, token: Token, limit: int | None = None) -> None:
-        """Go one level deeper.
+        """Count one more level of nesting.
 
         Raises:
             InvalidSchemaError: the nesting is too deep.
@@ -191,5 +191,5 @@ class TokenReader:
             raise self.source.error(token.at, f"the nesting is deeper than {most}")
 
     def leave(self) -> None:
-        """Come back one level."""
+        """Count one level of nesting less."""
         self._depth -= 1

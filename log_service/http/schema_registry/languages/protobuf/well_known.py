@@ -130,7 +130,7 @@ TEXTS = CONFLUENT_TEXTS | {
 
 @cache
 def well_known_file(path: str) -> FileDefinition | None:
-    """Return a file that every registry knows, or None."""
+    """Return the well-known file with this path, or None."""
     if path in GOOGLE_FILES:
         return google_file(path)
     if path not in TEXTS:
@@ -154,7 +154,7 @@ def google_file(path: str) -> FileDefinition:
 
 
 def new_pool() -> Pool:
-    """Return an empty pool that knows the definitions of options."""
+    """Return a pool without files, whose base has the definitions of options."""
     return Pool(options_pool())
 
 
@@ -169,7 +169,7 @@ def options_pool() -> Pool:
 
 
 def linked(path: str, tree: ProtoFile) -> FileDefinition:
-    """Return the definitions of a file that only imports well-known ones."""
+    """Link a file whose imports are all well-known, and return its definitions."""
     pool = Pool()
     for each in tree.imports:
         imported = well_known_file(each.path)

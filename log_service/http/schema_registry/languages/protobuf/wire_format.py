@@ -1,4 +1,7 @@
-"""The binary format of messages, for the values of options. Source: protobuf.dev, "Encoding"."""
+"""Reads and writes the binary format of messages, which descriptors use for the values of options.
+
+Source: protobuf.dev, "Encoding".
+"""
 
 import struct
 from collections.abc import Iterator
@@ -30,12 +33,12 @@ FIXED = {
 
 
 class WireFormatError(Exception):
-    """Bytes are not a message."""
+    """Bytes are not a valid message or value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawField:
-    """A field as it is on the wire. ``payload`` is what follows the tag, without a length."""
+    """A field as it is on the wire. ``payload`` has the bytes after the tag, without a length."""
 
     number: int
     wire_type: int
@@ -43,7 +46,7 @@ class RawField:
 
 
 def varint(value: int) -> bytes:
-    """Return a varint. A negative number takes ten bytes."""
+    """Encode an integer as a varint. A negative integer takes ten bytes."""
     value &= 2**64 - 1
     out = bytearray()
     while value > 0x7F:
@@ -54,7 +57,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a varint and the offset after it.
+    """Decode the varint at an offset. Return its value and the offset after it.
 
     Raises:
         WireFormatError: the varint does not end.
@@ -76,7 +79,7 @@ def tag(number: int, wire_type: int) -> bytes:
 
 
 def encoded_number(kind: str, value: float) -> bytes:
-    """Return a number, boolean or enum as a field of this kind has it, without a tag."""
+    """Encode a number, boolean or enum for a field of the Protobuf type ``kind``, without a tag."""
     if kind in FIXED:
         return struct.pack(FIXED[kind], value)
     whole = int(value)
@@ -123,7 +126,7 @@ def raw_fields(data: bytes, depth: int = 0) -> Iterator[RawField]:
 def payload_of(
     data: bytes, at: int, number: int, wire_type: int, depth: int
 ) -> tuple[int, int, int]:
-    """Return the end of a field, and where its payload begins and ends."""
+    """Return three offsets: the end of a field, and the start and the end of its payload."""
     if wire_type == VARINT:
         _, end = read_varint(data, at)
         return end, at, end
@@ -140,14 +143,18 @@ def payload_of(
 
 
 def within(data: bytes, end: int) -> int:
-    """Return an end that is inside of the data."""
+    """Return an offset if it is inside the data.
+
+    Raises:
+        WireFormatError: it is not.
+    """
     if end > len(data):
         raise WireFormatError("a field is longer than its message")
     return end
 
 
 def end_of_group(data: bytes, at: int, number: int, depth: int) -> tuple[int, int, int]:
-    """Return the end of a group, and where its payload begins and ends."""
+    """Return three offsets: the end of a group, and the start and the end of its payload."""
     if depth > MAX_GROUP_DEPTH:
         raise WireFormatError("groups are nested too deep")
     start = at

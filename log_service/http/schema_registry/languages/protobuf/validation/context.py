@@ -1,4 +1,4 @@
-"""The file that is checked, and how a broken rule is reported."""
+"""Holds the file that is checked, and reports a broken rule."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from log_service.http.schema_registry.languages.protobuf.pool import Pool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """A file and the names that it may use."""
+    """A file that is checked, and the definitions that it may use."""
 
     file: FileDefinition
     pool: Pool
@@ -36,10 +36,10 @@ class Context:
         return self.file.source.error(at, sentence)
 
     def require(self, at: int, sentence: str, *, that: bool) -> None:
-        """Check one rule.
+        """Raise an error with ``sentence`` at a position unless ``that`` is true.
 
         Raises:
-            InvalidSchemaError: the rule is broken.
+            InvalidSchemaError: ``that`` is false.
         """
         if not that:
             raise self.error(at, sentence)

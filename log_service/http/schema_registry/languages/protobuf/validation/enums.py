@@ -30,7 +30,7 @@ def check_enum(context: Context, enum: EnumDefinition) -> None:
 
 
 def check_numbers(context: Context, enum: EnumDefinition) -> None:
-    """Check that two values have one number only if aliases are allowed."""
+    """Check that values share a number only if aliases are allowed."""
     may_have_aliases = has_flag(enum.node.options, "allow_alias")
     is_stated = has_option(enum.node.options, "allow_alias")
     context.require(
@@ -74,9 +74,9 @@ def check_reserved(context: Context, enum: EnumDefinition) -> None:
 
 
 def check_generated_names(context: Context, enum: EnumDefinition) -> None:
-    """Check that names differ in more than case, underscores and the name of the enum.
+    """Check that names of values differ in more than case, underscores and the enum's name.
 
-    Generated code may drop all three.
+    Generated code may ignore case and drop underscores and the enum's name.
     """
     prefix = enum.node.name.replace("_", "").lower()
     seen: dict[str, EnumValue] = {}
@@ -91,7 +91,7 @@ def check_generated_names(context: Context, enum: EnumDefinition) -> None:
 
 
 def without_prefix(name: str, prefix: str) -> str:
-    """Return a name without the name of its enum, if the rest is a valid name."""
+    """Return a value's name without its enum's name as a prefix, if the rest is a valid name."""
     at = matched = 0
     while at < len(name) and matched < len(prefix):
         if name[at] != "_":

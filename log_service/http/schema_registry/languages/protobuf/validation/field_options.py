@@ -29,7 +29,7 @@ def check_field_options(context: Context, field: FieldDefinition) -> None:
 
 
 def misfit(context: Context, field: FieldDefinition, option: Option) -> str:
-    """Return why an option does not fit a field, or nothing."""
+    """Return why an option does not fit a field, or an empty text if it fits."""
     value = option.value.text if isinstance(option.value, Word) else ""
     match option.name[0].text:
         case "packed" if context.is_edition:
@@ -46,12 +46,12 @@ def misfit(context: Context, field: FieldDefinition, option: Option) -> str:
 
 
 def is_packable(field: FieldDefinition) -> bool:
-    """Return whether several values of a field's type may share one tag."""
+    """Return whether values of a field may be packed, which means that they share one tag."""
     return field.kind not in MESSAGES | TEXTS
 
 
 def is_in_oneof(field: FieldDefinition) -> bool:
-    """Return whether the text has the field in a oneof."""
+    """Return whether the field is in a oneof of the schema's text."""
     return field.oneof is not None and not field.is_optional_of_proto3
 
 
@@ -90,7 +90,7 @@ FEATURE_RULES: tuple[tuple[str, Callable[[FieldDefinition, str], bool], str], ..
 
 
 def feature_misfit(field: FieldDefinition, name: str, value: str) -> str:
-    """Return why a feature does not fit a field, or nothing."""
+    """Return why a feature does not fit a field, or an empty text if it fits."""
     found = (
         sentence
         for feature, is_wrong, sentence in FEATURE_RULES

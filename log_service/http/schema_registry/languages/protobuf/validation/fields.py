@@ -119,7 +119,7 @@ def check_number(context: Context, field: FieldDefinition, most: int) -> None:
 
 
 def check_label(context: Context, field: FieldDefinition) -> None:
-    """Check ``optional``, ``required`` and ``repeated``."""
+    """Check the label of a field: ``optional``, ``required`` or ``repeated``."""
     node = field.node
     if node.map_key:
         context.require(node.at, "a map has no label", that=not node.label)
@@ -183,7 +183,7 @@ def check_map_key(context: Context, key: FieldDefinition) -> None:
 
 
 def check_default(context: Context, field: FieldDefinition) -> None:
-    """Check the default of a field, and its name in JSON."""
+    """Check the default of a field, and its explicit JSON name."""
     name = field.node.json_name
     if name is not None:
         context.require(
@@ -210,7 +210,7 @@ def check_default(context: Context, field: FieldDefinition) -> None:
 
 
 def wrong_default(context: Context, field: FieldDefinition, value: Value) -> str:
-    """Return why a value is not a default of a field, or nothing."""
+    """Return why a value is not a valid default of a field, or an empty text if it is."""
     kind = field.kind
     if kind in INTEGER_RANGES:
         low, high = INTEGER_RANGES[kind]

@@ -20,7 +20,7 @@ from log_service.http.schema_registry.languages.protobuf.validation.naming impor
 
 
 def check_file(context: Context, encoder: OptionEncoder) -> None:
-    """Check a file.
+    """Check a file by all rules of this package.
 
     Raises:
         InvalidSchemaError: a rule is broken.
@@ -55,7 +55,7 @@ def check_visibility(context: Context, message: MessageDefinition) -> None:
 
 
 def check_features(context: Context) -> None:
-    """Check the features and options that hold for the whole file."""
+    """Check the features and options that apply to the whole file."""
     node = context.file.node
     context.require(
         node.edition_at,
@@ -71,7 +71,7 @@ def check_features(context: Context) -> None:
 
 
 def check_import(context: Context, imported: Import) -> None:
-    """Check the path of an import, which is not a path of a file system."""
+    """Check that the path of an import has no parts that only a file system would resolve."""
     parts = imported.path.split("/")
     context.require(
         imported.at,

@@ -51,7 +51,7 @@ def check_message(context: Context, message: MessageDefinition) -> None:
 
 
 def check_numbers(context: Context, message: MessageDefinition, *, is_set: bool) -> None:
-    """Check that each number and name of a field is free."""
+    """Check that no number or name of a field is reserved or used twice."""
     owner = message.full_name
     most = MAX_INT32 - 1 if is_set else MAX_NUMBER
     of_extensions = extension_ranges(message.extension_ranges)
@@ -92,7 +92,7 @@ def check_oneof(context: Context, oneof: OneOf) -> None:
 
 
 def check_map_entry(context: Context, message: MessageDefinition) -> None:
-    """Check a message that stands for the entries of a map. Descriptors spell it out."""
+    """Check the entry message of a map, which a descriptor may declare wrongly."""
     shape = [(field.name, field.number, field.label) for field in message.fields]
     is_entry = shape == [("key", 1, "optional"), ("value", 2, "optional")]
     is_plain = not (message.messages or message.enums or message.extensions or message.oneof_nodes)
@@ -117,10 +117,10 @@ def check_map_entry(context: Context, message: MessageDefinition) -> None:
 
 
 def check_json_names(context: Context, message: MessageDefinition) -> None:
-    """Check that no two fields have one name in JSON.
+    """Check that no two fields have the same name in JSON.
 
-    If a file supports JSON by best effort only, as proto2 does, only explicit ``json_name`` options
-    count.
+    If a file supports JSON only with best effort, as proto2 does, only explicit ``json_name``
+    options are compared.
     """
     is_lenient = message.features.json_format != "ALLOW" or has_flag(
         message.node.options, "deprecated_legacy_json_field_conflicts"
@@ -143,7 +143,10 @@ def check_free(
     *,
     is_lenient: bool = False,
 ) -> None:
-    """Check that a name in JSON is free, and take it."""
+    """Check that no other field has the JSON name, and add the name to ``names``.
+
+    With ``is_lenient`` two fields may share it unless both name it explicitly.
+    """
     other = names.setdefault(name, field)
     are_given = bool(own_json_name(field)) and bool(own_json_name(other))
     context.require(
@@ -154,7 +157,7 @@ def check_free(
 
 
 def own_json_name(field: FieldDefinition) -> str:
-    """Return the explicit JSON name of a field, if it differs from the default."""
+    """Return the explicit JSON name of a field if it differs from the default, or an empty text."""
     if field.node.json_name is None:
         return ""
     name = field.node.json_name.data.decode(errors="replace")
@@ -162,6 +165,6 @@ def own_json_name(field: FieldDefinition) -> str:
 
 
 def json_name(name: str) -> str:
-    """Return the name in JSON that a field has by default: without underscores, in camel case."""
+    """Return the JSON name that a field has by default: without underscores, in camel case."""
     first, *others = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in others)

@@ -1,4 +1,4 @@
-"""Names that edition 2024 wants: ``TitleCase``, ``lower_snake_case``, ``UPPER_SNAKE_CASE``."""
+"""Checks the names of edition 2024: ``TitleCase``, ``lower_snake_case``, ``UPPER_SNAKE_CASE``."""
 
 import re
 
@@ -18,10 +18,10 @@ PACKAGE = re.compile(rf"{LOWER.pattern}(?:\.{LOWER.pattern})*")
 def check_name(
     context: Context, features: Features, pattern: re.Pattern[str], name: str, at: int
 ) -> None:
-    """Check one name.
+    """Check that a name has the style that ``pattern`` describes, if the features require a style.
 
     Raises:
-        InvalidSchemaError: the name is of another style.
+        InvalidSchemaError: the name has another style.
     """
     if features.enforce_naming_style == "STYLE_LEGACY":
         return
@@ -51,7 +51,7 @@ def check_enum_names(context: Context, enum: EnumDefinition) -> None:
 
 
 def check_file_names(context: Context) -> None:
-    """Check the names at the top of a file."""
+    """Check the names of the package, top-level extensions, services and their methods."""
     file = context.file
     if file.node.package:
         check_name(context, file.features, PACKAGE, file.node.package, file.node.package_at)

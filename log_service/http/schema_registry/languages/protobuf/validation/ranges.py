@@ -1,4 +1,7 @@
-"""Rules on numbers and names that are taken. Ranges are sorted, so that many of them stay cheap."""
+"""Checks ranges of numbers, and names, that are reserved or belong to extensions.
+
+Ranges are sorted, so that a lookup among many ranges takes logarithmic time.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -23,7 +26,7 @@ class Taken:
     starts: tuple[int, ...]
 
     def holder_of(self, number: int) -> Range | None:
-        """Return the range that has a number."""
+        """Return the range that contains a number, or None."""
         index = bisect_right(self.starts, number) - 1
         if index >= 0 and self.ranges[index].last >= number:
             return self.ranges[index]
@@ -31,17 +34,17 @@ class Taken:
 
 
 def reserved_ranges(statements: Iterable[Reserved]) -> list[Range]:
-    """Return the ranges of all statements."""
+    """Return the ranges of numbers in ``reserved`` statements."""
     return [value for each in statements for value in each.values if isinstance(value, Range)]
 
 
 def extension_ranges(statements: Iterable[Extensions]) -> list[Range]:
-    """Return the ranges of all statements."""
+    """Return the ranges of numbers in ``extensions`` statements."""
     return [value for each in statements for value in each.ranges]
 
 
 def taken_ranges(context: Context, ranges: Iterable[Range], owner: str) -> Taken:
-    """Return ranges in order, and check that none overlaps with another one."""
+    """Return the ranges in order, after a check that no two of them overlap."""
     ordered = sorted(ranges, key=lambda each: each.start)
     for each in ordered:
         context.budget.spend()
@@ -61,16 +64,17 @@ def taken_ranges(context: Context, ranges: Iterable[Range], owner: str) -> Taken
 
 
 def check_field_ranges(context: Context, ranges: Iterable[Range], most: int = MAX_NUMBER) -> None:
-    """Check that ranges of field numbers are within the numbers of fields."""
+    """Check that ranges of field numbers are between 1 and ``most``."""
     for each in ranges:
         context.require(each.at, "the numbers of fields begin at 1", that=each.start > 0)
         context.require(each.at, f"the highest number of a field is {most}", that=each.last <= most)
 
 
 def reserved_names(context: Context, statements: Iterable[Reserved], owner: str) -> set[str]:
-    """Return the reserved names, and check how they are written.
+    """Return the reserved names, after a check of how they are written.
 
-    A statement has names or numbers. Editions write names without quotes, proto2 and proto3 with.
+    A statement has either names or numbers. Editions write names without quotes, proto2 and proto3
+    with quotes.
     """
     names: set[str] = set()
     for statement in statements:
