@@ -1,6 +1,7 @@
 """The ``tidelog`` command, one module per noun.
 
-- ``main``: the group of all commands. It imports a command's module only when that is called.
+- ``main``: the group of all commands. It imports a command's module only when the command is
+  called.
 - ``output``: aligned tables, JSON, errors and exit codes of all commands. ``names``: topics, groups
   and partitions as users type, match and complete them. ``times``, ``record_lines``: times and
   records as text. ``numbers``, ``sizes``, ``node_ids``: numbers, bytes a second and nodes as users
@@ -20,9 +21,9 @@
 - ``mirror``: topics of one cluster copied into another. ``registry``: serves schemas over HTTP.
   ``rest``: serves records over HTTP. ``console``: serves pages of a cluster. ``http_services``:
   what these three have in common.
-- ``schemas``: asks a registry, through ``registry_connection``. ``schema_files``: types by suffix.
-  ``registry_client``: says on standard error that a registry is late.
-  ``record_schemas``: keys and values with schemas, as JSON.
+- ``schemas``: sends requests to a schema registry, through ``registry_connection``.
+  ``schema_files``: types by suffix. ``registry_client``: says on standard error that a response of
+  the registry is late. ``record_schemas``: keys and values with schemas, as JSON.
 - ``top`` (with ``top_metrics``, ``top_registry``, ``top_rates``, ``top_view``): a cluster in a
   terminal.
 - ``log_dump``, ``log_verify``: a segment's files, read from disk.

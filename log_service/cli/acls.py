@@ -54,9 +54,12 @@ def acls() -> None:
 def operation_name(
     _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return operations in tidelog's spelling.
+    """Return operations in tidelog's spelling, such as ``describe_configs``.
 
-    Kafka's tools write them as in DescribeConfigs or DESCRIBE_CONFIGS.
+    Kafka's tools write this one as DescribeConfigs or DESCRIBE_CONFIGS.
+
+    Raises:
+        BadParameter: an operation does not exist.
     """
     known = {name.replace("_", ""): name for name in OPERATION_NAMES}
     for value in values:
@@ -204,9 +207,12 @@ def _whom(given: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _written(host: str) -> str:
-    """Return an address in Java's spelling, in which brokers compare it.
+    """Return an address in Java's spelling, because brokers compare addresses in this form.
 
-    A denial of ``::1`` would deny nothing, because Java writes ``0:0:0:0:0:0:0:1``.
+    An ACL that denies ``::1`` would deny nothing, because Java writes ``0:0:0:0:0:0:0:1``.
+
+    Raises:
+        UsageError: the text is neither an address nor ``*``.
     """
     if host == WILDCARD:
         return host
@@ -261,8 +267,10 @@ def _require_names(given: dict[str, Any]) -> None:
 def _require_meaning(
     resources: Iterable[tuple[str, str, Sequence[str]]], *, is_literal: bool
 ) -> None:
-    """Refuse ACLs that could never allow or deny anything, because the user must have meant another
-    ACL.
+    """Refuse ACLs that could never allow or deny anything, because they must be a mistake.
+
+    Raises:
+        UsageError: a resource has no such operation, or a topic cannot have the name.
     """
     for kind, name, operations in resources:
         for operation in operations:

@@ -2,8 +2,8 @@
 
 ``tidelog up --secure`` makes such an installation. Its local authority signs the certificates.
 Decides which names a service may have. The names of the nodes, the operator and the platform are
-taken, because they come with rights of their own. A certificate alone gives no rights, because ACLs
-do that.
+reserved, because these users have rights of their own. A certificate alone gives no rights, because
+ACLs do that.
 """
 
 import re
@@ -94,7 +94,7 @@ def list_certificates(*, data: Path, as_json: bool) -> None:
     """List the certificates that the local authority has signed, with user, kind, end and path.
 
     Certificates of nodes, operator and platform are renewed while the installation runs. Those of
-    services lie elsewhere: issue them again.
+    services are not: issue them again, because their keys are elsewhere.
     """
     check_is_protected(data)
     rows = [
@@ -127,7 +127,7 @@ def check_is_protected(data: Path) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that is taken, or that means something in a certificate or an ACL.
+    """Refuse a name that is reserved, or that has a meaning in a certificate or an ACL.
 
     Raises:
         BadParameter: a service cannot have the name.

@@ -1,7 +1,7 @@
 """``tidelog cluster`` shows brokers, API versions, the quorum, features and log directories.
 
 It also elects leaders and reassigns partitions. The commands for health, for plans of moves and for
-rolling restarts stand in ``cluster_status``, ``cluster_moves`` and ``cluster_roll``.
+rolling restarts are in ``cluster_status``, ``cluster_moves`` and ``cluster_roll``.
 """
 
 from collections.abc import Sequence
@@ -152,7 +152,7 @@ async def features(
     as_json: bool,
     bootstrap_servers: str,
 ) -> None:
-    """Show the feature levels that a broker supports and the cluster has, or change the latter."""
+    """Show the feature levels that a broker supports, and show or change those of the cluster."""
     upgrade_type = UpgradeType.SAFE_DOWNGRADE if downgrade else UpgradeType.UPGRADE
     wanted = levels_of(updates, UpgradeType.UNSAFE_DOWNGRADE if unsafe_downgrade else upgrade_type)
     async with open_admin(bootstrap_servers) as admin:
@@ -180,7 +180,7 @@ async def features(
 
 
 def levels_of(updates: Sequence[str], upgrade_type: UpgradeType) -> dict[str, FeatureUpdate]:
-    """Return the updates that NAME=LEVEL texts ask for.
+    """Return the feature updates in texts of the form NAME=LEVEL, by name.
 
     Raises:
         BadParameter: a text is not NAME=LEVEL, or its level is not a number.
@@ -211,7 +211,7 @@ async def require_broker(admin: Admin, node_id: int | None) -> None:
 @json_option
 @cluster_command
 async def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
-    """Show the leader of the metadata quorum, and how far its voters and observers are."""
+    """Show the leader of the metadata quorum, and the lag of its voters and observers."""
     from log_service.storage.partition_metadata import (  # noqa: PLC0415 - the other commands show no ids of directories
         format_uuid,
     )
@@ -496,8 +496,8 @@ async def refuse_fenced_targets(
 ) -> None:
     """Refuse to move replicas to fenced brokers: those that are down or not ready.
 
-    A move there would end only once the brokers are back. A fenced broker that has a replica
-    already is waited for only if a partition gets fewer replicas than it has.
+    Such a move would end only once the brokers are back. A fenced broker that already has a replica
+    is refused only if a partition gets fewer replicas than it has.
 
     Raises:
         PlanRefused: some targets are fenced. The error names all of them.

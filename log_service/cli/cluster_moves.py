@@ -127,9 +127,9 @@ async def add(
     bootstrap_servers: str,
     **how: Any,
 ) -> None:
-    """Plan the share of new brokers ID, or of all brokers without replicas.
+    """Plan which replicas to move to new brokers ID, or to all brokers without replicas.
 
-    Only they receive replicas.
+    No other broker receives replicas.
     """
     if start and broker_ids:
         raise click.UsageError("--start starts a broker with the next id: it excludes ID")
@@ -404,7 +404,7 @@ async def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_ser
 
 
 async def follow(admin: Admin, moving: Sequence[tuple[Move, int]]) -> int:
-    """Wait until nothing moves any more, and return the number of moves seen."""
+    """Show the progress of moves until none is under way, and return the number of moves seen."""
     line = ProgressLine()
     seen: dict[TopicPartition, int] = {}
     while moving:
@@ -429,9 +429,7 @@ async def follow(admin: Admin, moving: Sequence[tuple[Move, int]]) -> int:
 
 
 async def lift_throttles(admin: Admin) -> dict[str, list[Any]]:
-    """Remove the throttles that moves left on brokers and topics, and return the places of the
-    throttles.
-    """
+    """Remove the throttles that moves left, and return the brokers and topics that had them."""
     brokers = await throttled_brokers(
         admin, [node.node_id for node in (await admin.describe_cluster()).nodes]
     )

@@ -1,8 +1,8 @@
 """``tidelog cluster stop | start`` stops a node of ``tidelog up``, and starts it again.
 
-This is for work on the node's disk or machine. The supervisor leaves the node down until it is
-asked to start it, or until the next ``tidelog up``, which starts all nodes. A node is stopped only
-while the cluster can be without it.
+This is for work on the node's disk or machine. The supervisor leaves the node down until
+``tidelog cluster start``, or until the next ``tidelog up``, which starts all nodes. A node is
+stopped only if the cluster works without it.
 """
 
 from pathlib import Path
@@ -84,7 +84,7 @@ async def start(*, node_id: int, data: Path, as_json: bool, bootstrap_servers: s
 
 
 def require_node(data: Path, node_id: int) -> NodeSpec:
-    """Return a node of the installation.
+    """Return a node of the installation on a data directory.
 
     Raises:
         ClickException: no cluster runs there, or it has no such node.

@@ -1,8 +1,8 @@
-"""``tidelog cluster roll`` restarts brokers one by one, while the cluster can be without them.
+"""``tidelog cluster roll`` restarts brokers one by one, as long as the cluster works without them.
 
 The supervisor restarts nodes of ``tidelog up``. A command of the user restarts other nodes.
-``{id}`` and ``{host}`` in it stand for the broker's id and host. The next broker may restart once
-all replicas are in sync and all voters are up to date.
+``{id}`` and ``{host}`` in it are replaced by the broker's id and host. The next broker may restart
+once all replicas are in sync and all voters are up to date.
 """
 
 import shlex
@@ -126,8 +126,9 @@ def plan_rows(
 ) -> list[dict[str, Any]]:
     """Return a row per broker in restart order.
 
-    It has the number of partitions that the broker leads, and of its single replicas, which are
-    offline meanwhile. It also says how the broker is restarted.
+    It has the number of partitions that the broker leads, and of those that no other broker can
+    lead, which are offline meanwhile. It also says how the broker is restarted. ``strange`` are the
+    brokers that ``by`` cannot restart.
     """
     return [
         {
@@ -142,7 +143,7 @@ def plan_rows(
 
 
 def show(rows: Sequence[Mapping[str, Any]], strange: Sequence[int], data: Path) -> None:
-    """Print the brokers in restart order, and the warnings that a user has to know before."""
+    """Print the brokers in restart order, and warnings about the restart."""
     print_rows(
         rows, ["broker", "leaders", "single_replicas", "controller", "restarted_by"], as_json=False
     )
@@ -169,7 +170,7 @@ def print_down(layout: ClusterLayout) -> None:
 
 
 def nothing_restarts(strange: Sequence[int], data: Path) -> str:
-    """Return advice about the brokers that this machine's installation does not run."""
+    """Return the error text for brokers that this installation cannot restart, with advice."""
     is_one = len(strange) == 1
     brokers = (
         f"broker {strange[0]} is not a node"
@@ -184,7 +185,7 @@ def nothing_restarts(strange: Sequence[int], data: Path) -> str:
 
 
 def words_of(command: str, order: Sequence[int]) -> list[str]:
-    """Return the words of the user's command.
+    """Split the user's command into words.
 
     Raises:
         BadParameter: the command cannot be split into words, or is the same for each of several
@@ -239,8 +240,8 @@ def commander(words: Sequence[str], state: ClusterState) -> Restart:
 async def exit_code_of(words: Sequence[str]) -> int:
     """Run a program to its end and return its exit code.
 
-    The program is killed after ``COMMAND_SECONDS``, and soon after Ctrl-C, which it may have got,
-    too.
+    The program is killed after ``COMMAND_SECONDS``. It is also killed soon after Ctrl-C, which the
+    terminal may have sent to it as well.
 
     Raises:
         OSError: the program cannot be run.
@@ -261,8 +262,8 @@ async def exit_code_of(words: Sequence[str]) -> int:
 async def carry_out(admin: Admin, rolling: RollingRestart, command: str | None) -> None:
     """Restart the brokers.
 
-    If that ends early, also by Ctrl-C, print the brokers that are done and under way, and how to go
-    on.
+    If that ends early, also by Ctrl-C, print which brokers are restarted and which restart is under
+    way, with advice how to continue.
 
     Raises:
         Exit: 130, Ctrl-C.
@@ -299,7 +300,7 @@ async def carry_out(admin: Admin, rolling: RollingRestart, command: str | None) 
 
 
 def how_to_go_on(rolling: RollingRestart, left: Sequence[int], command: str | None) -> str:
-    """Return advice after a restart that ended early, with the brokers that are left."""
+    """Return advice how to continue a restart that ended early, for the brokers that are left."""
     if not left:
         after = (
             f"once broker {rolling.current} serves"

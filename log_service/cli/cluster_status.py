@@ -1,11 +1,11 @@
 """``tidelog cluster status`` prints the cluster's problems first, then a row per broker.
 
-A row has leaders, replicas, lag, disk and the broker's place in the quorum. Controllers that are
-not brokers follow, with their place in the quorum alone.
+A row has leaders, replicas, lag, disk and the broker's role in the quorum. Controllers that are
+not brokers follow, with only their role in the quorum.
 
-The exit code reports the health to scripts. 0 is healthy. 3 works, but the next failure may cost
-something. 4 means that clients cannot read or write something now. 1 means that no broker can be
-asked, as with every command.
+The exit code reports the health to scripts. 0 is healthy. 3: all works, but the next failure may
+lose data or availability. 4: clients cannot read or write something now. 1: no broker responds, as
+with every command.
 """
 
 from typing import Any
@@ -135,7 +135,7 @@ def broker_row(state: ClusterState, broker: BrokerLayout) -> dict[str, Any]:
 
 
 def place_in_quorum(state: ClusterState, member: QuorumMember) -> str:
-    """Return a member's role in the quorum, and how many records it is behind."""
+    """Return a member's role in the quorum, and its lag in records of the metadata log."""
     role = state.quorum.role_of(member)
     return f"{role} -{member.lag}" if member.lag else role
 
@@ -143,7 +143,7 @@ def place_in_quorum(state: ClusterState, member: QuorumMember) -> str:
 def controller_rows(state: ClusterState) -> list[dict[str, Any]]:
     """Return the controllers that are not brokers, as rows.
 
-    An observer that is long silent may be a broker that has left.
+    An observer whose lag is long is left out, because it may be a broker that has left.
     """
     brokers = {broker.broker_id for broker in state.layout.brokers}
     return [

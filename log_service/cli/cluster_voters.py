@@ -45,7 +45,7 @@ def voters() -> None:
 async def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Make the controller with the properties FILE a voter.
 
-    It runs already, and follows the metadata log.
+    The controller has to run already, and to follow the metadata log.
 
     \b
     On the new controller's host:
@@ -83,7 +83,7 @@ async def remove(*, node_id: int, execute: bool, as_json: bool, bootstrap_server
 
 
 def _voter_of(properties: Path) -> tuple[str, RaftVoter]:
-    """Return the cluster that a controller was formatted for, and the controller as a voter."""
+    """Return the cluster id for which a controller was formatted, and the controller as a voter."""
     from log_service.broker.env import real_env  # noqa: PLC0415 - the other commands need no node
     from log_service.raft.format import own_endpoint  # noqa: PLC0415 - as above
     from log_service.storage.meta_properties import read_meta_properties  # noqa: PLC0415 - as above

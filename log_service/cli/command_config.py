@@ -1,10 +1,10 @@
 """Chooses the settings of a command's clients: a file, the environment or the local installation.
 
-The file of ``--command-config`` stands alone. Without it the file named by TIDELOG_CLIENT_CONFIG is
-used, and variables such as TIDELOG_SASL_PASSWORD take precedence over it. If neither sets anything,
-and no other servers are named, the commands use the file that ``tidelog up --secure`` wrote for the
-operator. The user is warned of keys that no client has, and of a file with a password that others
-may read.
+With ``--command-config`` only this file counts. Without it the file named by TIDELOG_CLIENT_CONFIG
+is used, and variables such as TIDELOG_SASL_PASSWORD take precedence over it. If neither sets
+anything, and no other servers are named, the commands use the file that ``tidelog up --secure``
+wrote for the operator. A warning names keys that no client has, and a file with a password that
+others may read.
 """
 
 import os
@@ -25,7 +25,7 @@ OPERATOR_FILE = Path("security") / "clients" / "operator.properties"
 
 
 def configured_settings(bootstrap_servers: str) -> dict[str, Any]:
-    """Return the settings that file and environment give.
+    """Return the settings of a command's clients, from the files and variables of this module.
 
     Raises:
         ConfigError: the file cannot be read, or is not a properties file, or its settings
@@ -63,7 +63,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def read_whole_file(path: Path) -> dict[str, Any]:
-    """Return the settings of a properties file that stands alone; see ``read_file``.
+    """Return the settings of a properties file that must be complete without the environment.
 
     Raises:
         ConfigError: as ``read_file``, or the settings contradict each other. That text names the

@@ -1,7 +1,7 @@
 """``tidelog completion`` prints a script by which a shell completes the words of a command.
 
-These are commands, options, topics and groups. Decides only how the script is printed and what to
-do with it. The scripts are click's, and ask ``tidelog`` itself for the completions.
+The words are commands, options, topics and groups. This module only prints the script and tells how
+to install it. The scripts are click's. They run ``tidelog`` itself for the completions.
 """
 
 import click

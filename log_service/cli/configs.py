@@ -1,8 +1,8 @@
 """``tidelog configs`` shows and changes configs of topics, brokers, the cluster and more.
 
 Groups and the metrics of clients have configs, too. Decides how the options name resources. By
-default it shows only values that were set, without the defaults. Every change is per key, and keys
-that are not named stay.
+default it shows only values that were set, without the defaults. A change affects only the keys
+that it names.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -138,7 +138,7 @@ def require_one(named: Mapping[str, object]) -> None:
 
 
 def shown(resource: ConfigResource) -> str:
-    """Return a resource as a user writes it."""
+    """Return the name of a resource in the form in which a user types it."""
     kind = KINDS.get(resource.resource_type, resource.resource_type.name.lower())
     return f"{kind} {resource.name}" if resource.name else "cluster default"
 
@@ -163,9 +163,9 @@ def row_of(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
 
 
 def default_of(entry: ConfigEntry) -> str | None:
-    """Return the value that holds if none is set, or None if the cluster does not report it.
+    """Return the default value of a config, None if the cluster does not report it.
 
-    It is the last synonym that is a default.
+    It is the value of the last synonym that is a default.
     """
     found = [value for _, value, source in entry.synonyms if source == "DEFAULT_CONFIG"]
     return found[-1] if found else entry.value if entry.is_default else None
@@ -287,7 +287,7 @@ async def describe(
 
 
 def place_of(source: str) -> str:
-    """Return the short name of the place where a value was set."""
+    """Return the short name of the level at which a value was set, such as topic or broker."""
     return PLACES.get(source, source.lower())
 
 

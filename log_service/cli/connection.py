@@ -1,7 +1,7 @@
 """Connects commands to a cluster: a quick check for a broker, then clients that fail fast.
 
-A client of a service tries for a minute, because its broker may come back. A person wants to know
-at once that nothing listens there.
+A client of a service retries for a minute, because its broker may come back. A person wants to know
+at once that nothing listens at the address.
 """
 
 import socket
@@ -49,7 +49,7 @@ Changing = Coroutine[Any, Any, T]
 
 
 def cluster_command(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run an async command that asks a cluster, and add the options of every such command."""
+    """Decorate an async command that uses a cluster: run it, and add the options it needs."""
     return bootstrap_option(on_trio(command))
 
 
@@ -57,7 +57,7 @@ async def client_settings(bootstrap_servers: str) -> dict[str, Any]:
     """Return the settings of every client of the command line, once a server accepts connections.
 
     Raises:
-        ClickException: no server does.
+        ClickException: no server accepts connections.
         ConfigError: the servers are not ``host:port``, or the settings of ``--command-config``
             contradict each other.
     """
@@ -76,9 +76,9 @@ async def unless_leaderless(
 ) -> T:
     """Return the result of a change, or fail once the metadata quorum turns out to have no leader.
 
-    The quorum is asked only after ``PATIENCE_SECONDS``, because brokers without a leader wait for
-    one in silence. It is not asked before the change, because most users must not describe the
-    cluster and each refused question would be a line of the audit log.
+    ``has_leader`` is called only after ``PATIENCE_SECONDS``, because a broker without a leader
+    sends no response until there is one. It is not called before the change, because most users
+    must not describe the cluster, and each denied request would be a line of the audit log.
 
     Raises:
         KafkaError: LEADER_NOT_AVAILABLE, the quorum has no leader; or the change's own error.
@@ -102,8 +102,8 @@ async def unless_leaderless(
 async def _has_leader(admin: Admin) -> bool:
     """Return whether the metadata quorum has a leader.
 
-    It counts as led if the cluster, or this user's rights, do not let the command see it. The
-    brokers then respond to the change themselves.
+    Return True if the cluster does not tell, or this user may not know. The brokers then respond to
+    the change themselves.
     """
     try:
         return (
@@ -116,10 +116,7 @@ async def _has_leader(admin: Admin) -> bool:
 def _led(
     method: Callable[Concatenate[Admin, P], Changing[T]],
 ) -> Callable[Concatenate[Admin, P], Changing[T]]:
-    """Return a command's form of a change, which gives up within seconds without a leader.
-
-    The leader is that of the metadata quorum.
-    """
+    """Wrap an admin method so that it fails within seconds if the metadata quorum has no leader."""
 
     @wraps(method)
     async def watched(admin: Admin, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -131,7 +128,7 @@ def _led(
 
 
 class CommandAdmin(Admin):
-    """The admin of commands, whose changes give up within seconds without an active controller."""
+    """The admin client of commands. Changes fail within seconds without an active controller."""
 
     def __init__(self, bootstrap_servers: str, **settings: Any) -> None:
         super().__init__(bootstrap_servers, **settings)
@@ -177,13 +174,13 @@ class CommandAdmin(Admin):
 
 @asynccontextmanager
 async def open_admin(bootstrap_servers: str) -> AsyncIterator[CommandAdmin]:
-    """Open an admin for a block. Raises the errors of ``client_settings``."""
+    """Open an admin client for a block. Raises the errors of ``client_settings``."""
     async with CommandAdmin(bootstrap_servers, **await client_settings(bootstrap_servers)) as admin:
         yield admin
 
 
 def accepts_at_once(servers: Sequence[tuple[str, int]]) -> bool:
-    """Return whether one of the servers accepts a connection without making a person wait."""
+    """Return whether one of the servers accepts a connection within ``GLANCE_SECONDS``."""
     for server in servers:
         try:
             socket.create_connection(server, GLANCE_SECONDS).close()
@@ -194,10 +191,10 @@ def accepts_at_once(servers: Sequence[tuple[str, int]]) -> bool:
 
 
 def speaks_kafka(connection: socket.socket, seconds: float) -> bool:
-    """Return whether the other side responds to a client's first request, ApiVersions version 0.
+    """Return whether the server responds to a client's first request, ApiVersions version 0.
 
     Raises:
-        TimeoutError: the other side is silent for ``seconds``.
+        TimeoutError: the server is silent for ``seconds``.
         OSError: the request cannot be sent.
     """
     connection.settimeout(seconds)
@@ -219,10 +216,13 @@ def speaks_kafka(connection: socket.socket, seconds: float) -> bool:
 
 
 def check_reachable(servers: Sequence[tuple[str, int]], *, is_tls: bool = False) -> None:
-    """Raise ClickException unless one of the servers responds as a Kafka broker.
+    """Refuse servers of which none responds as a Kafka broker.
 
     With TLS, a server that accepts a connection is enough. Several servers are first tried with a
     short timeout each, so that a server that hangs does not delay a response from another one.
+
+    Raises:
+        ClickException: no server responds.
     """
     failures, is_hanging = _failures(
         servers, GLANCE_SECONDS if len(servers) > 1 else RESPONSE_SECONDS, is_tls=is_tls
@@ -247,7 +247,7 @@ def _failures(
 ) -> tuple[list[str], bool]:
     """Return the failure of each server, and whether one of them hangs.
 
-    The failures are empty once one server responds within ``seconds``.
+    The list is empty if a server responds within ``seconds``.
     """
     failures, is_hanging = [], False
     for host, port in servers:

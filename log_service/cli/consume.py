@@ -1,7 +1,8 @@
 """``tidelog consume`` prints records of a topic as text, by a format, or as JSON lines.
 
-Decides where reading starts, when it ends and how a record looks. Records are written in whole
-polls and flushed before the next one, so that a group never commits a record that was not printed.
+Decides where reading starts, when it ends and how a record is printed. All records of a poll are
+printed and flushed before the next poll, so that a group never commits a record that was not
+printed.
 """
 
 import signal
@@ -52,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The start and the end of reading. ``is_ended`` ends it at the present ends."""
+    """The start and the end of reading. With ``is_ended`` it ends at the present end offsets."""
 
     partitions: tuple[int, ...]
     offset: int | None
@@ -247,7 +248,7 @@ async def consume_topics(  # noqa: PLR0917 - the parts of one command
 
 
 def reading_settings(given: Mapping[str, bool]) -> dict[str, Any]:
-    """Return the settings of a consumer that say what is read. It creates no topic."""
+    """Return the consumer settings for the given options. The consumer creates no topic."""
     return {
         "auto_offset_reset": "earliest" if given["--from-beginning"] else "latest",
         "isolation_level": "read_committed" if given["--read-committed"] else "read_uncommitted",
@@ -277,7 +278,7 @@ def refuse_conflicts(given: Mapping[str, bool], *, is_queue: bool) -> None:
 
 
 def refuse_beside(option: str, others: Mapping[str, bool], *, is_given: bool = True) -> None:
-    """Refuse options that have no meaning beside one, if that one is given. Raises UsageError."""
+    """Refuse options that have no meaning together with ``option``. Raises UsageError."""
     for other, is_other_given in others.items():
         refuse_both({option: is_given, other: is_other_given})
 
@@ -316,7 +317,7 @@ async def bounds_of(
 ) -> tuple[list[str], Bounds]:
     """Return the matching topics, and the bounds of their partitions.
 
-    Raises KafkaError if none exists.
+    Raises KafkaError if a topic does not exist.
     """
     async with open_admin(bootstrap_servers) as admin:
         topics = await matching_topics(admin, names)
@@ -356,7 +357,7 @@ async def start_reading(
     offset: int | None,
     time_ms: int | None,
 ) -> None:
-    """Assign the partitions by hand and find the first offset of each."""
+    """Assign the partitions, and seek to the time or the offset, if one is given."""
     consumer.assign(chosen)
     if time_ms is not None:
         await consumer.seek_to_time(dict.fromkeys(chosen, time_ms))
@@ -366,12 +367,12 @@ async def start_reading(
 
 
 def first_offset(where: TopicPartition, offset: int, start: int, end: int) -> int:
-    """Return the offset where reading starts, at least ``start``.
+    """Return the offset at which reading starts, at least ``start``.
 
     A negative offset counts back from ``end``.
 
     Raises:
-        ClickException: the offset lies above ``end``.
+        ClickException: the offset is above ``end``.
     """
     if offset > end:
         raise click.ClickException(
@@ -387,7 +388,7 @@ async def print_records(
     limits: Limits,
     interrupts: Sequence[int],
 ) -> int:
-    """Print records until a limit is reached or an interrupt is noted, and return their number."""
+    """Print records until a limit is reached or Ctrl-C is noted, and return their number."""
     count = 0
     last_record_s = time.monotonic()
     patience_ms = (
@@ -414,8 +415,8 @@ async def print_records(
 def unbuffered_output() -> BinaryIO:
     """Return standard output without its buffer.
 
-    A write that Ctrl-C leaves behind would hold the buffer's lock, which the end of the process
-    needs.
+    If Ctrl-C abandons a write, its thread would hold the buffer's lock, which the interpreter needs
+    at its exit.
     """
     output: BinaryIO = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
     return output
@@ -423,7 +424,7 @@ def unbuffered_output() -> BinaryIO:
 
 @contextmanager
 def noted_interrupts() -> Iterator[list[int]]:
-    """Yield a list that notes the first Ctrl-C, so that a poll is printed whole.
+    """Yield a list that gets an item at the first Ctrl-C, so that a poll's records are all printed.
 
     The second Ctrl-C interrupts.
     """
@@ -444,7 +445,7 @@ def noted_interrupts() -> Iterator[list[int]]:
 async def is_at_end(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
     """Return whether every assigned partition was read up to its end.
 
-    Without an assignment the end is not reached yet.
+    Return False without an assignment.
     """
     assigned = consumer.assignment
     for where in assigned:

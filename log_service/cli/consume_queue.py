@@ -1,8 +1,9 @@
 """``tidelog consume --queue`` prints records of a share group and accepts each one (KIP-932).
 
-Other consumers take records of the same queue. Decides when reading ends. A poll is printed whole
-and flushed before the next one accepts it. Records that were acquired and not printed are free for
-others as soon as the command ends. So is a poll that could not be printed.
+Other consumers may take records of the same queue. Decides when reading ends. All records of a poll
+are printed and flushed before the next poll accepts them. Records that were acquired and not
+printed are available to others as soon as the command ends. So are records of a poll that could not
+be printed.
 """
 
 import time
@@ -31,10 +32,10 @@ async def print_queue(
     max_records: int | None,
     timeout_s: float | None,
 ) -> int:
-    """Print records until a limit is reached or an interrupt is noted, and return their number.
+    """Print records until a limit is reached or Ctrl-C is noted, and return their number.
 
-    With ``max_records`` no more are acquired than that (KIP-1206), so that no other record is
-    counted as delivered.
+    At most ``max_records`` are acquired (KIP-1206), so that no other record is counted as
+    delivered.
     """
     async with open_admin(bootstrap_servers) as admin:
         topics = await matching_topics(admin, names)

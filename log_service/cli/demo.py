@@ -1,4 +1,7 @@
-"""``tidelog demo`` runs the platform's demo. Without the platform extra it says how to get that."""
+"""``tidelog demo`` runs the platform's demo.
+
+Without the platform extra it says how to install it.
+"""
 
 import os
 import sys

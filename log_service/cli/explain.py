@@ -1,6 +1,6 @@
 """Explains errors at a terminal: a sentence that says what to do, with Kafka's name of the error.
 
-Kafka's name helps users who search for it.
+Users can search for Kafka's name.
 """
 
 from collections.abc import Mapping
@@ -110,7 +110,7 @@ SENTENCES: Mapping[ErrorCode, str] = MappingProxyType(
 
 
 def explain(error: Exception) -> str:
-    """Return the text of an error, with a sentence for a bare error code."""
+    """Return the text of an error. A bare error code gets a sentence that explains it."""
     text = str(error) or type(error).__name__
     if isinstance(error, KafkaError) and error.code.name in text and error.code in SENTENCES:
         return text.replace(error.code.name, f"{SENTENCES[error.code]} ({error.code.name})", 1)

@@ -1,5 +1,4 @@
-"""Reads the offsets that ``tidelog groups reset`` is to move, and their targets. It changes
-nothing.
+"""Plans the moves of ``tidelog groups reset``: reads offsets and targets, and changes nothing.
 
 Decides which partitions are meant and what each option means. Reads and writes the CSV of
 kafka-consumer-groups.
@@ -36,10 +35,9 @@ MS_OF = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The target of a reset, as a kind and its number.
+    """The target of a reset: its kind, and the number or file that the kind needs.
 
-    ``kind`` is one of earliest, latest, current, offset, shift, time, file. ``value`` is the number
-    that the kind needs.
+    ``kind`` is one of earliest, latest, current, offset, shift, time, file.
     """
 
     kind: str
@@ -80,7 +78,7 @@ async def chosen_partitions(
     """Return the named partitions, or all that the group has committed.
 
     Raises:
-        UsageError: neither or both are given.
+        UsageError: neither topics nor all partitions are requested, or both.
     """
     if is_all == bool(topics):
         raise click.UsageError(
@@ -96,12 +94,13 @@ async def planned(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     wanted: Offsets,
 ) -> list[Move]:
-    """Return every partition's move.
+    """Return each partition's old and new offset.
 
-    ``wanted`` holds the partitions, and the offsets if a file names them.
+    ``wanted`` has the partitions, and the offsets if a file names them.
 
     Raises:
-        ClickException: a partition does not exist, or has no position that could be shifted.
+        ClickException: a partition does not exist, or has no committed offset that could be
+            shifted.
     """
     reset = ResetTarget(kind="given" if target.path else target.kind, value=target.value)
     try:
@@ -111,7 +110,7 @@ async def planned(
 
 
 def read_csv(path: Path) -> Offsets:
-    """Return the offsets of a file of ``topic,partition,offset`` lines.
+    """Read the offsets in a CSV file with lines of ``topic,partition,offset``.
 
     Raises:
         ClickException: a line has another form.
@@ -132,10 +131,10 @@ def read_csv(path: Path) -> Offsets:
 
 
 def as_csv(moves: Sequence[Move]) -> str:
-    """Return moves as a file that ``read_csv`` reads."""
+    """Return moves as CSV text that ``read_csv`` can read."""
     return "".join(f"{move.where.topic},{move.where.partition},{move.after}\n" for move in moves)
 
 
 def time_before_now_ms(duration_ms: int) -> int:
-    """Return the time that long ago."""
+    """Return the time ``duration_ms`` before now, in milliseconds since 1970."""
     return max(0, time.time_ns() // 1_000_000 - duration_ms)

@@ -144,8 +144,8 @@ async def describe(
 ) -> None:
     """Describe GROUPS, by id or pattern, or all: committed offsets and lag, or members, or state.
 
-    Lag is high watermark - committed offset. Of a queue (share group) it shows where each partition
-    starts, and as lag how many records are not done with: some behind the start are.
+    Lag is high watermark - committed offset. Of a queue (share group) it shows the start
+    offsets. Its lag counts unfinished records, because some after the start may be finished.
 
     \b
     tidelog groups describe billing
@@ -172,7 +172,7 @@ async def describe(
 async def found_groups(
     admin: Admin, group_ids: Sequence[str]
 ) -> list[GroupDescription | ShareGroupDescription]:
-    """Return the groups that the names match. Raises ClickException if one does not exist."""
+    """Return the groups that match ids or patterns. Raises ClickException if one does not exist."""
     wanted = await matching_groups(admin, group_ids)
     shared = await share_groups_among(admin, wanted) if wanted else set()
     others = [group_id for group_id in wanted if group_id not in shared]
@@ -210,7 +210,7 @@ async def described(
 
 
 def headline(document: dict[str, Any]) -> str:
-    """Return the first line about a group."""
+    """Return the first line of the text that describes a group."""
     members = counted(len(document["members"]), "member")
     return (
         f"{readable(document['group_id'])}  {document['state']}  {members} "
@@ -394,7 +394,10 @@ async def reset(
 
 
 async def absence(admin: Admin, group_id: str, *, is_made: bool) -> str:
-    """Return the message about a group that does not exist. It suggests a similar name."""
+    """Return a note that a group does not exist.
+
+    It says that the reset makes the group, if ``is_made``, and otherwise names a similar group.
+    """
     if is_made:
         return f"note: there was no group {group_id}: it is made with these offsets"
     near = get_close_matches(group_id, [each.group_id for each in await admin.list_groups()], n=1)
@@ -431,7 +434,7 @@ def target_of(ways: dict[str, Any]) -> Target:
 
 
 def show_moves(moves: Sequence[Move], *, as_json: bool, export: bool) -> None:
-    """Print the moves that are, or would be, made."""
+    """Print the old and new offsets of a reset, which may not be made yet."""
     if export and not as_json:
         click.echo(as_csv(moves), nl=False)
         return
@@ -542,7 +545,7 @@ async def release(
 ) -> None:
     """Deliver all records again that a member of the queue GROUP_ID holds.
 
-    For a member that hangs. If it works on them still, they are done twice.
+    Use it for a member that hangs. If the member still processes them, they are processed twice.
 
     \b
     tidelog groups release packers --member 4fJ9NbpORKqoWQ0vYPTyVA

@@ -1,7 +1,7 @@
 """Adds the options that the commands of HTTP services share, and reads their properties.
 
-An option wins over the file. The file wins over the environment and over the cluster that
-``tidelog up`` keeps here.
+An option takes precedence over the file. The file takes precedence over the environment, and over
+the cluster of a ``tidelog up`` in this directory.
 """
 
 import logging
@@ -22,7 +22,7 @@ File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenProperties:
-    """The properties of a service. ``over`` wins over ``text``, whose source is ``name``."""
+    """The properties of a service: the text of file ``name``, and ``over``, which overrides it."""
 
     text: str = field(repr=False)
     name: str
@@ -67,7 +67,7 @@ def given_properties(
     registry_key: str | None = "schema.registry.url",
     more: Mapping[str, str] | None = None,
 ) -> GivenProperties:
-    """Return the properties that a call of a command gives its service.
+    """Return the properties that the arguments of a command give to its service.
 
     ``servers_key`` and ``registry_key`` are the keys of the cluster and the registry, which the
     environment may give, too. ``registry_key`` is None for a service without a registry. ``more``
@@ -91,7 +91,7 @@ def given_properties(
 
 
 def note_start(unused: Sequence[str]) -> None:
-    """Warn of properties without a meaning, and log the acts of the services."""
+    """Warn of properties that the service does not know, and turn on log lines of level INFO."""
     if unused:
         click.echo(f"these keys have no meaning here: {', '.join(unused)}", err=True)
     logging.getLogger("log_service.http").setLevel(logging.INFO)

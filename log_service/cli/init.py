@@ -1,4 +1,7 @@
-"""``tidelog init`` writes a new project. Without the platform extra it says how to get that."""
+"""``tidelog init`` writes a new project.
+
+Without the platform extra it says how to install it.
+"""
 
 import os
 import sys

@@ -1,6 +1,6 @@
 """Finds the nodes of a ``tidelog up`` installation for commands, and refuses unsafe operations.
 
-It declares the option that names the installation, too. Refusals are in a command's words.
+It also declares the option that names the installation. Refusals are errors of click.
 """
 
 from pathlib import Path
@@ -17,10 +17,10 @@ nodes_option = data_option("The directory of the tidelog up whose nodes these ar
 
 
 def required_cluster(data: Path) -> ClusterSpec:
-    """Return the nodes that a supervisor runs.
+    """Return the nodes that the supervisor of a data directory runs.
 
     Raises:
-        ClickException: there is none, it is starting, or it runs a broker alone.
+        ClickException: no supervisor runs, it is starting, or it runs a single broker.
     """
     if not state.is_locked(data):
         raise click.ClickException(
@@ -41,10 +41,10 @@ def required_cluster(data: Path) -> ClusterSpec:
 
 
 def require_same_cluster(data: Path, cluster_id: str) -> None:
-    """Refuse to operate an installation by the state of another cluster.
+    """Refuse to operate an installation if the brokers of the command are another cluster.
 
     Raises:
-        ClickException: the asked brokers belong to another cluster.
+        ClickException: ``cluster_id`` is not the id of the installation's cluster.
     """
     own = required_cluster(data).cluster_id
     if own != cluster_id:

@@ -122,8 +122,8 @@ def verify(*, paths: tuple[Path, ...], as_json: bool) -> None:
     """Check the logs in directories: checksums, readable records, rising offsets and indexes.
 
     Records have to be readable by clients, and indexes have to point where they should. A batch
-    that no client can read is named with partition, offsets and reason; consumers go on behind it
-    with --skip-corrupt.
+    that no client can read is named with partition, offsets and reason; consumers continue after
+    it with --skip-corrupt.
 
     Exit code 1 if something is wrong; the table says what. The broker that owns the files should
     be stopped.
@@ -156,7 +156,7 @@ def segments_of(directory: Path) -> list[Path]:
 
 
 def decode_of(path: Path, decode: str) -> str:
-    """Return the kind of a segment's records. ``auto`` goes by the directory's name."""
+    """Return the type of a segment's records. ``auto`` derives it from the directory's name."""
     if decode != "auto":
         return decode
     topic = path.resolve().parent.name.rpartition("-")[0]
@@ -189,7 +189,7 @@ def files_of(paths: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def rows_of(path: Path, decode: str | None) -> Iterator[Row]:
-    """Iterate over a file's entries. ``decode`` opens the batches of a segment."""
+    """Yield a file's entries as rows. With ``decode``, a segment has a row for each record."""
     if path.suffix in {".log", ".checkpoint"} and path.stem.split("-")[0].isdigit():
         yield from batches(path, decode)
     else:
@@ -197,7 +197,7 @@ def rows_of(path: Path, decode: str | None) -> Iterator[Row]:
 
 
 def batches(path: Path, decode: str | None) -> Iterator[Row]:
-    """Iterate over a segment's batches, or over all of their records."""
+    """Yield a row for each batch of a segment, or with ``decode`` for each record."""
     content = path.read_bytes()
     position = 0
     while position < len(content):
@@ -221,7 +221,7 @@ def batches(path: Path, decode: str | None) -> Iterator[Row]:
 
 
 def batch_row(position: int, header: BatchHeader, *, is_valid: bool) -> Row:
-    """Describe a batch by its header."""
+    """Return a batch as a row, from its header."""
     flags = [
         name
         for name, is_set in (
@@ -250,7 +250,7 @@ def batch_row(position: int, header: BatchHeader, *, is_valid: bool) -> Row:
 
 
 def record_row(record: Record, decode: Decode) -> Row:
-    """Describe a record. One that does not decode is shown as text with the reason."""
+    """Return a record as a row. One that does not decode is shown as text with the reason."""
     row: Row = {"offset": record.offset, "timestamp": record.timestamp}
     try:
         decoded = decode(record)
@@ -262,7 +262,7 @@ def record_row(record: Record, decode: Decode) -> Row:
 
 
 def as_text(record: Record) -> Row:
-    """Show key, value and headers as text."""
+    """Return a record as a row, with key, value and headers as text."""
     return {"key": record.key, "value": record.value, "headers": list(record.headers) or None}
 
 
@@ -279,7 +279,7 @@ DECODERS: dict[str, Decode] = {
 
 
 def offset_index(path: Path) -> Iterator[Row]:
-    """Yield the entries of an offset index. An entry has 8 bytes, and its offset is relative."""
+    """Yield the entries of an offset index: 8 bytes each, relative to the base offset."""
     base_offset = int(path.stem)
     for relative, position in OFFSET_INDEX_ENTRY.iter_unpack(
         whole_entries(path, OFFSET_INDEX_ENTRY.size)
@@ -299,7 +299,7 @@ def time_index(path: Path) -> Iterator[Row]:
 
 
 def transaction_index(path: Path) -> Iterator[Row]:
-    """Iterate over the aborted transactions of a segment: 34 bytes each."""
+    """Yield the aborted transactions of a segment: 34 bytes each."""
     content = whole_entries(path, TRANSACTION_INDEX_ENTRY.size)
     for version, producer_id, first, last, stable in TRANSACTION_INDEX_ENTRY.iter_unpack(content):
         yield {
@@ -312,13 +312,13 @@ def transaction_index(path: Path) -> Iterator[Row]:
 
 
 def producer_snapshot(path: Path) -> Iterator[Row]:
-    """Iterate over the producers of a snapshot."""
+    """Yield the producers of a snapshot."""
     for entry in decode_snapshot(path.read_bytes()):
         yield {name: getattr(entry, name) for name in type(entry).__slots__}
 
 
 def lines(path: Path) -> Iterator[Row]:
-    """Iterate over the lines of a small text file."""
+    """Yield the lines of a small text file."""
     for line in path.read_text(errors="replace").splitlines():
         yield {"line": line}
 
@@ -336,7 +336,7 @@ READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
 
 
 def shown(value: bytes | None) -> str | None:
-    """Return bytes as text of a readable length, or in hexadecimal if they are not text."""
+    """Return bytes as text, shortened if it is long, or in hexadecimal if they are not text."""
     if value is None:
         return None
     cut = value[:MAX_SHOWN_BYTES]
@@ -348,7 +348,7 @@ def shown(value: bytes | None) -> str | None:
 
 
 def columns_of(rows: list[Row]) -> list[str]:
-    """Return the fields of all rows, in the order in which they come."""
+    """Return the names of all fields of the rows, in the order in which they first occur."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
@@ -383,7 +383,7 @@ def _is_secret(name: str) -> bool:
 
 
 def printable(value: Any) -> Any:
-    """Return a value in a form that fits a cell."""
+    """Convert a value to a form that can be printed in a table's cell."""
     if is_dataclass(value) and not isinstance(value, type):
         return {
             name: printable(part)
@@ -400,7 +400,7 @@ def printable(value: Any) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """Return a value without a JSON form in a form that JSON has, uncut."""
+    """Convert a value that has no JSON form to one that has, without cutting it."""
     if is_dataclass(value) and not isinstance(value, type):
         return {
             name: part for name, part in open_fields(value).items() if part not in (None, [], ())

@@ -1,8 +1,9 @@
 """``tidelog log verify`` checks whether a segment is whole, and whether its indexes are right.
 
-Reads files, writes nothing. Reports a batch that does not parse, whose checksum is wrong or whose
-records no client can read. Also reports offsets that do not rise, an offset index entry that does
-not point at the batch with its offset, and a time that no record up to its offset has.
+Reads files, and writes nothing. Reports a batch that does not parse, whose checksum is wrong or
+whose records no client can read. Also reports offsets that do not rise, an offset index entry that
+does not point at the batch with its offset, and a time index entry whose time no record up to its
+offset has.
 """
 
 import bisect
@@ -24,7 +25,7 @@ Batches = list[tuple[int, BatchHeader]]
 
 
 def checked(segment: Path) -> dict[str, Any]:
-    """Return a segment's contents in numbers, and its problems."""
+    """Return a row about a segment: its size in batches, records and bytes, and its problems."""
     batches: Batches = []
     problems = list(
         read_batches(segment.read_bytes(), int(segment.stem), batches, segment.parent.name)
@@ -47,7 +48,7 @@ def checked(segment: Path) -> dict[str, Any]:
 def read_batches(
     content: bytes, base_offset: int, batches: Batches, partition: str
 ) -> Iterator[str]:
-    """Fill ``batches`` from a segment's content, and yield its problems.
+    """Append a segment's batches to ``batches``, and yield the segment's problems.
 
     It ends at the first batch that does not parse.
     """
@@ -83,7 +84,7 @@ def unreadable(header: BatchHeader, batch: Buffer) -> str | None:
 
 
 def offset_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[str]:
-    """Yield the entries of an offset index that do not point at the batch with the offset."""
+    """Yield the entries of an offset index that do not point at the batch with their offset."""
     at = dict(batches)
     for relative, position in entries(path, OFFSET_INDEX_ENTRY):
         offset = base_offset + relative
@@ -100,9 +101,9 @@ def offset_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[
 
 
 def time_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[str]:
-    """Yield the wrong entries of a time index.
+    """Yield the problems of a time index.
 
-    Wrong are times that do not rise, and a time that no record up to the offset has.
+    They are times that do not rise, and a time that no record up to the offset has.
     """
     ends = [header.last_offset for _, header in batches]
     highest: list[int] = []
@@ -125,13 +126,13 @@ def time_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[st
 
 
 def entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, int]]:
-    """Iterate over an index's entries. A missing index has none."""
+    """Yield an index's entries. A missing index has none."""
     if path.exists():
         yield from entry.iter_unpack(whole_entries(path, entry.size))
 
 
 def whole_entries(path: Path, entry_bytes: int) -> bytes:
-    """Return an index's content, made of entries of ``entry_bytes`` bytes each.
+    """Return an index's content, which has to be entries of ``entry_bytes`` bytes each.
 
     Raises:
         ValueError: the content ends within an entry.

@@ -1,6 +1,6 @@
 """The group of all commands, which imports a command's module only for its call or its help.
 
-The other commands then cost nothing.
+So no command has to wait for the imports of another one.
 """
 
 import importlib
@@ -129,7 +129,10 @@ The commands say themselves which records were not delivered, and that no server
 
 
 class LazyGroup(click.Group):
-    """A group that knows a name and one line per command, and imports commands on demand."""
+    """A click group that has only the name and one line of each command.
+
+    It imports a command when the command is needed.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order in which a newcomer needs them."""
@@ -160,7 +163,8 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command.
 
-        A reader of its output that stops early, as ``head`` does, ends it without an error.
+        If the reader of its output stops early, as ``head`` does, the command ends without an
+        error.
         """
         try:
             return super().invoke(ctx)

@@ -65,7 +65,7 @@ def run(*, file: Path, heartbeat: Path | None, complaint: Path | None) -> None:
 @click.option("--flow", "only", metavar="A->B", help="Only this flow.")
 @json_option
 def status(*, file: Path, only: str | None, as_json: bool) -> None:
-    """Show how far each topic of FILE's flows is behind.
+    """Show the lag of each topic in the flows of FILE.
 
     The mirror need not run for that. RECORDS counts what the source has and the target has not;
     SECONDS is how long the oldest of it waits; LOST counts offsets that retention of the source
@@ -90,7 +90,7 @@ def status(*, file: Path, only: str | None, as_json: bool) -> None:
 
 
 async def measure_all(settings: MirrorSettings, names: Sequence[str]) -> list[FlowLag]:
-    """Return the lag of these flows."""
+    """Return the lags of the named flows."""
     env = real_env()
     return [
         await measure_lag(settings.flows, flow, env, STATUS_TIMEOUT_MS)

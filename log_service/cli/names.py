@@ -1,9 +1,9 @@
 """Reads typed names of topics, partitions and groups, and completes them for the shell.
 
 Decides what a pattern is (``*``, ``?``, ``[...]`` as in a shell) and how partitions are written
-(``orders:0,2-4``). A pattern without a match is an error, because the user meant something by it.
-Completion asks the cluster only if a server accepts a connection at once. It reports no errors,
-because a shell is waiting.
+(``orders:0,2-4``). A pattern without a match is an error, because it must be a mistake. Completion
+asks the cluster only if a server accepts a connection at once. It reports no errors, because a
+shell is waiting.
 """
 
 import re
@@ -28,7 +28,7 @@ MAX_RANGE = 100_000
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name has a character of a pattern, which no topic's name has."""
+    """Return whether a name is a pattern: it has a wildcard, which no topic's name can have."""
     return any(letter in name for letter in "*?[")
 
 
@@ -93,7 +93,7 @@ def split_partitions(text: str, option: str) -> tuple[str, list[int] | None]:
     The partitions are None if the text has no colon.
 
     Raises:
-        BadParameter: the part behind the colon is not a list of numbers or ranges.
+        BadParameter: the part after the colon is not a list of numbers or ranges.
     """
     topic, colon, numbers = text.partition(":")
     if not colon:
@@ -111,12 +111,12 @@ def split_partitions(text: str, option: str) -> tuple[str, list[int] | None]:
 
 
 async def partitions_named(admin: Admin, texts: Sequence[str], option: str) -> list[TopicPartition]:
-    """Return the partitions that ``TOPIC[:0,2-4]`` texts name.
+    """Return the partitions that texts of the form ``TOPIC[:0,2-4]`` name.
 
     TOPIC may be a pattern. Without numbers the text names all of a topic's partitions.
 
     Raises:
-        ClickException: a partition does not exist, a pattern matches nothing.
+        ClickException: a partition does not exist, or a pattern matches nothing.
         KafkaError: a topic does not exist.
     """
     found: dict[TopicPartition, None] = {}
@@ -145,7 +145,7 @@ def complete_topics(
     parameter: click.Parameter,  # noqa: ARG001 - click's
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Offer the topics of the cluster."""
+    """Return the topics of the cluster as completions."""
     return _offered(context, incomplete, topic_names)
 
 
@@ -154,7 +154,7 @@ def complete_groups(
     parameter: click.Parameter,  # noqa: ARG001 - click's
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Offer the groups of the cluster."""
+    """Return the groups of the cluster as completions."""
     return _offered(context, incomplete, group_ids)
 
 

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
 
 
 def read_node_file(path: Path) -> "NodeConfig":
-    """Return the configuration of a node.
+    """Return the configuration of a node from its properties file.
 
     Raises:
-        ConfigError: the file cannot be read, or its configuration cannot be honoured.
+        ConfigError: the file cannot be read, or the node cannot run with it.
     """
     from log_service.broker.main import (  # noqa: PLC0415 - most commands need no node
         read_configuration,

@@ -1,7 +1,7 @@
 """Reads numbers on the command line, with error texts that a person understands.
 
-They are click's ranges under other names, because click says that 'x' is not a valid 'integer
-range'.
+The types are click's ranges under other names, because click's error text is that 'x' is not a
+valid 'integer range'.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import click
 
 
 class WholeNumber(click.IntRange):
-    """A whole number within bounds that fits the bits of the request's field."""
+    """A whole number within bounds, which also has to fit into the request's field."""
 
     name = "whole number"
 
@@ -39,7 +39,11 @@ def checked_size(
     *,
     largest: int = 2**63 - 1,
 ) -> int:
-    """Return a number that fits a request, and refuse a larger one as ``kind`` does."""
+    """Return ``number`` if its absolute value is at most ``largest``, otherwise fail as ``kind``.
+
+    Raises:
+        BadParameter: the number is too large for the request's field.
+    """
     if not -largest <= number <= largest:
         kind.fail(f"{number} is too large: at most {largest} is possible", param, ctx)
     return number

@@ -119,7 +119,7 @@ async def offsets(
 
 
 def found_row(where: TopicPartition, found: FoundOffset) -> dict[str, Any]:
-    """Return a partition's result as a row, with None in a field without one."""
+    """Return a partition's offset as a row. A field without a value is None."""
     return {
         "topic": where.topic,
         "partition": where.partition,

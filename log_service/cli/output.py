@@ -2,9 +2,9 @@
 
 There are tables that fit a terminal, JSON for programs, and sizes and times for people.
 
-Names come from clients. A client that may join a group may name it so that a terminal would obey
-the name. So control characters in tables, sentences and JSON are written as escapes. Records alone
-are printed unchanged.
+Names come from clients. A client that may join a group could choose a name that a terminal would
+interpret as control sequences. So control characters in tables, sentences and JSON are written as
+escapes. Only records are printed unchanged.
 """
 
 import json
@@ -43,7 +43,11 @@ json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option
 def checked_servers(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """Return the servers. Refuse those that are not host:port while click reads the arguments."""
+    """Return the servers if they are ``host:port``. Used by click while it parses the arguments.
+
+    Raises:
+        BadParameter: the servers are malformed.
+    """
     if value is None:
         return None
     from log_service.config.client import (  # noqa: PLC0415 - help, and commands that ask no cluster, have no use for it
@@ -58,9 +62,10 @@ def checked_servers(
 
 
 def default_servers() -> str:
-    """Return the servers that a command asks by default.
+    """Return the servers that a command uses by default.
 
-    They are the broker or nodes that `tidelog up` keeps in this directory, else port 9092 here.
+    They are the broker or the nodes of a ``tidelog up`` in this directory, else port 9092 of this
+    machine.
 
     Raises:
         StorageError: the installation's file cannot be understood.
@@ -78,7 +83,7 @@ def default_servers() -> str:
 def configured_servers() -> str:
     """Return the servers of a command without ``--bootstrap-servers``.
 
-    They are those that its settings file names, else ``default_servers()``.
+    They are the servers that its settings file names, else ``default_servers()``.
 
     Raises:
         ConfigError: the settings file cannot be read. StorageError: as ``default_servers``.
@@ -128,7 +133,7 @@ servers_option: Callable[[click.decorators.FC], click.decorators.FC] = click.opt
 def keep_command_config(
     context: click.Context, _parameter: click.Parameter, value: Path | None
 ) -> None:
-    """Store the file for all clients of the command."""
+    """Store the file of ``--command-config``, for all clients of the command."""
     if value is not None:
         context.find_root().meta[COMMAND_CONFIG] = value
 
@@ -148,7 +153,7 @@ command_config_option: Callable[[click.decorators.FC], click.decorators.FC] = cl
 
 
 def bootstrap_option(command: click.decorators.FC) -> click.decorators.FC:
-    """Add the options of every command that asks a cluster: its servers and settings."""
+    """Add the options of every command that uses a cluster: its servers and settings."""
     return servers_option(command_config_option(command))
 
 
@@ -182,7 +187,7 @@ def terminal_width() -> int | None:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text of at most ``width`` letters. Dots replace the rest."""
+    """Shorten a text to ``width`` characters. Three dots replace its end."""
     return text if len(text) <= width else text[: max(width - 3, 1)] + "..."
 
 
@@ -224,9 +229,9 @@ def print_rows(
 def narrowed(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], column: str, width: int
 ) -> Sequence[Mapping[str, Any]]:
-    """Return rows with one column cut so that the table fits ``width``.
+    """Return rows in which one column is cut so that the table fits ``width``.
 
-    A few letters always stay.
+    The column keeps at least ``LEAST_CUT`` characters.
     """
     if column not in columns:
         return rows
@@ -249,25 +254,25 @@ def print_result(text: str, values: Any, *, as_json: bool) -> None:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print sentences that may hold names, with control characters as escapes."""
+    """Print sentences that may contain names, with control characters as escapes."""
     click.echo(escaped_lines(text), err=err)
 
 
 def for_terminal(text: str) -> str:
-    """Return a text for standard output, with control characters as escapes on a terminal.
+    """Return a text for standard output. On a terminal, control characters become escapes.
 
-    A terminal would obey them.
+    A terminal would interpret them.
     """
     return terminal_text(text) if sys.stdout.isatty() else text
 
 
 def terminal_text(text: str) -> str:
-    """Return a text with its lines and tabs, and its other control characters as escapes."""
+    """Return a text in which all control characters but newlines and tabs are escapes."""
     return "\t".join(map(escaped_lines, text.split("\t")))
 
 
 def write_records(output: BinaryIO, content: bytes) -> None:
-    """Write the content of records, with control characters as escapes on a terminal.
+    """Write the content of records. On a terminal, control characters become escapes.
 
     A pipe or a file gets the content unchanged.
     """
@@ -291,7 +296,7 @@ def note(text: str, *, nl: bool = True) -> None:
 def even_unread(
     is_so: bool,  # noqa: FBT001 - one argument, as suppress() has
 ) -> AbstractContextManager[None]:
-    """Ignore a closed output in a block that prints, if ``is_so``.
+    """Return a context in which a closed standard output is ignored, if ``is_so``.
 
     The work after the block is then done even if the output is closed.
     """
@@ -299,14 +304,14 @@ def even_unread(
 
 
 def print_json(value: Any) -> None:
-    """Print a value for programs."""
+    """Print a value as JSON."""
     click.echo(json_text(value))
 
 
 def json_text(value: Any) -> str:
     """Return a value as JSON of several lines.
 
-    Letters of all languages stay, and control characters become escapes.
+    Non-ASCII letters are kept, and control characters become escapes.
     """
     text = json.dumps(value, indent=2, default=str, ensure_ascii=False)
     return "\n".join(
@@ -321,7 +326,7 @@ def _in_json(character: str) -> str:
 
 
 def aligned(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Return rows under their column names, two blanks apart."""
+    """Return rows as text under their column names, with two spaces between columns."""
     cells = [[readable(row.get(column)) for column in columns] for row in rows]
     is_number = [
         all(isinstance(row.get(column), int | float | None) for row in rows) for column in columns
@@ -355,9 +360,9 @@ def readable(value: Any) -> str:
 
 
 def sized(size_bytes: int) -> str | None:
-    """Return a number of bytes for people: 512 B, 1.5 KiB, 20 GiB.
+    """Return a number of bytes for people, such as 512 B, 1.5 KiB or 20 GiB.
 
-    None, an unknown number, stays None.
+    An unknown number, None, stays None.
     """
     if size_bytes < 0:
         return None

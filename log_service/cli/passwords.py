@@ -1,7 +1,7 @@
-"""Reads passwords without an echo, from a file, or from standard input, never from an argument.
+"""Reads passwords from a terminal without echo, from a file, or from standard input.
 
-Arguments stand in the process list and in the history of shells, so no command takes a secret
-there.
+No command takes a secret as an argument, because arguments are visible in the process list and in
+the history of shells.
 """
 
 import sys
@@ -29,7 +29,7 @@ def asked_password(file: TextIO | None, whose: str, *, is_new: bool = True) -> S
     """Return a password from a file, or one that a person types, twice if it is new.
 
     Raises:
-        ClickException: there is none, or there is no person to ask.
+        ClickException: the password is empty, or there is no terminal.
     """
     if file is not None:
         text = file.readline(MAX_BYTES).rstrip("\r\n")

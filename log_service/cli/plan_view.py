@@ -35,7 +35,7 @@ DEFAULT_THROTTLE = "50MiB"
 
 
 def parsed_throttle(_context: click.Context, _parameter: click.Parameter, value: str) -> int | None:
-    """Return the bytes a second of a text like 50MiB, or None for ``none``."""
+    """Return the bytes per second of a text like 50MiB, or None for ``none``."""
     return None if value.lower() == NO_THROTTLE else rate_of(value, f", and not {NO_THROTTLE!r}")
 
 
@@ -44,7 +44,7 @@ def new_file(
 ) -> Path | None:
     """Refuse a file that exists.
 
-    It may be the plan that undoes yesterday's moves, which must not be lost.
+    The file may be the plan that undoes yesterday's moves, which must not be lost.
     """
     if value is not None and value.is_file():
         raise click.BadParameter(f"{value} is there already: name another file, or remove that one")
@@ -126,11 +126,11 @@ async def present(
 ) -> bool:
     """Show a plan, write its files, and carry it out if ``execute`` is set.
 
-    Returns whether the cluster is now as the plan wants it.
+    Return whether the cluster is now as the plan wants it.
 
     Raises:
         ClickException: the plan cannot be carried out.
-        Exit: Ctrl-C in the middle.
+        Exit: 130, Ctrl-C while the plan was carried out.
     """
     if execute and dry_run:
         raise click.UsageError("--execute and --dry-run exclude each other")
@@ -210,7 +210,7 @@ def summary(plan: Plan) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words."""
+    """Return a duration in words."""
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
     if seconds < 3600:
@@ -359,9 +359,9 @@ async def carry_out(admin: Admin, plan: Plan, *, limit: int) -> None:
 
 
 async def settled_problems(admin: Admin, mover: Mover) -> list[str]:
-    """Return the differences between cluster and plan.
+    """Return the differences between the cluster and the plan.
 
-    The cluster is asked again while there are some, because a broker may report an old state for a
+    If there are some, check a few times more, because a broker may report an old state for a
     moment.
     """
     problems = await mover.problems(admin)
@@ -374,7 +374,7 @@ async def settled_problems(admin: Admin, mover: Mover) -> list[str]:
 
 
 def left_behind(mover: Mover, plan: Plan) -> str:
-    """Return the state after a plan was stopped, with advice how to go on."""
+    """Return the state of the moves after a plan was stopped, with advice how to continue."""
     complete = len(plan.moves) - len(mover.waiting) - len(mover.moving)
     moves = counted(len(plan.moves), "move")
     stopped = (

@@ -35,9 +35,9 @@ MAX_RECORD_BYTES = 64 << 20
 
 
 class Patience(logging.Handler):
-    """Reports the reason for retries after ``PATIENCE_S`` without an outcome for any record.
+    """Prints the reason for retries after ``PATIENCE_S`` without an outcome for any record.
 
-    It receives the producer's log records about batches that are sent again.
+    It is a handler of the producer's log records about batches that are sent again.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Patience(logging.Handler):
         self._timer: threading.Timer | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Start the timer. Errors are passed on."""
+        """Start the timer. Log records of errors are passed on to other handlers."""
         if record.levelno >= logging.ERROR:
             logging.getLogger().callHandlers(record)
         elif self._timer is None:
@@ -63,7 +63,7 @@ class Patience(logging.Handler):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Receive the producer's log records about retries meanwhile."""
+        """Receive the producer's log records about retries within a ``with`` block."""
         logger = logging.getLogger(SENDER)
         if logger.isEnabledFor(logging.DEBUG):  # --verbose shows it all
             yield
@@ -81,7 +81,7 @@ class Patience(logging.Handler):
 
 
 class Deliveries:
-    """Counts the outcomes of the records."""
+    """Counts the sent records and their failures."""
 
     def __init__(self) -> None:
         self.sent_count = 0
@@ -89,7 +89,7 @@ class Deliveries:
         self.patience = Patience()
 
     def on_delivery(self, _metadata: object, error: KafkaError | None) -> None:
-        """Remember a failure."""
+        """Note the outcome of a record."""
         self.patience.settle()
         if error is not None:
             self.failures.append(error)
@@ -263,7 +263,7 @@ async def encoding_parser(
 
 
 def require_partition(topic: str, partition_count: int, partition: int) -> None:
-    """Refuse a partition that a topic does not have, because a producer would wait for it."""
+    """Refuse a partition that a topic does not have. A producer would wait until it exists."""
     if partition >= partition_count:
         raise click.ClickException(
             f"topic {topic!r} has partitions 0 to {partition_count - 1}, not {partition}; nothing"
@@ -289,7 +289,7 @@ async def send_lines(
     headers: Sequence[tuple[str, bytes | None]],
     deliveries: Deliveries,
 ) -> None:
-    """Send each line of a source as a record, while more lines come."""
+    """Read lines from a source until its end, and send each line as a record."""
     reader = LineReader(source)
     while lines := await reader.read():
         await send_all(records_of(lines, parse, deliveries.sent_count), send, headers, deliveries)
@@ -301,7 +301,7 @@ async def send_all(
     headers: Sequence[tuple[str, bytes | None]],
     deliveries: Deliveries,
 ) -> None:
-    """Send records one after the other, with ``headers`` behind their own."""
+    """Send records one after the other, with ``headers`` after their own."""
     for record in records:
         await send(
             record.value,
@@ -314,10 +314,12 @@ async def send_all(
 
 
 def records_of(lines: Iterable[bytes], parse: Parse, sent_count: int = 0) -> Iterator[NewRecord]:
-    """Yield the records of lines, before which ``sent_count`` others were sent.
+    """Yield a record for each line.
+
+    ``sent_count`` is the number of lines before these, for the error text.
 
     Raises:
-        ClickException: a line is not a record. Those before it were sent.
+        ClickException: a line is not a record. The lines before it were sent.
     """
     for number, line in enumerate(lines, sent_count + 1):
         try:

@@ -1,7 +1,7 @@
 """Reads the settings of a project from its file ``.env``.
 
-Variables that the environment already has stay. The package that reads such files comes with the
-platform extra. Without it there are no projects, and the file is not read.
+Variables that the environment already has are kept. The package that reads such files comes with
+the platform extra. Without it there are no projects, and the file is not read.
 """
 
 from importlib.util import find_spec

@@ -63,7 +63,7 @@ def entity_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def named_parts(given: dict[str, Any]) -> dict[str, str]:
-    """Return the entity that the options name, by Kafka's types.
+    """Return the entity that the options name: names by Kafka's entity types.
 
     An empty name is the default of a type.
 
@@ -100,7 +100,7 @@ def named_entity(given: dict[str, Any]) -> QuotaEntity:
 
 
 def value_of(key: str, text: str) -> float:
-    """Return the number that a text means.
+    """Return a quota's value as a number. A quota of bytes may have a unit.
 
     Raises:
         BadParameter: the text is not a number, or there is no such quota.
@@ -236,7 +236,7 @@ async def change(
     as_json: bool,
     done: str,
 ) -> None:
-    """Change quotas, and report that."""
+    """Change quotas of an entity, and print the result."""
     async with open_admin(bootstrap_servers) as admin:
         await admin.alter_client_quotas({entity: changes}, is_validated_only=dry_run)
     text = f"{'this would be accepted: ' if dry_run else ''}{done} for {entity}"

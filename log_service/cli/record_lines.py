@@ -1,8 +1,8 @@
 """Prints records as lines, and reads lines as records.
 
-Lines are values, keys and values, a template's output (printed only) or JSON. Decides only bytes.
-Keys and values are printed unchanged. Null is printed as ``null``. Only the JSON output
-distinguishes it from the text ``null``.
+A line is a value, a key and a value, JSON, or (printed only) a filled template. This module only
+converts between records and bytes. Keys and values are printed unchanged. Null is printed as
+``null``. Only the JSON output distinguishes it from the text ``null``.
 """
 
 import base64
@@ -31,7 +31,7 @@ A record read back with it gets its time from the producer.
 
 
 class LineError(ValueError):
-    """The error for a line that is not a record. Its text continues "line N"."""
+    """The error for a line that is not a record. Its text is printed after "line N"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +45,13 @@ class NewRecord:
 
 
 class JsonBytes(bytes):
-    """The text of a key or a value that was decoded, and the id or guid of its schema.
+    """A decoded key or value as JSON text, with the id or guid of its schema.
 
-    A line of JSON has it as a value of JSON, and not as text.
+    In a line of JSON it is a JSON value, and not a string.
     """
 
     def __new__(cls, text: bytes, schema: int | str | None) -> Self:
-        """Keep the schema beside the bytes."""
+        """Make the value of the text, and keep the schema as its attribute."""
         made = super().__new__(cls, text)
         made.schema = schema
         return made
@@ -68,7 +68,9 @@ Parse = Callable[[bytes], NewRecord]
 def renderer(
     *, as_json: bool, template: str | None, key_separator: str | None, is_queue: bool = False
 ) -> Render:
-    """Return a function that turns a record into bytes. Records of a queue have a delivery count.
+    """Return a function that formats a record as bytes.
+
+    With ``is_queue`` a template may use the fields of queues, such as the delivery count.
 
     Raises BadParameter if the template is wrong.
     """
@@ -83,7 +85,7 @@ def renderer(
 
 
 def with_markers(render: Render) -> Render:
-    """Return a function that also renders control records: their value is a text for a person."""
+    """Return a function that also formats control records, with a text as their value."""
 
     def rendered(record: ConsumerRecord | ShareRecord) -> bytes:
         marker = record.marker if isinstance(record, LogRecord) else None
@@ -96,7 +98,7 @@ def with_markers(render: Render) -> Render:
 
 
 def shown(value: bytes | None) -> bytes:
-    """Return the printed form of a key or value."""
+    """Return a key or value as it is printed."""
     return b"null" if value is None else value
 
 
@@ -130,9 +132,9 @@ def as_json_line(record: ConsumerRecord | ShareRecord) -> bytes:
 
 
 def as_json_value(value: bytes | None) -> Any:
-    """Return text if the bytes are text, else an object with them as base64.
+    """Return bytes as a JSON value: a string if they are UTF-8, else an object with base64.
 
-    Decoded bytes are the value of JSON that they were decoded to.
+    ``JsonBytes`` become the JSON value that they hold.
     """
     if value is None:
         return None
@@ -218,9 +220,9 @@ def parser(
 ) -> Parse:
     """Return a function that turns a line into a record, or raises LineError.
 
-    A key or value that reads ``null_text`` is null. So is an empty value if ``is_empty_null``.
-    Every record gets ``fixed_key`` if that is given. ``json_parts`` are those of key and value that
-    are encoded by a schema: a line of JSON has any value of JSON there.
+    A key or value whose text is ``null_text`` is null. So is an empty value if ``is_empty_null``.
+    Every record gets ``fixed_key`` if that is given. ``json_parts`` names which of key and value
+    are encoded by a schema. A line of JSON may have any JSON value there.
     """
     if as_json:
         return partial(from_json_line, json_parts=json_parts)
@@ -248,10 +250,10 @@ def parser(
 def from_json_line(line: bytes, json_parts: Container[str] = ()) -> NewRecord:
     """Return the record of a line that ``as_json_line`` made. Its topic and offset are ignored.
 
-    The ``json_parts`` are returned as JSON.
+    The ``json_parts`` are returned as JSON text.
 
     Raises:
-        LineError: the line is no such record.
+        LineError: the line is not such a record.
     """
     try:
         fields = json.loads(line)
@@ -282,7 +284,7 @@ def _from_json_part(value: Any, part: str, json_parts: Container[str]) -> bytes 
 
 
 def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
-    """Return the headers of pairs of name and value.
+    """Return the headers in a list of pairs of name and value.
 
     Raises:
         LineError: the JSON is not a list of such pairs.
@@ -298,7 +300,7 @@ def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def from_json_value(value: Any, where: str) -> bytes | None:
-    """Return the bytes of a text or of an object with base64, or None for null.
+    """Return the bytes of a string or of an object with base64, or None for null.
 
     Raises:
         LineError: the value has another type. ``where`` names it in the text.

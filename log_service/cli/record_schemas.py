@@ -1,7 +1,7 @@
 """Keys and values with schemas: lines of JSON become bytes for ``produce``, bytes become JSON.
 
-``consume`` decodes what a schema's id in front of the bytes, or in a header, names. Bytes that name
-no schema, or one that the registry does not have, stay as they are. A note says so once.
+``consume`` decodes by the schema whose id is before the bytes, or in a header. Bytes are printed
+unchanged if they name no schema, or one that the registry does not have. A note says so once.
 
 Importing this needs the extra ``schemas``.
 """
@@ -48,13 +48,13 @@ R = TypeVar("R", ConsumerRecord, ShareRecord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartEncoder:
-    """Encodes the JSON of keys or values. ``about`` names the schema."""
+    """Encodes the JSON of keys or values. ``about`` names the schema in errors."""
 
     about: str
     encode: Encode
 
     def bytes_of(self, text: bytes | None, part: str) -> bytes | None:
-        """Return the bytes of a key or a value, None for null.
+        """Encode the JSON text of a key or a value, None for null.
 
         Raises:
             LineError: the text is not JSON, or does not fit the schema.
@@ -149,7 +149,7 @@ Place = tuple[str, bool, SchemaIdentity]
 class RecordDecoder:
     """Decodes the keys and values of records by the schemas that they name.
 
-    ``is_verbose``: each schema is printed once, when its first record is read.
+    With ``is_verbose`` each schema is printed once, when its first record is read.
     """
 
     def __init__(self, registry: SchemaRegistryClient, *, is_verbose: bool = False) -> None:
@@ -162,7 +162,7 @@ class RecordDecoder:
         self._noted: set[Place | None] = set()
 
     async def __call__(self, records: Iterable[R]) -> list[R]:
-        """Return the records with keys and values as ``JsonBytes`` if they could be decoded."""
+        """Return the records. Keys and values that could be decoded are ``JsonBytes`` there."""
         return [
             record
             if getattr(record, "is_control", False)  # of LogRecord
@@ -196,7 +196,7 @@ class RecordDecoder:
         return JsonBytes(text, identity.guid if identity.id is None else identity.id)
 
     async def _find(self, place: Place) -> Decode | None:
-        """Return the decoder for a schema and keep it, or note why there is none."""
+        """Fetch the schema and keep its decoder. Return None and print a note if that fails."""
         if self._failures.get(place) or self._failures.get(None):
             return None
         topic, is_key, identity = place
@@ -223,7 +223,7 @@ class RecordDecoder:
         return decode
 
     async def _versions(self, identity: SchemaIdentity, subject: str) -> str:
-        """Return the versions that have a schema's id, of the topic's subject if it has it."""
+        """Return a text with the versions that have a schema, preferably those of ``subject``."""
         if identity.id is None:
             return ""
         try:
@@ -234,7 +234,7 @@ class RecordDecoder:
         return "".join(f"version {version} of {name}, " for name, version in shown)
 
     def _note(self, place: Place | None, text: str) -> None:
-        """Print a note on standard error, unless there was one about this place."""
+        """Print a note on standard error, unless there was already one about the same schema."""
         if place in self._noted or len(self._noted) >= MAX_NOTES:
             return
         self._noted.add(place)

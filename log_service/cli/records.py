@@ -90,7 +90,7 @@ async def delete(
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Return the offsets of a JSON file, by partition.
+    """Read the offsets by partition from a JSON file.
 
     Its form is ``{"partitions": [{"topic": ..., "partition": ..., "offset": ...}], "version": 1}``.
 

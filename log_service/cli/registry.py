@@ -1,4 +1,4 @@
-"""``tidelog registry`` runs a schema registry in front of a cluster."""
+"""``tidelog registry`` runs a schema registry that keeps its schemas in a cluster."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The client of a schema registry that commands use: it says when it waits for a response.
+"""The client of a schema registry that commands use: it tells the user if a response is late.
 
 Importing this needs the extra ``schemas``.
 """
@@ -14,18 +14,18 @@ from log_service.client.schemas.exchange import Steps
 T = TypeVar("T")
 
 NOTE_AFTER_S: Final = 3.0
-"""Seconds without a response after which the user is told what the command waits for."""
+"""Seconds without a response after which a note says what the command waits for."""
 
 
 class CommandRegistryClient(SchemaRegistryClient):
-    """Says once on standard error that a response is late, and when the client gives up."""
+    """Prints once on standard error that a response is late, and when the client gives up."""
 
     def __init__(self, url: str, **settings: Any) -> None:
         super().__init__(url, **settings)
         self._is_wait_noted = False
 
     async def run(self, steps: Steps[T]) -> T:
-        """Carry out the steps of a core, and return their result."""
+        """Do the requests of ``steps``, and return the result."""
         outcome: T | Exception
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._note_wait)

@@ -1,7 +1,8 @@
-"""Connects commands to a schema registry: its options, its login, and advice beside its errors.
+"""Connects commands to a schema registry: its options, its login, and advice with its errors.
 
-The registry's client needs the extra ``schemas``, so it is imported once a command asks. A password
-never is an argument, but the URL in the environment may hold a user and a password.
+The registry's client needs the extra ``schemas``, so it is imported only when a command needs the
+registry. A password is never an argument, but the URL in the environment may have a user and a
+password.
 """
 
 import os
@@ -52,7 +53,10 @@ File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryAccess:
-    """The URL of a registry, and the settings of its client. ``prefix`` is that of the options."""
+    """The URL of a registry, and the settings of its client.
+
+    ``prefix`` is the prefix of the options' names.
+    """
 
     url: str
     settings: Mapping[str, Any] = field(repr=False)
@@ -60,7 +64,7 @@ class RegistryAccess:
 
     @classmethod
     def default(cls) -> Self:
-        """Return the access to the registry that is asked if none is named."""
+        """Return the access to the default registry."""
         url = default_registry()
         return cls(url=url, settings=settings_of_environment(url), prefix=RECORDS_PREFIX)
 
@@ -89,7 +93,11 @@ def settings_of_environment(url: str) -> dict[str, str]:
 def checked_url(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """Refuse a URL that is none while arguments are read."""
+    """Return the URL of a registry if it is valid. Used by click while it parses the arguments.
+
+    Raises:
+        BadParameter: the URL is not valid.
+    """
     from log_service.client.schemas.settings import (  # noqa: PLC0415 - help has no use for it
         RegistryClientSettings,
     )
@@ -193,7 +201,7 @@ def _login(user: str, file: TextIO | None, prefix: str) -> str:
 
 
 def registry_command(command: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run an async command that asks a registry, and add the options of every such command.
+    """Decorate an async command that uses a registry: run it, and add the options of such commands.
 
     The command gets the registry's client as ``registry``.
     """
@@ -243,7 +251,7 @@ def with_registry(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def extra_needed() -> Iterator[None]:
-    """Say in a sentence which extra is missing, if an import in the block fails."""
+    """Turn a failed import in the block into a ConfigError that names the missing extra."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -256,7 +264,7 @@ async def open_registry(access: RegistryAccess) -> AsyncIterator["SchemaRegistry
 
     Raises:
         ConfigError: settings contradict each other, or the extra with the client is missing.
-        ClickException: a registry's error in the block for which there is advice.
+        ClickException: the registry refused a request in the block, and there is advice for that.
     """
     with extra_needed():
         from log_service.cli.registry_client import CommandRegistryClient  # noqa: PLC0415 - an extra
@@ -274,9 +282,9 @@ async def open_registry(access: RegistryAccess) -> AsyncIterator["SchemaRegistry
 async def open_renderer(
     access: RegistryAccess | None, render: Render, *, is_verbose: bool
 ) -> AsyncIterator[RenderAll]:
-    """Open a function for a block that renders records, decoded by the schemas of a registry.
+    """Yield a function that formats records, decoded by the schemas of a registry.
 
-    Without a registry they are rendered as they are.
+    Without a registry their bytes are printed unchanged.
     """
 
     async def render_bytes(records: Sequence[Any]) -> bytes:

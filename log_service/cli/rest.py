@@ -1,4 +1,4 @@
-"""``tidelog rest`` runs a REST proxy in front of a cluster."""
+"""``tidelog rest`` runs a REST proxy of a cluster."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -21,7 +21,7 @@ T = TypeVar("T")
 def run(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run an async function to its end and return its result.
 
-    Raises its exceptions, and the first one of a group that a client's tasks raised.
+    Raises its exceptions. Of an exception group of a client's tasks, it raises the first one.
     """
     try:
         return trio.run(
@@ -41,7 +41,7 @@ def on_trio(command: Callable[P, Awaitable[T]]) -> Callable[P, T]:
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that blocks, in a thread. Ctrl-C leaves the thread behind."""
+    """Call a blocking function in a thread. Ctrl-C abandons the thread."""
     return await trio.to_thread.run_sync(partial(function, *args, **kwargs), abandon_on_cancel=True)
 
 

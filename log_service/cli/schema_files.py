@@ -1,4 +1,4 @@
-"""The type of the schema in a file, by the suffix of its name."""
+"""Determines the type of the schema in a file, by the suffix of its name."""
 
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -15,10 +15,12 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def require_schema_text(text: str, name: str) -> str:
-    """Return the text of a schema. A registry would read an empty text as the previous version.
+    """Return the text of a schema if it is not empty.
+
+    A registry would take an empty text for the previous version.
 
     Raises:
-        ClickException: there is no text.
+        ClickException: the text is empty.
     """
     if not text.strip():
         raise click.ClickException(f"{name} has no schema: the file is empty")

@@ -1,7 +1,7 @@
 """``tidelog schemas`` lists, registers, checks, compares and deletes the schemas of a registry.
 
-Decides how files name their type, and how schemas are printed. It asks over HTTP, so that any
-registry with Confluent's API will do.
+Decides how files name their type, and how schemas are printed. It works over HTTP with any registry
+that has Confluent's API.
 """
 
 import json
@@ -77,10 +77,10 @@ def schemas() -> None:
 
 
 def reference_of(text: str) -> SchemaReference:
-    """Return the reference of a text NAME=SUBJECT:VERSION.
+    """Parse a reference of the form NAME=SUBJECT:VERSION.
 
     Raises:
-        BadParameter: the text is none.
+        BadParameter: the text has another form.
     """
     try:
         return SchemaReference.from_text(text)
@@ -91,7 +91,7 @@ def reference_of(text: str) -> SchemaReference:
 async def read_schema(
     source: BinaryIO, schema_type: str | None, references: Sequence[str]
 ) -> Schema:
-    """Return the schema of a file or of standard input.
+    """Read a schema from a file or from standard input.
 
     Raises:
         UsageError: its type is not known.
@@ -108,7 +108,7 @@ async def read_schema(
 
 
 def pretty(schema: Schema) -> str:
-    """Return the text of a schema for people: JSON in several lines, Protobuf as it is."""
+    """Return the text of a schema for people: JSON in several lines, Protobuf unchanged."""
     if schema.schema_type == PROTOBUF:
         return schema.text.rstrip("\n")
     try:
@@ -158,7 +158,7 @@ def source_arguments(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def verdict_text(source: BinaryIO, subject: str, result: CompatibilityResult) -> str:
-    """Return whether a schema is compatible, and a line for each reason why it is not."""
+    """Return a text that says whether a schema is compatible, and a line for each reason if not."""
     verdict = "compatible" if result.is_compatible else "not compatible"
     return "\n".join([f"{name_of(source)} is {verdict} with {subject}", *result.messages])
 
@@ -342,7 +342,8 @@ async def delete(
 ) -> None:
     """Delete the versions of SUBJECT. Records that were written with them stay readable.
 
-    With --permanent what was deleted so is removed for good: its records cannot be read any more.
+    With --permanent, versions that are deleted already are removed for good. Their records cannot
+    be read any more.
 
     \b
     tidelog schemas delete orders-value --version 2
@@ -413,7 +414,7 @@ def validate_setting(
 def print_setting(
     name: str, subject: str | None, value: str, *, is_own: bool, more: Any = None, as_json: bool
 ) -> None:
-    """Print a level or a mode, and whether the subject has it of its own."""
+    """Print a level or a mode, and whether it is the subject's own or the global one."""
     found = {"subject": subject, name: value, "is_own": is_own, **(more or {})}
     origin = "" if is_own else f" (the global {name})"
     print_result(f"{subject or 'all subjects'}: {value}{origin}", found, as_json=as_json)
@@ -485,7 +486,7 @@ async def mode(
 
 
 async def own_or_global(get: Callable[..., Any], subject: str | None) -> tuple[Any, bool]:
-    """Return a setting of a subject, and whether it is its own and not the global one."""
+    """Return a setting of a subject, and whether it is its own. Otherwise it is the global one."""
     try:
         return (
             await get() if subject is None else await get(subject, default_to_global=False)

@@ -1,7 +1,6 @@
 """Reads secrets from files or standard input, and warns of a secret in an argument.
 
-Arguments stand in the list of processes, where every account of the machine may read them, and in
-the history of the shell.
+Arguments are visible to every account in the list of processes, and in the history of the shell.
 """
 
 import click
@@ -12,11 +11,11 @@ from log_service.common.errors import ConfigError
 def with_secrets_read(values: dict[str, str]) -> dict[str, str]:
     """Return configs in which a secret's ``@FILE`` is replaced by the content of the file.
 
-    ``@-`` is replaced by the standard input. The last newline does not count. A value of any other
-    key stays, also if it begins with ``@``.
+    ``@-`` is replaced by the standard input. A newline at the end is removed. A value of any other
+    key is kept, even if it begins with ``@``.
 
     Raises:
-        ConfigError: a file cannot be read, or holds nothing.
+        ConfigError: a file cannot be read, or is empty.
     """
     return {key: _secret(key, value) if _is_secret(key) else value for key, value in values.items()}
 

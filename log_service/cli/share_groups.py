@@ -1,8 +1,7 @@
-"""Share groups in ``tidelog groups`` (KIP-932): describes them, and resets and deletes their
-offsets.
+"""Share groups in ``tidelog groups`` (KIP-932): describes them, and changes their offsets.
 
-A share group has a start offset instead of a committed offset. All records before the start offset
-are final, and some after it may be. So the lag comes from the cluster and is not computed here.
+A share group has a start offset instead of a committed offset. All records before it are finished,
+and some after it may be finished, too. So the lag comes from the cluster and is not computed here.
 Start offset and lag are unknown until the group's state of a partition is initialized.
 """
 
@@ -21,14 +20,14 @@ SHARE = "share"
 
 
 async def share_groups_among(admin: Admin, group_ids: Sequence[str]) -> set[str]:
-    """Return the share groups among some groups."""
+    """Return those of ``group_ids`` that are share groups."""
     return {
         group.group_id for group in await admin.list_groups() if group.group_type == SHARE
     }.intersection(group_ids)
 
 
 async def described_share_group(admin: Admin, group: ShareGroupDescription) -> dict[str, Any]:
-    """Return everything about a share group in the form of other groups."""
+    """Return everything about a share group, with the fields that other groups have."""
     return {
         "group_id": group.group_id,
         "state": group.state,
@@ -50,7 +49,7 @@ async def described_share_group(admin: Admin, group: ShareGroupDescription) -> d
 
 
 async def _offset_rows(admin: Admin, group: ShareGroupDescription) -> list[dict[str, Any]]:
-    """Return a row per partition that the group reads. Several clients may read one."""
+    """Return a row per partition that the group reads. Several clients may read the same one."""
     offsets = await admin.list_share_group_offsets(group.group_id)
     readers: dict[TopicPartition, list[str]] = {}
     for member in group.members:
@@ -77,7 +76,7 @@ async def queue_positions(
 ) -> Mapping[TopicPartition, OffsetAndMetadata]:
     """Return a queue's start offsets in the form of committed offsets.
 
-    Partitions that the queue has not begun are left out.
+    Partitions without a start offset are left out.
     """
     offsets = await admin.list_share_group_offsets(group_id)
     return {

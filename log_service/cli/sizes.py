@@ -1,4 +1,4 @@
-"""Reads bytes a second as users type them, for client quotas and replication throttles."""
+"""Reads bytes per second as users type them, for client quotas and replication throttles."""
 
 import re
 
@@ -22,7 +22,7 @@ UNITS = {
 
 
 def rate_of(text: str, or_else: str = "", hint: str | None = None) -> int:
-    """Return the bytes a second of a text like 50MiB.
+    """Return the bytes per second of a text like 50MiB.
 
     ``or_else`` names other accepted forms in the error's text.
 

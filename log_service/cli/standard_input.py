@@ -1,6 +1,6 @@
-"""Reads what users type or pipe, without keeping a command's clients from their work.
+"""Reads what users type or pipe, while a command's clients continue to work.
 
-A stream is read when it has something, so that Ctrl-C ends the wait and leaves no thread behind.
+A stream is read only when it has data, so that Ctrl-C ends the wait and leaves no thread behind.
 """
 
 import sys
@@ -15,12 +15,12 @@ STANDARD_INPUT = "<stdin>"
 
 
 def name_of(stream: IO[Any]) -> str:
-    """Return the name of a file, or ``STANDARD_INPUT``."""
+    """Return the name of a stream's file, or ``STANDARD_INPUT``."""
     return str(getattr(stream, "name", STANDARD_INPUT))
 
 
 async def read_some(stream: BinaryIO) -> bytes:
-    """Return the next bytes of a stream as soon as there are any, none at its end.
+    """Return the next bytes of a stream as soon as there are any, empty at its end.
 
     Regular files and streams without a descriptor are read at once.
     """
@@ -49,14 +49,17 @@ class LineReader:
         self._is_at_end = False
 
     async def read(self) -> list[bytes]:
-        """Return the next lines without their newlines, none at the end of the stream."""
+        """Return the next lines without their newlines, an empty list at the end of the stream."""
         lines: list[bytes] = []
         while not lines and not self._is_at_end:
             lines = self._split(await read_some(self._stream))
         return lines
 
     def _split(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that a chunk ends. Without bytes, the stream ends the last line."""
+        """Return the lines that a chunk completes. An empty chunk is the stream's end.
+
+        The end completes the last line.
+        """
         self._is_at_end = not chunk
         *lines, rest = chunk.split(b"\n")
         if self._begun and (lines or self._is_at_end):

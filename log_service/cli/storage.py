@@ -165,7 +165,7 @@ def format_(
 
 
 def _scram_user(text: str) -> "ScramArgument":
-    """Return a user with its password, from the argument or from the file that it names."""
+    """Return the user in a SCRAM argument, with its password from the argument or from a file."""
     from log_service.security.sasl.scram_argument import (  # noqa: PLC0415 - the other commands need no node
         parse_scram_argument,
     )

@@ -29,7 +29,7 @@ class TimeParameter(click.ParamType[int]):
 
 
 def as_time(timestamp_ms: int) -> str:
-    """Return ISO 8601 in UTC with milliseconds, or a dash for a time that no calendar has."""
+    """Return a time as ISO 8601 in UTC with milliseconds, or a dash if no calendar has it."""
     try:
         return (
             datetime.fromtimestamp(timestamp_ms / 1_000, UTC)

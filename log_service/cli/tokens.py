@@ -1,8 +1,9 @@
 """``tidelog tokens`` manages delegation tokens (KIP-48).
 
-A token logs a program in without its owner's password. Its HMAC is its password, and no command
-takes that as an argument. A token is named by its id, and the broker tells its owner the rest. The
-HMAC is written to a file that its owner alone may read, and printed only with ``--show``.
+With a token a program logs in without its owner's password. The token's HMAC is its password, and
+no command takes that as an argument. Commands name a token by its id, and fetch the rest from the
+broker. The HMAC is written to a file that only its owner may read, and printed only with
+``--show``.
 """
 
 import base64
@@ -162,7 +163,7 @@ async def create(
 async def renew(
     *, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str
 ) -> None:
-    """Extend a token's life, up to the time at which it ends."""
+    """Extend the life of a token, at most up to its maximum lifetime."""
     async with open_admin(bootstrap_servers) as admin:
         expires_ms = await admin.renew_delegation_token(
             (await named(admin, token_id)).hmac, period_ms=period_ms or -1
@@ -198,7 +199,7 @@ async def named(admin: CommandAdmin, token_id: str) -> DelegationTokenDescriptio
     """Return the token with an id.
 
     Raises:
-        ClickException: this user sees no such token.
+        ClickException: there is no such token that this user may see.
     """
     for token in await admin.describe_delegation_tokens():
         if token.token_id == token_id:

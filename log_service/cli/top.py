@@ -1,9 +1,9 @@
 """``tidelog top`` shows brokers, topics and groups of a running cluster, with their rates.
 
-It asks with the client's API alone, so that it works on any Kafka cluster. The growth of offsets
-gives the rates of topics, and the growth of commits the rates of groups. A broker's metrics page
-adds bytes. Decides which facts are read and when. ``top_rates`` turns two looks into rates,
-``top_view`` into a screen.
+It uses only the client's API, so that it works on any Kafka cluster. The growth of offsets gives
+the rates of topics, and the growth of commits the rates of groups. A broker's metrics page adds
+bytes. Decides which facts are read and when. ``top_rates`` turns two readings of the cluster into
+rates, ``top_view`` turns rates into a screen.
 """
 
 import os
@@ -116,7 +116,10 @@ async def top(
 
 
 def registry_of(bootstrap_servers: str) -> str | None:
-    """Return the URL of the registry of a ``tidelog up`` here, if these are its servers."""
+    """Return the URL of the local ``tidelog up``'s schema registry, if the servers are its own.
+
+    Return None otherwise.
+    """
     if bootstrap_servers != default_servers():
         return None
     return installed_registry(Path(os.environ.get(DATA_SETTING) or DEFAULT_DATA))
@@ -129,7 +132,7 @@ async def look(
     *,
     is_internal_included: bool,
 ) -> Look:
-    """Return the current state of the cluster.
+    """Read the current state of the cluster.
 
     Raises:
         TidelogError: no broker responds, or a metrics page cannot be read.
@@ -176,7 +179,7 @@ async def look(
 async def groups_of(
     admin: Admin, ends: Mapping[TopicPartition, PartitionOffsets]
 ) -> dict[str, GroupLook]:
-    """Return every group with its positions, and its lag behind ``ends``."""
+    """Return every group with its committed offsets and its lag. ``ends`` are the end offsets."""
     names = [group.group_id for group in await admin.list_groups()]
     described = await admin.describe_groups(names) if names else {}
     found: dict[str, GroupLook] = {}
@@ -198,9 +201,9 @@ async def groups_of(
 
 
 async def sizes_of(admin: Admin) -> dict[str, int]:
-    """Return the bytes that each topic has on all brokers together.
+    """Return the size of each topic in bytes, summed over all brokers.
 
-    It is empty if the request fails: a topic has just gone, or an old broker does not know it.
+    It is empty if the request fails, because a topic has just been deleted, or a broker is too old.
     """
     sizes: dict[str, int] = {}
     try:
@@ -215,7 +218,7 @@ async def sizes_of(admin: Admin) -> dict[str, int]:
 
 
 def as_values(screen: Screen) -> dict[str, Any]:
-    """Return a screen as plain values."""
+    """Return a screen as plain values for JSON."""
     return {
         "cluster_id": screen.cluster_id,
         "controller_id": screen.controller_id,

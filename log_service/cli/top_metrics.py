@@ -1,7 +1,7 @@
-"""Reads the bytes that topics took and gave from a broker's metrics page, for ``tidelog top``.
+"""Reads the bytes in and out of each topic from a broker's metrics page, for ``tidelog top``.
 
-Knows two lines of Prometheus's text format and passes over all others. It reads tidelog's page and
-that of an Apache Kafka broker behind the JMX exporter.
+Reads two metrics of Prometheus's text format and skips all others. It reads the pages of tidelog
+and of an Apache Kafka broker with the JMX exporter.
 """
 
 import re
@@ -22,7 +22,7 @@ MAX_PAGE_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicBytes:
-    """The bytes of a topic since the broker started."""
+    """The bytes that a topic received and sent since the broker started."""
 
     taken: float = 0
     given: float = 0
@@ -35,8 +35,8 @@ def read_topic_bytes(url: str) -> dict[str, TopicBytes]:
     """Return the bytes of each topic on the page at ``url``.
 
     Raises:
-        ConfigError: ``url`` is not an address of a page.
-        KafkaError: NETWORK_EXCEPTION, it cannot be read.
+        ConfigError: ``url`` is not the URL of a page.
+        KafkaError: NETWORK_EXCEPTION, the page cannot be read.
     """
     if not url.startswith(("http://", "https://")):
         raise ConfigError(
@@ -52,7 +52,7 @@ def read_page(url: str, context: ssl.SSLContext | None = None) -> str:
     """Return the text of a page. ``url`` has to be one of http or https.
 
     Raises:
-        OSError, ValueError: it cannot be read.
+        OSError, ValueError: the page cannot be read.
     """
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S, context=context) as response:  # noqa: S310 - see above

@@ -1,7 +1,7 @@
-"""Turns two looks at a cluster into one screen of rates. Plain values in, plain values out.
+"""Turns two readings of a cluster into one screen of rates. Plain values in, plain values out.
 
-A rate is unknown (None) for a thing that the look before did not have, and 0 for a count that went
-back.
+A rate is unknown (None) for a thing that the earlier reading did not have, and 0 for a count that
+became smaller.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 class TopicLook:
     """A topic at one moment.
 
-    Sums are over its partitions. ``leaders`` has one node id per partition.
+    Sums and counts are over its partitions. ``leaders`` has one node id per partition.
     """
 
     partition_count: int
@@ -43,7 +43,7 @@ class GroupLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """A cluster at one moment (monotonic seconds)."""
+    """A cluster at one moment. ``at_s`` is in seconds of the monotonic clock."""
 
     at_s: float
     cluster_id: str
@@ -69,7 +69,7 @@ class Screen:
 
 
 def screen_of(before: Look, now: Look) -> Screen:
-    """Return the screen of the changes between two looks."""
+    """Return the screen with the rates between two readings of the cluster."""
     interval_s = max(now.at_s - before.at_s, 1e-9)
     return Screen(
         cluster_id=now.cluster_id,
@@ -87,7 +87,7 @@ def screen_of(before: Look, now: Look) -> Screen:
 
 
 def rate(before: float | None, now: float, interval_s: float) -> float | None:
-    """Return a growth per second: None for a new count, 0 for one that went back."""
+    """Return a growth per second. It is None for a new count, and 0 for one that became smaller."""
     return None if before is None else round(max(0.0, now - before) / interval_s, 1)
 
 
@@ -127,7 +127,7 @@ def topic_row(before: Look, now: Look, name: str, interval_s: float) -> Row:
 
 
 def group_row(before: Look, now: Look, name: str, interval_s: float) -> Row:
-    """Return a group as a row. ``out`` is how fast it commits."""
+    """Return a group as a row. ``out`` is the number of records per second that it commits."""
     group, then = now.groups[name], before.groups.get(name)
     return {
         "group": name,

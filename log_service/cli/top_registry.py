@@ -1,7 +1,7 @@
 """Reads the figures of a schema registry from its metrics page, for ``tidelog top``.
 
-The registry is that of ``tidelog up`` here, if its cluster is the one that is watched. A registry
-that cannot be read is shown as such, because the cluster is still worth a look.
+It is the registry of the local ``tidelog up``, if that is the cluster on the screen. If the
+registry cannot be read, the screen says so and shows the cluster.
 """
 
 import re
@@ -49,7 +49,11 @@ def installed_registry(data: Path) -> str | None:
 
 
 def read_registry(url: str, settings: Mapping[str, Any]) -> RegistryLook:
-    """Return the figures of the registry at a URL. ``settings`` are those of clients, for TLS."""
+    """Return the figures of the registry at a URL.
+
+    ``settings`` are settings of a client, whose TLS settings are used. If the page cannot be read,
+    the result has a ``failure``.
+    """
     try:
         context = tls_context(settings) if url.startswith("https://") else None
         text = read_page(f"{url.rstrip('/')}/metrics", context)
@@ -67,7 +71,7 @@ def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def parse_registry(address: str, text: str) -> RegistryLook:
-    """Return the figures on a page's text."""
+    """Parse the figures in the text of a metrics page."""
     gauges = {name: int(value) for name, value in GAUGE.findall(text)}
     if not gauges:
         return RegistryLook(address=address, failure="its page has no figures of a registry")

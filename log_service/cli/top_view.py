@@ -1,7 +1,7 @@
 """The screen of ``tidelog top``: three tables, redrawn in place, and the keys that sort them.
 
-Decides what fits: tables are cut to the terminal's rows, names to its columns. Without a terminal
-there are no keys.
+Decides how much is shown: tables are cut to the terminal's rows, names to its columns. Without a
+terminal there are no keys.
 """
 
 import sys
@@ -49,7 +49,10 @@ class Order:
         return key in {"q", "\x03"}
 
     def __call__(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows in order: the largest first, names from a to z, or reversed."""
+        """Return the rows sorted by the current column: largest first, or names from a to z.
+
+        The order may be reversed.
+        """
         column = SORT_KEYS[self.key]
         by_name = sorted(rows, key=lambda row: str(row["topic"]))
         if self.key == "name":
@@ -58,7 +61,7 @@ class Order:
 
 
 def headline(screen: Screen) -> str:
-    """Return the first line of the screen, and one for the schema registry if there is one."""
+    """Return the first line of the screen, and a second one if there is a schema registry."""
     total = sum(row["in"] or 0 for row in screen.topics)
     partitions = sum(row["partitions"] for row in screen.topics)
     lag = sum(row["lag"] for row in screen.groups)
@@ -148,9 +151,9 @@ def table_text(screen: Screen, sort_key: str, limit: int) -> str:
 async def show_live(
     look: Callable[[], Awaitable[Look]], before: Look, interval_s: float, sort_key: str, limit: int
 ) -> None:
-    """Redraw until a key or Ctrl-C ends it.
+    """Redraw the screen until a key or Ctrl-C ends it.
 
-    An error is shown on the screen, and the look is tried again.
+    An error is shown on the screen, and the cluster is read again.
     """
     console = Console(highlight=False)
     order = Order(sort_key)
@@ -188,7 +191,7 @@ async def show_live(
 
 @contextmanager
 def keys() -> Iterator[Callable[[float], Awaitable[str | None]]]:
-    """Yield a function that waits some seconds for a key and returns it, or None.
+    """Yield a function that waits some seconds for a key. It returns the key, or None.
 
     The terminal is restored afterwards.
     """

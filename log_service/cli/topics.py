@@ -247,7 +247,7 @@ async def note_min_isr(admin: Admin, names: Sequence[str], rows: list[dict[str, 
 async def note_observers(admin: Admin, rows: list[dict[str, Any]]) -> None:
     """Add to each row the replicas that are observers. By design, they are not in the ISR.
 
-    A broker that does not respond counts as no observer.
+    A broker that does not respond is not listed as an observer.
     """
     active = [broker.node_id for broker in await admin.describe_brokers() if not broker.is_fenced]
     observers, _silent = await observers_among(admin, active)

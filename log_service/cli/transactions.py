@@ -156,7 +156,7 @@ async def ids_named(admin: Admin, wanted: Sequence[str]) -> list[str]:
 
 
 def described(transaction: TransactionDescription) -> dict[str, Any]:
-    """Return everything known about a transactional id."""
+    """Return everything that is known about a transactional id."""
     return {
         "transactional_id": transaction.transactional_id,
         "coordinator": transaction.coordinator.node_id,
@@ -255,9 +255,10 @@ def hanging_row(transaction: HangingTransaction) -> dict[str, Any]:
 async def abort(
     *, partition: str, start_offset: int, yes: bool, as_json: bool, bootstrap_servers: str
 ) -> None:
-    """Abort the transaction of one partition that begins at an offset, past its coordinator.
+    """Abort the transaction of one partition that begins at an offset, without its coordinator.
 
-    Only for what find-hanging shows. If its producer is alive, its records are lost.
+    Use it only for transactions that find-hanging shows. If the producer is alive, its records
+    are lost.
 
     \b
     tidelog transactions abort orders:0 --start-offset 1042

@@ -88,7 +88,7 @@ PORT_SETTINGS = (
 def read_project_settings(
     _context: click.Context, _parameter: click.Parameter, project: Path
 ) -> Path:
-    """Read the settings of the project into this process, before options that depend on them."""
+    """Read the project's ``.env`` into this process, before options that depend on it."""
     read_settings_of(project)
     return project
 
@@ -257,9 +257,9 @@ def up(
     """Start broker, Spark, Dagster's webserver and daemon, and keep them running.
 
     A schema registry, a web console and a project's mirror run, too. Spark stays warm. One line per
-    component tells when it is ready and where. What dies, or is not ready in time, is started again
-    and ends nothing else; only a broker whose first start fails ends them all. tidelog status says
-    what waits for what. Ctrl-C stops all in order: runs are cancelled, Dagster and Spark end, the
+    component tells when it is ready and where. A component that dies, or is not ready in time, is
+    started again, and the others continue; only a broker whose first start fails ends all. tidelog
+    status shows what waits for what. Ctrl-C stops all in order: runs, Dagster, Spark, and the
     broker last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
     """
     warn_of_unknown(key_values(overrides, "--broker"))
@@ -302,7 +302,11 @@ def up(
 
 
 def refuse_own_brokers() -> None:
-    """Refuse options about brokers that ``up`` starts, because others were named."""
+    """Refuse options about brokers that ``up`` starts, because it uses other brokers.
+
+    Raises:
+        UsageError: always. The text names the option or variable with the other brokers.
+    """
     source_of = click.get_current_context().get_parameter_source
     is_option = source_of("bootstrap_servers") is ParameterSource.COMMANDLINE
     servers_by = "--bootstrap-servers" if is_option else SERVERS_SETTING
@@ -315,7 +319,7 @@ def refuse_own_brokers() -> None:
 def clustered_context(
     context: ServiceContext, cluster: ClusterSpec | None, first_port: int
 ) -> ServiceContext:
-    """Return the context with the addresses of a cluster's nodes, whose ports must be free."""
+    """Return the context with the addresses of a cluster's nodes. Their ports must be free."""
     if cluster is None:
         return context
     check_node_ports(cluster, context.host, first_port)
@@ -326,7 +330,7 @@ def clustered_context(
 def wanted_cluster(
     data: Path, broker_count: int | None, rack: str | None, overrides: Sequence[str]
 ) -> ClusterSpec | None:
-    """Return the nodes that ``up`` starts, or None for one broker alone. Raises UsageError."""
+    """Return the nodes that ``up`` starts, or None for a single broker. Raises UsageError."""
     cluster = cluster_of(data, broker_count, rack)
     refuse_factors(overrides, 1 if cluster is None else len(cluster.nodes))
     if rack and cluster is None:
@@ -342,7 +346,7 @@ def formatted_nodes(
     *,
     is_secure: bool,
 ) -> NodeFactory:
-    """Return the factory of the brokers, after the nodes of a new cluster were formatted."""
+    """Return the factory of the brokers, after it has formatted the nodes of a new cluster."""
     factory = NodeFactory(
         context=context, first_port=first_port, overrides=overrides, is_secure=is_secure
     )
@@ -354,12 +358,12 @@ def formatted_nodes(
 
 
 def together(brokers: Sequence[Component], platform: Sequence[Component]) -> list[Component]:
-    """Return all components. The brokers first run the platform's preparations."""
+    """Return all components. Each broker first runs the commands that the platform declares."""
     return in_project([*prepared(brokers, platform), *platform])
 
 
 def patient(components: list[Component], start_timeout: int | None) -> list[Component]:
-    """Return the components with the start deadline of the user."""
+    """Return the components with the start deadline in ``start_timeout``, if the user gave one."""
     return (
         components
         if start_timeout is None
@@ -381,7 +385,10 @@ def warn_of_unknown(given: Iterable[str]) -> None:
 def protection_of(
     data: Path, host: str, cluster: ClusterSpec | None, *, is_wanted: bool
 ) -> InstallationProtection | None:
-    """Return the protection of the installation, if it is wanted now or was made before."""
+    """Return the protection of the installation, if it is wanted now or was made before.
+
+    Return None if the installation is not secured.
+    """
     if not is_wanted and not is_protected(data):
         return None
     return protect(
@@ -395,7 +402,7 @@ def protected_context(
     cluster: ClusterSpec | None,
     broker_port: int,
 ) -> ServiceContext:
-    """Return the context, with the files of clients and logins if the installation is protected.
+    """Return the context. If the installation is protected, add its files for clients and logins.
 
     Raises:
         ConfigError: a port for logins is occupied.
@@ -412,7 +419,7 @@ def protected_context(
 
 
 def upkeep_of(data: Path, host: str, protection: InstallationProtection | None) -> Sequence[Upkeep]:
-    """Return the tasks that run beside the installation: certificates, if it has its own."""
+    """Return the tasks that run beside the installation: renewing its certificates, if any."""
     return () if protection is None else (partial(keep_certificates, data, host, click.echo),)
 
 
@@ -423,7 +430,7 @@ def broker_components(
 ) -> list[Component]:
     """Return the components of the brokers, of the HTTP services and of the project's mirror.
 
-    The brokers are the user's own, one alone, or all nodes of a cluster.
+    The brokers are the user's own, a single one, or all nodes of a cluster.
     """
     if factory.context.is_broker_external:
         brokers = [external_broker(factory.context)]
@@ -457,7 +464,7 @@ def platform_components(context: ServiceContext) -> list[Component]:
 
 @contextmanager
 def left_as_it_was(data: Path) -> Iterator[None]:
-    """Remove the data directory that a refused start has made."""
+    """Remove a new data directory if the start in the block is refused."""
     is_new = not data.exists()
     try:
         yield
@@ -470,10 +477,10 @@ def left_as_it_was(data: Path) -> Iterator[None]:
 async def run_until_interrupted(
     supervisor: Supervisor, fleet: Fleet | None = None, upkeep: Sequence[Upkeep] = ()
 ) -> None:
-    """Run until the first Ctrl-C or SIGTERM, which stops in order. A later one kills at once.
+    """Run the installation until the first Ctrl-C or SIGTERM, and then stop it in order.
 
-    Nodes of ``fleet`` come and go on request. The tasks in ``upkeep`` run beside the installation,
-    once the brokers are ready.
+    A later signal kills it at once. Nodes of ``fleet`` are added and removed on request. The tasks
+    in ``upkeep`` run beside the installation, once the brokers are ready.
     """
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
@@ -489,7 +496,7 @@ async def run_until_interrupted(
 async def run_installation(
     supervisor: Supervisor, fleet: Fleet | None, upkeep: Sequence[Upkeep]
 ) -> BaseException | None:
-    """Run until cancelled, and return the failure of the start."""
+    """Run until cancelled. Return the error that ended the installation before, if any."""
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(supervisor.run)

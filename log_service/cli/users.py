@@ -101,7 +101,7 @@ def add(
 
 
 async def set_password(bootstrap_servers: str, user: ScramUser) -> None:
-    """Set a user's password, and warn if the user cannot log in with it."""
+    """Set a user's password, and warn if no listener of the cluster accepts it."""
     async with open_admin(bootstrap_servers) as admin:
         await admin.set_scram_users([user])
         if not await takes_logins(admin):
@@ -119,7 +119,7 @@ async def set_password(bootstrap_servers: str, user: ScramUser) -> None:
 async def takes_logins(admin: Admin) -> bool:
     """Return whether a broker has a listener with SASL.
 
-    True if this user may not see the broker's configs.
+    Return True if this user may not read the broker's configs.
     """
     try:
         asked = ConfigResource.broker((await admin.describe_cluster()).nodes[0].node_id)
@@ -133,9 +133,9 @@ async def takes_logins(admin: Admin) -> bool:
 
 
 def listens_with_sasl(configs: Mapping[str, str]) -> bool:
-    """Return whether one of a broker's ``listeners`` speaks SASL, by the map of protocols.
+    """Return whether one of a broker's ``listeners`` uses SASL, by the map of security protocols.
 
-    True if the broker does not report its listeners.
+    Return True if the broker does not report its listeners.
     """
     listeners = [
         address.partition("://")[0].strip().upper()
@@ -171,7 +171,7 @@ async def remove(
 ) -> None:
     """Remove users' passwords.
 
-    A logged-in user stays so until the session ends (connections.max.reauth.ms).
+    A user who is logged in stays logged in until the session ends (connections.max.reauth.ms).
     """
     async with open_admin(bootstrap_servers) as admin:
         found = await admin.describe_scram_users(list(dict.fromkeys(names)))

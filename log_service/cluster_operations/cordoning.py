@@ -1,9 +1,9 @@
-"""Keeps new partitions off brokers while they are emptied. All their log directories are cordoned
-meanwhile (KIP-1066).
+"""Keeps new partitions off brokers while they are emptied, by cordoned directories (KIP-1066).
 
-The cordon lasts as long as the caller's block, so a broker that stays takes new partitions again,
-however the block ends. A broker that its operator cordoned stays as it is. Only a broker itself
-takes its configuration, so one that is down is not cordoned.
+All log directories of such a broker are cordoned until the caller's block ends. So a broker that
+stays in the cluster takes new partitions again, however the block ends. A broker that its operator
+cordoned before stays cordoned. Only a running broker can take the setting, so a broker that is down
+is not cordoned.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -22,18 +22,18 @@ TAKE_BACK_SECONDS = 30.0
 
 
 class Cordon:
-    """The brokers that are cordoned for now, and the earlier value of each broker's key."""
+    """The brokers that are cordoned for now, with the earlier value of the setting on each."""
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
         self._before: dict[int, str | None] = {}
 
     def forgotten(self, broker_id: int) -> None:
-        """Leave out a broker that is a member no more."""
+        """Forget the cordon of a broker that is not a member of the cluster any more."""
         self._before.pop(broker_id, None)
 
     async def begin(self, admin: Admin, broker_id: int) -> None:
-        """Cordon a serving broker. If the cluster refuses, report that and go on."""
+        """Cordon a serving broker. If the cluster refuses, report that and continue."""
         resource = ConfigResource.broker(broker_id)
         try:
             entry = (await admin.describe_configs([resource]))[resource].get(CORDONED)
@@ -75,7 +75,7 @@ class Cordon:
 async def cordoned(admin: Admin, say: Callable[[str], object]) -> AsyncIterator[Cordon]:
     """Yield a cordon that is undone at the end of the block, even if the block is cancelled.
 
-    ``say`` is called with a line for each refusal of the cluster.
+    ``say`` is called with a line for each request that the cluster refuses.
     """
     cordon = Cordon(say)
     try:

@@ -15,11 +15,11 @@ def state_findings(
     *,
     disk_full_percent: int = DISK_FULL_PERCENT,
 ) -> list[Finding]:
-    """Return the problems, the worst first. A broker that should serve and does not respond comes
-    before its equals. Facts that the login may not see do not count as problems.
+    """Return the problems of a cluster, the worst first.
 
-    ``throttled`` are the brokers that have a throttle of replication; a disk is nearly full above
-    ``disk_full_percent``.
+    Among problems of the same severity, a broker that should serve and does not respond comes
+    first. Facts that the login may not see do not count as problems. ``throttled`` are the brokers
+    that have a replication throttle. A disk is nearly full above ``disk_full_percent``.
     """
     silent = [
         Finding(

@@ -1,7 +1,7 @@
 """Computes the offsets to which a reset moves a group. It changes nothing.
 
-Decides what each target means. An offset outside of its log is moved to the nearest offset of the
-log, and the result notes that. Follows kafka-consumer-groups.
+Decides what each target means. An offset outside of the log is replaced by the nearest offset of
+the log, and the result notes that. Follows kafka-consumer-groups.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,14 @@ Offsets = dict[TopicPartition, int]
 
 
 class ResetRefused(TidelogError):  # noqa: N818 - it names what happened
-    """A group cannot be moved like that. Nothing was changed."""
+    """The offsets of a group cannot be moved to this target. Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetTarget:
-    """The target of a reset, as a kind and its number.
+    """The target of a reset: its kind, and the number that the kind needs.
 
-    ``kind`` is one of earliest, latest, current, offset, shift, time, given. ``value`` is the
-    number that the kind needs.
+    ``kind`` is one of earliest, latest, current, offset, shift, time, given.
     """
 
     kind: str
@@ -33,7 +32,10 @@ class ResetTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One partition's position before and after. ``note`` describes an adjustment."""
+    """One partition's committed offset before and after the reset.
+
+    ``note`` tells how the target was adjusted, empty if it was not.
+    """
 
     where: TopicPartition
     before: int | None
@@ -48,10 +50,10 @@ async def planned_moves(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     wanted: Mapping[TopicPartition, int],
 ) -> list[Move]:
-    """Return every partition's move. ``wanted`` has the offsets if the caller gives them.
+    """Return the move of each partition in ``wanted``, which has the offsets for the kind given.
 
     Raises:
-        ResetRefused: a partition does not exist, or has no position that could be shifted.
+        ResetRefused: a partition does not exist, or has no committed offset that could be shifted.
         KafkaError: the cluster refuses to list offsets.
     """
     topics = sorted({where.topic for where in wanted})
@@ -101,7 +103,7 @@ async def _by_time(
 
 
 def _bounded(move: Move, start: int) -> Move:
-    """Return a move that ends inside of the log."""
+    """Return a move whose new offset is within the log."""
     after = min(max(move.after, start), move.end)
     if after == move.after:
         return move

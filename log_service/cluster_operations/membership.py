@@ -1,8 +1,7 @@
-"""Checks whether a broker may leave the cluster, and whether a node may begin or cease to vote. It
-also takes a voter out of the quorum.
+"""Checks whether a broker may leave the cluster, and whether a node may begin or cease to vote.
 
-Each check reads the cluster, changes nothing, and refuses with a sentence that says what to do
-first.
+It also takes a voter out of the quorum. Each check reads the cluster, changes nothing, and refuses
+with a sentence that says what to do first.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,7 +30,7 @@ LOOK_SECONDS = 0.25
 async def refuse_unknown_brokers(
     admin: Admin, layout: ClusterLayout, broker_ids: Sequence[int]
 ) -> None:
-    """Refuse ids of brokers that are not registered, all of them at once.
+    """Refuse ids of brokers that are not registered. The error names all of them.
 
     Raises:
         PlanRefused: some ids are not registered.
@@ -43,8 +42,9 @@ async def refuse_unknown_brokers(
 
 
 async def no_such_brokers(admin: Admin, unknown: Sequence[int], known: Sequence[int]) -> str:
-    """Return a sentence on ids without a broker: which of them are controllers, and which brokers
-    exist.
+    """Return a sentence about ids of which no broker is registered.
+
+    It says which of them are controllers, and which brokers exist.
     """
     try:
         members = {
@@ -68,8 +68,9 @@ async def no_such_brokers(admin: Admin, unknown: Sequence[int], known: Sequence[
 
 
 async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) -> dict[int, bool]:
-    """Return the ids of the voters that follow, none if the broker is not a voter. Refuse to
-    remove a voter that the cluster needs.
+    """Refuse to remove a broker that the cluster needs.
+
+    Return whether each voter follows the leader, by id. It is empty if the broker is not a voter.
 
     Raises:
         PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the
@@ -96,8 +97,10 @@ async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) ->
 
 
 async def refuse_voter(admin: Admin, cluster_id: str, voter: RaftVoter) -> dict[int, bool]:
-    """Return the voters that follow, by id. Refuse a voter that could not be added. ``cluster_id``
-    is that of its directory.
+    """Refuse to add a voter that the quorum would not take.
+
+    Return whether each present voter follows the leader, by id. ``cluster_id`` is the cluster for
+    which the voter's directory was formatted.
 
     Raises:
         PlanRefused: the voter belongs to another cluster, votes already, or does not run, or the
@@ -128,7 +131,9 @@ async def refuse_voter(admin: Admin, cluster_id: str, voter: RaftVoter) -> dict[
 
 
 async def refuse_voter_removal(admin: Admin, node_id: int) -> dict[int, bool]:
-    """Return the voters that follow, by id. Refuse to remove a voter that the quorum needs.
+    """Refuse to remove a voter that the quorum needs.
+
+    Return whether each voter follows the leader, by id.
 
     Raises:
         PlanRefused: the node is not a voter or the last one, it would join again, too few voters
@@ -149,8 +154,9 @@ async def refuse_voter_removal(admin: Admin, node_id: int) -> dict[int, bool]:
 
 
 async def remove_voter(admin: Admin, node_id: int) -> bool:
-    """Take a node out of the metadata quorum. Return whether it was a voter. The voters are counted
-    once more, because one may have died while the broker was emptied.
+    """Take a node out of the metadata quorum. Return whether it was a voter.
+
+    The voters are counted again, because one may have died while the broker was emptied.
 
     Raises:
         KafkaError: the quorum refuses: another change of voters is under way, or it is the last
@@ -168,7 +174,7 @@ async def remove_voter(admin: Admin, node_id: int) -> bool:
 
 
 async def refuse_undone_removal(admin: Admin, node_id: int) -> None:
-    """Wait for a removed voter that still runs to join again by itself, and refuse if it does.
+    """Wait for a while, and refuse if a removed voter that still runs joins the quorum again.
 
     A node that is only a controller does not report whether it is configured to join by itself.
     So only the wait can tell.
@@ -189,7 +195,13 @@ async def refuse_undone_removal(admin: Admin, node_id: int) -> None:
 
 
 async def _refuse_joining(admin: Admin, node_id: int) -> None:
-    """Refuse to take out a broker that runs and votes again by itself some seconds later."""
+    """Refuse to take out a running broker that is configured to join the quorum by itself.
+
+    It would vote again some seconds later.
+
+    Raises:
+        PlanRefused: the broker would join again.
+    """
     if not any(
         each.node_id == node_id and not each.is_fenced for each in await admin.describe_brokers()
     ):

@@ -1,9 +1,8 @@
-"""Carries out a plan step by step. It sets throttles, moves a few partitions at a time, moves
-leaders, and removes the throttles.
+"""Carries out a plan step by step: sets throttles, moves partitions, elects leaders, and cleans up.
 
-A ``Mover`` never waits: the caller calls ``step`` until it says that all is done, and sleeps in
-between. A caller that stops in the middle leaves a cluster that completes what is under way,
-throttled; ``moves_under_way`` follows that, and ``remove_throttles`` cleans up after it.
+It moves a few partitions at a time. A ``Mover`` never waits: the caller calls ``step`` until
+``is_done``, and sleeps in between. If a caller stops in the middle, the cluster completes the moves
+under way, throttled. ``moves_under_way`` shows them, and ``remove_throttles`` cleans up after them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +38,7 @@ preferred one has just died.
 
 
 class Mover:
-    """One plan on its way. ``begin`` once, ``step`` until ``is_done``, ``finish`` once."""
+    """Carries out one plan. Call ``begin`` once, ``step`` until ``is_done``, ``finish`` once."""
 
     def __init__(self, plan: Plan, *, limit: int = DEFAULT_LIMIT) -> None:
         self._plan = plan
@@ -64,7 +63,7 @@ class Mover:
         return self._moving
 
     async def begin(self, admin: Admin) -> None:
-        """Throttle the replication of the plan's copies."""
+        """Throttle the replication that the plan's moves need."""
         if self._plan.throttle_bytes is None:
             return
         changes: dict[ConfigResource, dict[str, str | None]] = {}
@@ -76,10 +75,10 @@ class Mover:
             await admin.alter_configs(changes)
 
     async def step(self, admin: Admin) -> PlanProgress:
-        """Note the complete moves, begin the next ones, and return the progress of the plan.
+        """Find complete moves, begin the next ones, and return the progress of the plan.
 
         Raises:
-            ItemsFailed: a move could not begin; what is under way goes on.
+            ItemsFailed: a move could not begin. Moves under way continue.
         """
         await self._note_complete(admin)
         chosen = next_moves(self._waiting, self._moving, limit=self._limit)
@@ -107,7 +106,7 @@ class Mover:
         }
 
     async def finish(self, admin: Admin) -> None:
-        """Elect the leaders that the plan wants, and take the throttles away."""
+        """Elect the leaders that the plan wants, and remove the throttles."""
         if self._plan.elections:
             await elect_preferred(admin, self._plan.elections)
         if self._plan.throttle_bytes is not None:
@@ -118,16 +117,16 @@ class Mover:
             )
 
     async def _throttled(self, admin: Admin) -> dict[int, dict[str, str]]:
-        """Return the rates of the brokers that can receive them.
+        """Return the throttle configs of each broker that serves.
 
-        A broker that is down cannot, because only a broker itself takes its configs.
+        A broker that is down is left out, because only a running broker takes its configs.
         """
         rates = throttled_rates(self._plan.moves, self._plan.throttle_bytes or 0)
         serving = {node.node_id for node in (await admin.describe_cluster()).nodes}
         return {broker: rates[broker] for broker in rates if broker in serving}
 
     async def problems(self, admin: Admin) -> list[str]:
-        """Return a sentence on each difference from the plan."""
+        """Return a sentence for each complete move whose replicas differ from the plan."""
         topics = sorted({move.where.topic for move in self._complete})
         described = await admin.describe_topics(topics) if topics else {}
         problems = []
@@ -145,7 +144,7 @@ class Mover:
 def size_on(
     directories: Mapping[int, Mapping[str, LogDirDescription]], broker: int, where: TopicPartition
 ) -> int:
-    """Return how many bytes of a partition a broker has."""
+    """Return the size of a broker's replica of a partition, in bytes."""
     found = (directory.replicas.get(where) for directory in directories.get(broker, {}).values())
     return max((replica.size_bytes for replica in found if replica is not None), default=0)
 
@@ -153,8 +152,9 @@ def size_on(
 async def elect_preferred(
     admin: Admin, partitions: Iterable[TopicPartition]
 ) -> set[TopicPartition]:
-    """Give partitions their preferred leaders, and return those that changed. A partition that
-    cannot have it now keeps its leader.
+    """Elect the preferred leaders of partitions, and return the partitions whose leader changed.
+
+    A partition whose preferred leader cannot lead now keeps its leader.
 
     Raises:
         ItemsFailed: an election failed for another reason.
@@ -173,7 +173,7 @@ async def elect_preferred(
 async def moves_under_way(
     admin: Admin, partitions: Sequence[TopicPartition] | None = None
 ) -> list[tuple[Move, int]]:
-    """Return each move that is under way, with the bytes that have arrived."""
+    """Return each move that is under way, with the number of bytes that have arrived."""
     moving = await admin.list_partition_reassignments(partitions)
     if not moving:
         return []
@@ -194,7 +194,7 @@ async def moves_under_way(
 def move_of(
     where: TopicPartition, reassignment: Reassignment, *, size_bytes: int, leader: int
 ) -> Move:
-    """Return a reassignment that is under way as a move."""
+    """Convert a reassignment that is under way to a move."""
     return Move(
         where=where,
         before=tuple(
@@ -209,11 +209,12 @@ def move_of(
 
 
 async def take_back(admin: Admin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Cancel moves, and return those that were still under way. A move that has completed meanwhile
-    is not an error.
+    """Cancel moves, and return the partitions whose moves were still under way.
+
+    It is not an error if a move has completed meanwhile.
 
     Raises:
-        ItemsFailed: a move cannot be taken back.
+        ItemsFailed: a move cannot be cancelled.
     """
     wanted = list(partitions)
     try:
@@ -231,7 +232,7 @@ async def take_back(admin: Admin, partitions: Iterable[TopicPartition]) -> set[T
 
 
 async def throttled_brokers(admin: Admin, brokers: Iterable[int]) -> list[int]:
-    """Return the brokers that have a throttle of replication for them alone, as moves set it."""
+    """Return the brokers that have a replication throttle of their own, as moves set it."""
     found = await admin.describe_configs([ConfigResource.broker(broker) for broker in brokers])
     return sorted(
         int(resource.name)
@@ -261,11 +262,11 @@ async def throttled_topics(admin: Admin, topics: Sequence[str]) -> list[str]:
 
 
 async def brokers_left_throttled(admin: Admin, state: ClusterState) -> list[int]:
-    """Return the brokers whose throttle acts. They have a rate, and a topic names throttled
-    replicas.
+    """Return the brokers whose replication throttle has an effect.
 
-    The brokers are asked after all else was read. If one of them does not respond, none is
-    returned, because a broker that served before may be gone.
+    They have a rate, and a topic names throttled replicas. Call it after all else was read. If one
+    of the brokers does not respond, none is returned, because a broker that served before may be
+    down.
     """
     if state.quorum.leader_id == NO_LEADER:
         return []
@@ -284,7 +285,7 @@ async def brokers_left_throttled(admin: Admin, state: ClusterState) -> list[int]
 
 
 async def remove_throttles(admin: Admin, *, brokers: Iterable[int], topics: Iterable[str]) -> None:
-    """Take throttles of replication away from brokers and topics."""
+    """Remove replication throttles from brokers and topics."""
     changes: dict[ConfigResource, dict[str, str | None]] = {}
     changes |= {ConfigResource.broker(broker): dict.fromkeys(THROTTLED_RATES) for broker in brokers}
     changes |= {ConfigResource.topic(topic): dict.fromkeys(THROTTLED_REPLICAS) for topic in topics}

@@ -1,7 +1,7 @@
-"""Reads a cluster through an admin client into the values that plans and checks are made from.
+"""Reads a cluster through an admin client, as values from which plans and checks are made.
 
-If a broker does not respond, the rest is read all the same. Its directories, and whether it
-observes, stay unknown, and ``silent`` names it.
+If a broker does not respond, everything else is read. Its directories, and whether it is an
+observer, stay unknown, and ``silent`` names it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,8 +55,8 @@ A broker that hangs, or has just died, must not delay the others.
 class ClusterState:
     """A cluster at about one moment.
 
-    ``silent`` are brokers that serve, as the cluster says, and did not respond. ``is_hidden`` says
-    that the login may not describe the cluster.
+    ``silent`` has the brokers that are not fenced and did not respond, each with the reason.
+    ``is_hidden`` tells that the login may not describe the cluster.
     """
 
     cluster_id: str
@@ -66,9 +66,10 @@ class ClusterState:
     is_hidden: bool = False
 
     def state_of(self, broker: BrokerLayout) -> str:
-        """Return a word for a broker.
+        """Return a broker's state: fenced, silent or serves.
 
-        If the login may not describe brokers, serving ones count as healthy.
+        A broker is silent if it did not respond. If the login may not describe the cluster, a
+        broker that is not fenced counts as serving.
         """
         if broker.is_fenced:
             return "fenced"
@@ -76,11 +77,12 @@ class ClusterState:
 
 
 async def read_state(admin: Admin) -> ClusterState:
-    """Return the whole cluster. If the quorum has no leader, the brokers that respond report the
-    rest, and moves stay unknown.
+    """Read the state of the whole cluster.
+
+    If the quorum has no leader, the brokers that respond report the rest, and moves stay unknown.
 
     Raises:
-        KafkaError: no broker can be asked.
+        KafkaError: no broker responds.
     """
     cluster_id = (await admin.describe_cluster()).cluster_id
     layout, silent = await _read(admin)
@@ -99,11 +101,11 @@ async def read_state(admin: Admin) -> ClusterState:
 
 
 async def read_layout(admin: Admin) -> ClusterLayout:
-    """Return brokers and partitions, for a plan.
+    """Read brokers and partitions, for a plan.
 
     Raises:
-        KafkaError: a broker that serves does not respond. Without its sizes, no plan knows what it
-            copies.
+        KafkaError: a broker that serves does not respond. Without its sizes, a plan cannot count
+            the bytes that it copies.
     """
     layout, silent = await _read(admin)
     for broker_id, why in silent.items():
@@ -187,9 +189,7 @@ async def _directories(
 def _replicas_of(
     directories: Mapping[int, Mapping[str, LogDirDescription]],
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, dict[int, int]]]:
-    """Return the size of each partition's largest replica, and how far each replica is behind, by
-    broker.
-    """
+    """Return by partition the size of the largest replica, and the replicas' lags by broker."""
     sizes: dict[TopicPartition, int] = {}
     lags: dict[TopicPartition, dict[int, int]] = {}
     for broker_id, by_path in directories.items():
@@ -204,8 +204,9 @@ def _replicas_of(
 async def _min_isr(
     admin: Admin, partitions: Mapping[TopicPartition, PartitionView]
 ) -> dict[str, int]:
-    """Return min.insync.replicas of the topics with a replica out of sync, because only there it
-    matters.
+    """Return ``min.insync.replicas`` of each topic that has a replica out of sync.
+
+    For other topics it does not matter.
     """
     topics = sorted(
         {
@@ -229,9 +230,9 @@ async def _min_isr(
 async def observers_among(
     admin: Admin, broker_ids: Iterable[int]
 ) -> tuple[frozenset[int], dict[int, str]]:
-    """Return which of these brokers are observers, and why others did not respond.
+    """Return which of these brokers are observers, and the reasons why others did not respond.
 
-    Only a cluster with that feature is asked.
+    Requests are sent only if the cluster has that feature.
     """
     observers: set[int] = set()
     silent: dict[int, str] = {}
@@ -277,9 +278,9 @@ def _broker(
 
 
 async def _with_cordon(admin: Admin, broker: BrokerLayout) -> BrokerLayout:
-    """Find out where a cordoned broker is cordoned beside its own setting.
+    """Return a cordoned broker with the other places at which its cordon is set.
 
-    A broker that does not respond has its own setting alone.
+    Its own setting is not among them. The places stay unknown if the broker does not respond.
     """
     if not broker.is_cordoned:
         return broker
@@ -304,7 +305,7 @@ async def _partitions(
     directories: Mapping[int, Mapping[str, LogDirDescription]],
     min_isr: Mapping[str, int],
 ) -> tuple[PartitionLayout, ...]:
-    """Return the partitions. Another thread makes many of them, because each takes microseconds."""
+    """Return the partitions as values. If there are many, a thread makes them."""
     made = partial(_partition_layouts, partitions, directories, min_isr)
     return await trio.to_thread.run_sync(made) if len(partitions) > MANY_PARTITIONS else made()
 
@@ -330,15 +331,15 @@ def _partition_layouts(
 
 
 async def read_quorum(admin: Admin, timeout_ms: int | None = None) -> QuorumState:
-    """Return the metadata quorum."""
+    """Read the state of the metadata quorum."""
     return quorum_of(await admin.describe_metadata_quorum(timeout_ms=timeout_ms))
 
 
 def quorum_of(found: QuorumDescription) -> QuorumState:
-    """Return the status of the quorum.
+    """Convert a description of the quorum to its state.
 
-    Its voters come first, each with its own report of its lag. How long ago a member had caught up
-    is measured by the leader's clock, which its response carries.
+    Voters come first. Lags are relative to the leader's log end. How long ago a member had caught
+    up is measured by the leader's clock, which is the latest time in its response.
     """
     replicas = [(True, each) for each in found.voters] + [(False, each) for each in found.observers]
     ends = {each.node_id: each.log_end_offset for is_voter, each in replicas if is_voter}
@@ -363,6 +364,7 @@ def quorum_of(found: QuorumDescription) -> QuorumState:
 
 async def active_controller(admin: Admin, described: ClusterDescription) -> int:
     """Return the node that leads the metadata quorum, or -1 if there is none or no broker knows it.
+
     Brokers of such a cluster name any serving broker as the controller, because clients need no
     more. Only a cluster without a metadata quorum names the true controller.
     """

@@ -1,9 +1,10 @@
-"""Empties brokers, and removes an empty one from the cluster. These are the steps of ``tidelog
-cluster drain | remove``, and of a job.
+"""Empties brokers, and removes an empty one from the cluster.
 
-A broker that serves takes no new partitions from before its plan is made until it is forgotten, or
-stays. It is forgotten only once the cluster says that it is empty, has ceased to vote, and has
-stopped.
+These are the steps of ``tidelog cluster drain | remove``, and of a Dagster job.
+
+A serving broker is cordoned before its plan is made, and takes no new partitions until it is
+unregistered, or stays. It is unregistered only once the cluster says that it has no replicas, does
+not vote, and has stopped.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -22,9 +23,7 @@ from log_service.cluster_plans.plans import drain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emptying:
-    """The plan that empties brokers, the cluster that it is made for, and the cordon that holds
-    meanwhile.
-    """
+    """A plan that empties brokers, the layout for which it is made, and the brokers' cordon."""
 
     layout: ClusterLayout
     plan: Plan
@@ -71,9 +70,10 @@ async def emptying(
     is_carried_out: bool,
     say: Callable[[str], object],
 ) -> AsyncIterator[Emptying]:
-    """Yield the plan of ``plan_emptying``, whose cordon holds until the block ends.
+    """Yield the plan of ``plan_emptying``, whose cordon ends with the block.
 
-    ``say`` is called with a line for each refusal of the cordon. Raises as ``plan_emptying``.
+    ``say`` is called with a line for each request that the cluster refuses. Raises as
+    ``plan_emptying``.
     """
     async with cordoned(admin, say) as cordon:
         yield await plan_emptying(
@@ -93,10 +93,10 @@ async def forget(
     cordon: Cordon,
     say: Callable[[str], object] = str,
 ) -> str:
-    """Take an empty broker out of the quorum, and out of the cluster if it has stopped.
+    """Take an empty broker out of the quorum, and unregister it if it has stopped.
 
     Return a summary. ``stop`` stops the broker's process for good. It is None if the caller cannot
-    do that. Then the broker is forgotten only if it has stopped.
+    do that. Then the broker is unregistered only if it has stopped already.
 
     Raises:
         PlanRefused: the broker is not empty, or too few voters would be left without it.

@@ -1,7 +1,7 @@
-"""A rolling restart: brokers one by one, each when the cluster can be without it.
+"""Restarts brokers one by one, each as soon as the cluster works without it.
 
-It knows at every moment which brokers are done, and how far the restart of the current broker is,
-so that a rolling restart that ends early can report both.
+It records which brokers are restarted, and the stage of the current restart, so that a rolling
+restart that ends early can report both.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,8 +27,7 @@ Say = Callable[[str], None]
 async def brokers_to_restart(
     admin: Admin, state: ClusterState, broker_ids: Sequence[int]
 ) -> list[int]:
-    """Return the brokers that are to be restarted, in their turn: those that are named, or all that
-    serve.
+    """Return the brokers to restart, in restart order: the named ones, or all that serve.
 
     Raises:
         PlanRefused: a broker is not registered, or is down.
@@ -48,7 +47,7 @@ async def brokers_to_restart(
 
 
 class Stage(Enum):
-    """How far the restart of a broker is."""
+    """The stages of a broker's restart."""
 
     WAITS = auto()
     """The restart waits until the cluster can be without the broker. The broker was not touched."""
@@ -58,10 +57,9 @@ class Stage(Enum):
 
 
 class RollingRestart:
-    """One rolling restart.
+    """One rolling restart. Call ``run`` once.
 
-    ``run`` it once; ``done``, ``current`` with its ``stage``, and ``waiting`` show how far the
-    restart has come.
+    ``done``, ``current`` with its ``stage``, and ``waiting`` show the progress of the restart.
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class RollingRestart:
         """Restart the brokers. Preferred leaders that led before lead again at the end.
 
         Raises:
-            ClusterNotReady: the cluster is not in sync in time; brokers behind that one are not
+            ClusterNotReady: the cluster is not in sync in time. The remaining brokers are not
                 restarted.
         """
         while self.waiting:
@@ -110,9 +108,9 @@ class RollingRestart:
             await elect_preferred(admin, home)
 
     async def left_behind(self, admin: Admin) -> list[str]:
-        """Return a line on each broker after an early end.
+        """Return lines that report which brokers were restarted when the restart ended early.
 
-        There is a line each for those that are done, the one on its way, and the others.
+        There is a line each for the restarted brokers, the current one, and the others.
         """
         lines = [f"restarted: {_named(self.done)}"] if self.done else []
         if self.current is not None and self.stage is Stage.WAITS:
@@ -132,7 +130,7 @@ class RollingRestart:
 
     @property
     def left(self) -> list[int]:
-        """The brokers that were not touched."""
+        """The brokers whose restart has not begun."""
         return [
             *([self.current] if self.current is not None and self.stage is Stage.WAITS else []),
             *self.waiting,

@@ -1,7 +1,7 @@
-"""Waits for a state of a cluster. A broker serves, is noticed to be down or has no replica, or all
-replicas are in sync.
+"""Waits until a broker has reached a state, or until all replicas are in sync.
 
-Every wait has a deadline, and says at its end what was missing.
+A broker may have to serve, to be noticed as down, or to have no replica. Every wait has a deadline.
+If it passes, the error says what was missing.
 """
 
 from collections.abc import Callable
@@ -68,10 +68,10 @@ async def wait_until_fenced(admin: Admin, broker_id: int, say: Say = str) -> Non
 
 
 async def wait_until_empty(admin: Admin, broker_id: int) -> ClusterLayout:
-    """Wait until a broker that was emptied has no replica, and return the cluster as it is then.
+    """Wait until an emptied broker has no replica, and return the layout of the cluster then.
 
-    Topics are created while a broker is emptied, and others take moves back: only the cluster
-    itself knows that no replica is left.
+    Meanwhile topics are created, and other clients cancel moves. Only the cluster itself knows that
+    no replica is left.
 
     Raises:
         PlanRefused: the broker still has replicas after ``EMPTY_SECONDS``.
@@ -99,7 +99,13 @@ async def _wait(
     aim: str,
     failed: str,
 ) -> None:
-    """Wait for a state of a broker: True is fenced, False serves, None is not registered."""
+    """Wait for up to ``JOIN_SECONDS`` until ``is_wanted`` accepts the state of a broker.
+
+    The state is True for fenced, False for serving, and None if the broker is not registered.
+
+    Raises:
+        ClusterNotReady: the broker has not reached the state in time.
+    """
     begun, is_said = trio.current_time(), False
     while True:
         problem = f"broker {broker_id} {failed} after {JOIN_SECONDS:.0f} s"
@@ -128,12 +134,12 @@ async def wait_for_sync(
     *,
     is_restarted: bool = False,
 ) -> None:
-    """Wait until the cluster can be without a broker, because it is to be restarted or is already.
-    See ``cluster_plans.rolling``.
+    """Wait until the cluster works without a broker that is to be restarted, or was restarted.
+
+    ``cluster_plans.rolling`` has the conditions.
 
     Raises:
-        ClusterNotReady: the cluster cannot be without the broker for all that time. The text says
-            why.
+        ClusterNotReady: the conditions are not met for all that time. The text says why.
     """
     aim = "until all is in sync again" if is_restarted else f"before broker {broker_id} restarts"
     failed = "not all is in sync again" if is_restarted else f"broker {broker_id} is not restarted"

@@ -1,8 +1,7 @@
-"""Evens out bytes between hosts that carry equal counts. Two items change places if that brings
-their hosts closer together.
+"""Evens out bytes between hosts that have equal counts of items, by swaps of two items.
 
-A swap keeps the counts. It costs the bytes of both items, so swaps are made only while hosts are
-further apart than the tolerance.
+A swap keeps the counts. It costs the copying of both items, so swaps are made only while the bytes
+of two hosts differ by more than the tolerance.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -68,9 +67,9 @@ def _best_swap(
     gap: int,
     is_allowed: Allowed,
 ) -> tuple[int, int, int, int] | None:
-    """Return the swap that brings two hosts nearest to each other.
+    """Return the swap after which two hosts differ least in bytes.
 
-    It is (full, empty, item of the full host, item of the empty one).
+    It is (full, empty, item of the full host, item of the empty one). Return None if no swap helps.
     """
     full, empty = pair
     heavy = sorted(

@@ -1,6 +1,6 @@
 """Carries a plan out in steps: the moves that may start now, their throttles, and their progress.
 
-A broker takes part in at most ``limit`` copies at once, sent and received counted together, so that
+A broker takes part in at most ``limit`` copies at once, sent and received ones counted together. So
 a plan of thousands of moves leaves the cluster to its clients, and stopping it half-way leaves
 little under way. Moves that copy nothing (another order, fewer replicas) are not counted. Reads no
 clock and sends no request.
@@ -31,7 +31,7 @@ THROTTLED_RATES = (LEADER_RATE, FOLLOWER_RATE)
 def next_moves(
     waiting: Sequence[Move], moving: Iterable[Move], *, limit: int = DEFAULT_LIMIT
 ) -> list[Move]:
-    """Return the waiting moves that may start beside those under way, in their order.
+    """Return the waiting moves that may start in addition to those under way, in their order.
 
     If no move is under way, at least one may start, however small the limit is.
     """
@@ -58,9 +58,9 @@ def _taking_part(move: Move) -> list[int]:
 
 
 def throttled_replicas(moves: Iterable[Move]) -> dict[str, dict[str, str]]:
-    """Return the configs by topic that throttle just the copies of these moves (KIP-73).
+    """Return the configs by topic that throttle only the copies of these moves (KIP-73).
 
-    They name senders and receivers.
+    They name the replicas that send, and those that receive.
     """
     sending: dict[str, list[str]] = {}
     receiving: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ def throttled_replicas(moves: Iterable[Move]) -> dict[str, dict[str, str]]:
 
 
 def throttled_rates(moves: Iterable[Move], throttle_bytes: int) -> dict[int, dict[str, str]]:
-    """Return each broker's configs that bound throttled replication, in bytes a second each way."""
+    """Return each broker's configs that limit throttled replication, in bytes a second each way."""
     brokers = {broker for move in moves if move.adding for broker in (*move.before, *move.after)}
     return {
         broker: dict.fromkeys(THROTTLED_RATES, str(throttle_bytes)) for broker in sorted(brokers)
@@ -90,9 +90,9 @@ def throttled_rates(moves: Iterable[Move], throttle_bytes: int) -> dict[int, dic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanProgress:
-    """How far a plan is.
+    """The progress of a plan.
 
-    ``copied_bytes`` counts complete moves in full, and of those under way what has arrived.
+    ``copied_bytes`` counts complete moves in full, and the arrived bytes of moves under way.
     """
 
     complete: int
@@ -103,7 +103,7 @@ class PlanProgress:
 
     @property
     def total(self) -> int:
-        """How many moves there are."""
+        """The number of moves."""
         return self.complete + self.moving + self.waiting
 
 
@@ -113,9 +113,9 @@ def progress_of(
     moving: Collection[Move],
     sizes: Mapping[tuple[Move, int], int],
 ) -> PlanProgress:
-    """Return the progress of moves.
+    """Return the progress of a plan's moves.
 
-    ``sizes`` are the bytes that have arrived on each broker that gets a replica.
+    ``sizes`` has the bytes that have arrived, by move and by broker that gets a replica.
     """
     arrived = sum(
         min(sizes.get((move, broker), 0), move.size_bytes)

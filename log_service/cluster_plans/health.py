@@ -2,9 +2,9 @@
 
 They include offline partitions, lost voters, partitions under min ISR, brokers that are down, and
 full disks. Decides which facts are findings and how bad they are. A finding is ``FAILED`` if
-clients cannot read or write something now, ``DEGRADED`` if all works but the next failure may cost
-something, and ``NOTICE`` if nothing is at risk. A new check is a name in ``CHECKS``, and a function
-that ``findings_of`` calls.
+clients cannot read or write something now, ``DEGRADED`` if all works but the next failure may lose
+data or availability, and ``NOTICE`` if nothing is at risk. A new check is a name in ``CHECKS``, and
+a function that ``findings_of`` calls.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ A reassignment or a burst may fill the rest.
 """
 QUORUM_LAG_OFFSETS = 20
 QUORUM_LAG_MS = 10_000
-"""A voter that is further behind than both of these has a problem.
+"""A voter whose lag is larger than both of these has a problem.
 
 A healthy quorum writes a metadata record every 500 ms, so a short delay is normal.
 """
@@ -46,7 +46,10 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One problem. ``check`` names the check, ``items`` the brokers, partitions or directories."""
+    """One problem. ``check`` is the name of the check.
+
+    ``items`` are the affected brokers, partitions or directories.
+    """
 
     check: str
     severity: Severity
@@ -58,7 +61,7 @@ class Finding:
 class QuorumMember:
     """A voter or observer.
 
-    ``lag`` is records behind the leader. ``caught_up_ms_ago`` is -1 if that is not known.
+    ``lag`` is the lag to the leader in records. ``caught_up_ms_ago`` is -1 if that is not known.
     """
 
     node_id: int
@@ -68,7 +71,7 @@ class QuorumMember:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the member is further behind than a momentary delay explains."""
+        """Whether the member's lag is larger or older than a momentary delay explains."""
         return self.caught_up_ms_ago > QUORUM_LAG_MS or (
             self.caught_up_ms_ago < 0 and self.lag > QUORUM_LAG_OFFSETS
         )
@@ -83,7 +86,7 @@ class QuorumState:
     members: tuple[QuorumMember, ...]
 
     def role_of(self, member: QuorumMember) -> str:
-        """Return a member's part in the quorum."""
+        """Return a member's role in the quorum."""
         if not member.is_voter:
             return "observer"
         return "leader" if member.node_id == self.leader_id else "voter"
@@ -118,9 +121,9 @@ def findings_of(
     *,
     disk_full_percent: int = DISK_FULL_PERCENT,
 ) -> list[Finding]:
-    """Return the faults of a cluster, the worst first.
+    """Return the problems of a cluster, the worst first.
 
-    ``throttled`` are the brokers with a throttle of replication. A disk is nearly full if more than
+    ``throttled`` are the brokers with a replication throttle. A disk is nearly full if more than
     ``disk_full_percent`` of it cannot be written any more, because it is used or reserved.
     """
     found = [
@@ -170,9 +173,9 @@ def _partition_findings(
 
 
 def is_under_replicated(partition: PartitionLayout, observers: Collection[int]) -> bool:
-    """Whether a replica that should be in sync is not.
+    """Return whether a replica is out of sync that should be in sync.
 
-    One that is being added does not count yet, and one on an observer never does.
+    A replica that is being added does not count yet, and a replica on an observer never does.
     """
     return not set(partition.replicas).difference(partition.adding, observers) <= set(partition.isr)
 
@@ -239,7 +242,7 @@ def _quorum_findings(quorum: QuorumState, active: Collection[int]) -> Iterator[F
 def _single_voter_findings(layout: ClusterLayout, quorum: QuorumState) -> Iterator[Finding]:
     """Yield a finding if several brokers depend on one controller.
 
-    They do not survive the loss of that one.
+    The cluster cannot change any more if that controller is lost.
     """
     if len(quorum.voters) == 1 and len(layout.brokers) > 1:
         only = quorum.voters[0].node_id
@@ -322,7 +325,7 @@ def _leader_findings(layout: ClusterLayout) -> Iterator[Finding]:
 
 
 def _throttle_findings(layout: ClusterLayout, throttled: Sequence[int]) -> Iterator[Finding]:
-    """Yield the throttles that moves left behind.
+    """Yield a finding about throttles that moves left on brokers.
 
     They slow down every replica that catches up later.
     """
@@ -340,9 +343,9 @@ def _throttle_findings(layout: ClusterLayout, throttled: Sequence[int]) -> Itera
 
 
 def _cordon_findings(layout: ClusterLayout) -> Iterator[Finding]:
-    """Yield a finding for brokers that take no new partitions.
+    """Yield a finding for each cordoned broker, and for each cordoned directory of other brokers.
 
-    New topics and plans skip them silently.
+    New topics and plans do not use them, and do not say so.
     """
     for broker in layout.brokers:
         own = broker.broker_id

@@ -1,7 +1,6 @@
-"""A cluster as it is at one moment. It has brokers with their log directories, and partitions with
-their replicas and sizes.
+"""A cluster at one moment: brokers with their log directories, and partitions with their replicas.
 
-Knows nothing of where the facts come from. A fenced broker is registered and does not serve. A
+Knows nothing of the source of the facts. A fenced broker is registered and does not serve. A
 broker that is not in ``brokers`` is unknown, and its replicas are lost until it registers again.
 """
 
@@ -23,11 +22,10 @@ class PlanRefused(TidelogError):  # noqa: N818 - it names what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectory:
-    """A log directory. Sizes are -1 if the broker does not report them; ``used_bytes`` are those of
-    the replicas in it.
+    """A log directory. Sizes are -1 if the broker does not report them.
 
-    ``served`` are the partitions of these replicas, without unfinished copies. A cordoned one takes
-    no new replicas (KIP-1066).
+    ``used_bytes`` is the size of the replicas in it. ``served`` are the partitions of these
+    replicas, without unfinished copies. A cordoned directory takes no new replicas (KIP-1066).
     """
 
     path: str
@@ -41,11 +39,10 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLayout:
-    """A registered broker. Without ``rack`` it belongs to the rack of all brokers without one. A
-    fenced broker does not report its directories.
+    """A registered broker. All brokers without a ``rack`` count as one rack.
 
-    ``cordon_below`` says where directories are cordoned apart from the broker's own setting, in
-    words. It is empty if there is no such place.
+    A fenced broker does not report its directories. ``cordon_below`` names the places, other than
+    the broker's own setting, at which its directories are cordoned. It is empty if there are none.
     """
 
     broker_id: int
@@ -57,8 +54,9 @@ class BrokerLayout:
 
     @property
     def is_cordoned(self) -> bool:
-        """Whether the broker takes no new replicas: all directories that have not failed are
-        cordoned.
+        """Whether the broker takes no new replicas.
+
+        This is so if all directories that have not failed are cordoned.
         """
         online = [directory for directory in self.log_dirs if directory.is_online]
         return bool(online) and all(directory.is_cordoned for directory in online)
@@ -68,9 +66,9 @@ class BrokerLayout:
 class PartitionLayout:
     """A partition. The first replica is the preferred leader. ``leader`` is -1 while there is none.
 
-    ``size_bytes`` is the size of the largest replica that a broker reports. ``lags`` are offsets
-    behind the leader by broker, as far as brokers report them. ``adding`` and ``removing`` are
-    those of a reassignment that is under way.
+    ``size_bytes`` is the size of the largest replica that a broker reports. ``lags`` are the
+    replicas' lags in offsets, by broker, as far as brokers report them. ``adding`` and ``removing``
+    are the brokers of a reassignment that is under way.
     """
 
     where: TopicPartition
@@ -99,7 +97,7 @@ class ClusterLayout:
     """Brokers whose replicas are not in sync by design."""
 
     def broker(self, broker_id: int) -> BrokerLayout:
-        """Return a broker.
+        """Return the broker with an id.
 
         Raises:
             PlanRefused: the broker is not registered.
@@ -117,7 +115,7 @@ class ClusterLayout:
 
     @property
     def active(self) -> tuple[int, ...]:
-        """The ids of brokers that serve."""
+        """The ids of brokers that are not fenced."""
         return tuple(broker.broker_id for broker in self.brokers if not broker.is_fenced)
 
     @property
@@ -131,7 +129,7 @@ class ClusterLayout:
 
     @property
     def receiving(self) -> tuple[int, ...]:
-        """The ids of brokers that replicas may be moved to without being named.
+        """The ids of brokers to which a plan may move replicas if it names no brokers.
 
         They serve, are not observers and are not cordoned.
         """
@@ -143,11 +141,11 @@ class ClusterLayout:
         )
 
     def with_one_more(self, broker_id: int, rack: str | None) -> "ClusterLayout":
-        """Return the cluster as it will be when a broker has joined."""
+        """Return the layout that the cluster will have when a broker has joined."""
         return replace(self, brokers=(*self.brokers, BrokerLayout(broker_id=broker_id, rack=rack)))
 
     def racks(self, broker_ids: Collection[int]) -> dict[int, str]:
-        """Return the rack of each broker; those without one share the rack ``""``."""
+        """Return the rack of each broker. Brokers without one share the rack ``""``."""
         return {
             broker.broker_id: broker.rack or ""
             for broker in self.brokers
@@ -163,7 +161,7 @@ class ClusterLayout:
 
 
 def why_cordoned(broker: BrokerLayout) -> str:
-    """Say why a broker takes no new replicas, and how to change that.
+    """Return why a broker takes no new replicas, and how to change that.
 
     Unsetting the broker's own setting helps only if no other setting cordons. An empty setting of
     its own always helps.

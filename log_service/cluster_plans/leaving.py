@@ -1,9 +1,8 @@
-"""Decides what a cluster loses when it forgets a broker or takes a voter out. It refuses to lose
-what the cluster needs.
+"""Decides what a cluster loses when it unregisters a broker or takes a voter out.
 
-A broker that is forgotten while its process runs does not register again by itself, so its
-partitions stay without it until it restarts. After a voter was removed, the quorum needs a majority
-of the remaining voters, and dead ones count among them.
+It refuses to lose what the cluster needs. A broker that is unregistered while its process runs does
+not register again by itself, so its partitions stay without it until it restarts. After a voter was
+removed, the quorum needs a majority of the remaining voters, which includes dead ones.
 """
 
 from collections.abc import Collection
@@ -15,9 +14,7 @@ MAX_NAMED = 3
 
 
 def what_is_on(layout: ClusterLayout, broker_id: int) -> str:
-    """Return the replicas of a broker, and the partitions of which no other broker has every
-    record.
-    """
+    """Return a text about a broker's replicas: their number, and those without another in sync."""
     held = [each for each in layout.partitions if broker_id in each.replicas]
     if not held:
         return "no replica"
@@ -37,7 +34,7 @@ def what_is_on(layout: ClusterLayout, broker_id: int) -> str:
 
 
 def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
-    """Refuse to forget a broker that still serves.
+    """Refuse to unregister a broker that still serves.
 
     Raises:
         PlanRefused: the broker is unknown, or it serves.
@@ -51,8 +48,10 @@ def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
 
 
 def refuse_to_lose_replicas(layout: ClusterLayout, broker_id: int) -> None:
-    """Refuse to forget a broker that has replicas. They are there because no plan could move them,
-    because they were added since, or because their moves were cancelled.
+    """Refuse to unregister a broker that has replicas.
+
+    It may have some because no plan could move them, because they were added since, or because
+    their moves were cancelled.
 
     Raises:
         PlanRefused: the broker has replicas.
@@ -78,7 +77,7 @@ def refuse_to_lose_replicas(layout: ClusterLayout, broker_id: int) -> None:
 def down_voters(quorum: QuorumState, fenced: Collection[int] = ()) -> list[int]:
     """Return the voters that count as down.
 
-    They do not lead, and are behind, or their broker is among ``fenced``.
+    They do not lead, and either their lag is large, or their broker is among ``fenced``.
     """
     others = [each for each in quorum.voters if each.node_id != quorum.leader_id]
     return [each.node_id for each in others if each.is_behind or each.node_id in fenced]
@@ -87,12 +86,13 @@ def down_voters(quorum: QuorumState, fenced: Collection[int] = ()) -> list[int]:
 def refuse_to_lose_majority(
     quorum: QuorumState, node_id: int, fenced: Collection[int] = ()
 ) -> None:
-    """Refuse to take a voter out if the others could not reach a majority. Without a majority
-    nothing can be changed any more. A voter that counts as down may still vote, so its own removal
-    is judged by the same count.
+    """Refuse to take a voter out if the others could not reach a majority.
+
+    Without a majority the cluster's metadata cannot be changed any more. A voter that counts as
+    down may still vote, so its own removal is judged by the same count.
 
     Raises:
-        PlanRefused: too few voters would be left; the text names those that are down.
+        PlanRefused: too few voters would be left. The text names those that are down.
     """
     down = down_voters(quorum, fenced)
     remaining = [each.node_id for each in quorum.voters if each.node_id != node_id]

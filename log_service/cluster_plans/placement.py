@@ -1,21 +1,20 @@
-"""Balances sets of hosts. Every item (a partition) lives on some hosts (brokers), and hosts should
-carry about the same number of items.
+"""Distributes items (partitions) over hosts (brokers), so that hosts have about the same number.
 
-The problem is a flow of least cost: each item sends one unit to each of its hosts, and a host's
-cost grows with the square of its units. A placement costs least exactly if no cycle of shifts (an
-item leaves one host for another) lowers the cost. ``solve`` looks for such cycles in a graph with
-one node for each host, until there is none. One of the following is the cost, and the other decides
-ties:
+Each item is on several hosts. The problem is a flow of least cost: each item sends one unit to each
+of its hosts, and a host's cost grows with the square of its units. A placement costs least exactly
+if no cycle of shifts (an item leaves one host for another) lowers the cost. ``solve`` looks for
+such cycles in a graph with one node for each host, until there is none. One of the following is the
+cost, and the other decides ties:
 
 - counts first: even counts of items on hosts; among placements that are equally even, the one with
   the fewest new hosts.
 - moves first: the fewest new hosts; among those, even counts.
 
-Equal placements differ in which items move. A shift takes an item whose topic is more frequent on
-the host that it leaves than on the one it goes to; then one whose bytes even out the two hosts
-best.
+Equal placements differ in which items move. A shift prefers an item whose topic is more frequent on
+the host that it leaves than on the one it goes to, and then an item whose bytes even out the two
+hosts best.
 
-Knows nothing of brokers, racks or partitions: the caller says which hosts an item may have
+Knows nothing of brokers, racks or partitions. The caller says which hosts an item may have
 together.
 """
 
@@ -36,9 +35,9 @@ IsLegal = Callable[[int, Collection[int], int], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """An item to be placed.
+    """An item to be placed on ``wanted`` hosts.
 
-    ``original`` are the hosts that cost nothing, ``wanted`` is the number of hosts. ``topic`` and
+    ``original`` are its present hosts, which cost nothing. Other hosts cost a copy. ``topic`` and
     size break ties.
     """
 
@@ -50,7 +49,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One item leaves a host for another."""
+    """One item moves from a host to another."""
 
     leaving: int
     entering: int
@@ -58,9 +57,11 @@ class Shift:
 
 
 class Placement:
-    """Items on hosts. ``receivers`` may get items that they did not have. Every host may get back
-    its own items. ``kept`` are the first hosts of each item: at most as many as it wants, and legal
-    together. ``loads`` are the hosts' loads beside the items.
+    """Places items on hosts. Call ``solve`` once.
+
+    ``receivers`` may get items that they did not have. Every host may get back its own items.
+    ``kept`` are the first hosts of each item: at most as many as it wants, and legal together.
+    ``loads`` are units of hosts in addition to the items.
     """
 
     def __init__(
@@ -96,8 +97,9 @@ class Placement:
             self._note_displacement(index)
 
     def solve(self) -> list[frozenset[int]]:
-        """Give every item the hosts that it lacks, improve as long as possible, and return all
-        placements.
+        """Give every item the hosts that it lacks, and improve the placement as long as possible.
+
+        Return the hosts of each item.
         """
         for index, item in enumerate(self._items):
             while len(self._current[index]) < item.wanted:
@@ -129,9 +131,9 @@ class Placement:
         self._new_host_count -= host not in item.original
 
     def _note_displacement(self, index: int) -> None:
-        """Keep apart the items that have left their hosts.
+        """Record whether an item has left its original hosts.
 
-        Only their shifts can cost less than one new host.
+        Only shifts of such an item can cost less than one new host.
         """
         is_displaced = self._current[index] != self._items[index].original
         for host in self._hosts:
@@ -164,7 +166,7 @@ class Placement:
     # Shifts
 
     def _cost(self, index: int, leaving: int, entering: int) -> int:
-        """Return how many new hosts more a shift makes: -1, 0 or 1."""
+        """Return by how much a shift changes the number of new hosts: -1, 0 or 1."""
         original = self._items[index].original
         return (entering not in original) - (leaving not in original)
 
@@ -177,7 +179,7 @@ class Placement:
         return self._is_legal(index, [host for host in current if host != leaving] + [entering], 0)
 
     def _cheapest_shift(self, leaving: int, entering: int) -> tuple[int, int] | None:
-        """Return (cost, item) of a shift with the least cost, or None if no item may move."""
+        """Return the least cost of a shift and its item, or None if no item may move."""
         key = (leaving, entering)
         if key not in self._cheapest:
             self._cheapest[key] = self._look_for_shift(leaving, entering)
@@ -202,7 +204,7 @@ class Placement:
     def _preferred(
         self, leaving: int, entering: int, cost: int, taken: Collection[int]
     ) -> int | None:
-        """Return the item that a shift of that cost moves best."""
+        """Return the item that a shift of this cost should move."""
         gap = self._bytes[leaving] - self._bytes[entering]
         for candidates in self._by_preference(leaving, entering, cost):
             best: tuple[int, int] | None = None
@@ -224,7 +226,7 @@ class Placement:
         return None
 
     def _by_preference(self, leaving: int, entering: int, cost: int) -> Iterator[Collection[int]]:
-        """Yield the items that a shift may move.
+        """Yield the items that a shift may move, in groups.
 
         Items whose topic is more frequent on the present host than on the other come first.
         """
@@ -240,9 +242,9 @@ class Placement:
     # Cycles
 
     def _edges(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (from, to, cost) of shifts between hosts.
+        """Yield the edges of the graph: (from, to, cost) of shifts between hosts.
 
-        An edge by way of the sink means one unit more on one host and one less on the other.
+        An edge to the sink means one unit more on a host, and an edge from it means one unit less.
         """
         for leaving in self._hosts:
             units = self._units(leaving)
@@ -303,7 +305,7 @@ class Placement:
         return cycle[::-1]
 
     def _apply(self, shifts: Sequence[Shift]) -> bool:
-        """Apply a cycle of shifts.
+        """Apply a cycle of shifts. Return whether the cost is lower now.
 
         If an item occurs twice and blocks itself, a part of the cycle is applied, which is as good.
         """
@@ -346,7 +348,7 @@ class Placement:
 
 
 def _split(shifts: Sequence[Shift]) -> Iterator[list[Shift]]:
-    """Yield the two shorter cycles of a cycle with one item in it twice.
+    """Split a cycle in which an item occurs twice into its two shorter cycles, and yield them.
 
     Together they cost the same as the whole, so one of them lowers the cost, too.
     """

@@ -11,9 +11,9 @@ from log_service.common.types import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A partition's replicas before and after, preferred leader first.
+    """A partition's replicas before and after the move, each with the preferred leader first.
 
-    ``size_bytes`` is one replica's, ``source`` is the leader.
+    ``size_bytes`` is the size of one replica, ``source`` is the leader.
     """
 
     where: TopicPartition
@@ -29,21 +29,21 @@ class Move:
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """The brokers that lose theirs."""
+        """The brokers that lose their replica."""
         return tuple(broker for broker in self.before if broker not in self.after)
 
     @property
     def copied_bytes(self) -> int:
-        """The bytes that are copied between brokers."""
+        """The bytes that this move copies between brokers."""
         return self.size_bytes * len(self.adding)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Moves, and the partitions whose preferred leader is elected when those are complete.
+    """The moves of replicas, and the partitions whose preferred leader is elected after them.
 
-    ``notes`` say what the plan leaves out and why. ``throttle_bytes`` bounds the bytes per second
-    that each broker sends for the moves, and those that it receives. None means no bound.
+    ``notes`` tell what the plan leaves out and why. ``throttle_bytes`` limits the bytes per second
+    that each broker sends for the moves, and those that it receives. None means no limit.
     """
 
     moves: tuple[Move, ...]
@@ -58,12 +58,12 @@ class Plan:
 
     @property
     def copied_bytes(self) -> int:
-        """The bytes that are copied between brokers in all."""
+        """The bytes that all moves together copy between brokers."""
         return sum(move.copied_bytes for move in self.moves)
 
     @property
     def copied_replicas(self) -> int:
-        """How many replicas are copied."""
+        """The number of replicas that are copied."""
         return sum(len(move.adding) for move in self.moves)
 
     @cached_property
@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def expected_seconds(self) -> float | None:
-        """The least time of the copying: the busiest broker's bytes at the throttle.
+        """The least time that the copying takes: the busiest broker's bytes at the throttle.
 
         None without a throttle.
         """

@@ -1,5 +1,4 @@
-"""Makes the plans that a person asks for. They even out a cluster, fill new brokers, empty brokers,
-or change the replicas of topics.
+"""Makes plans that even out a cluster, fill new brokers, empty brokers, or change topics.
 
 All of them put replicas only on registered brokers that serve and are not cordoned, spread each
 partition over as many racks as possible, and copy no more than needed:
@@ -7,7 +6,7 @@ partition over as many racks as possible, and copy no more than needed:
 - ``rebalance``: replicas and preferred leaders per broker differ by one at most (as far as racks
   allow); with ``byte_tolerance`` bytes are evened out, too.
 - ``add``: only the new brokers receive anything, until they have their share.
-- ``drain``: only what is on the leaving brokers moves.
+- ``drain``: only replicas on the leaving brokers move.
 - ``change_topics``: another replication factor, or a set of brokers, for topics.
 
 Replicas on an observer stay there in every plan that does not empty it or name other brokers,
@@ -71,8 +70,10 @@ def rebalance(
 
 
 def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | None = None) -> Plan:
-    """Plan the share of new brokers. They get replicas from the brokers with the most, until no
-    other broker has two more than a new one.
+    """Plan replicas for new brokers.
+
+    They get replicas from the brokers with the most, until no other broker has two more than a new
+    one.
 
     Raises:
         PlanRefused: replicas move already, or a new broker is unknown, fenced, cordoned, or an
@@ -104,8 +105,8 @@ def drain(
     """Plan moves of all replicas off brokers, which may be down. No other replica moves.
 
     Raises:
-        PlanRefused: replicas move already, a broker is unknown, or too few would be left for a
-            topic's replication factor.
+        PlanRefused: replicas move already, a broker is unknown, or too few brokers would be left
+            for a topic's replication factor.
     """
     for broker in sorted(leaving):
         layout.broker(broker)
@@ -149,8 +150,7 @@ def change_topics(
     brokers: Sequence[int] = (),
     throttle_bytes: int | None = None,
 ) -> Plan:
-    """Plan another replication factor of topics, or that their replicas are on ``brokers`` only, or
-    both.
+    """Plan another replication factor of topics, replicas on ``brokers`` only, or both.
 
     Raises:
         PlanRefused: a topic or broker is unknown, a broker is fenced, the factor is larger than the
@@ -203,7 +203,7 @@ def raise_internal_factors(
     """Plan at least ``factor`` replicas for internal topics, or as many as can be in sync.
 
     Raises:
-        PlanRefused: such a topic's replicas move already.
+        PlanRefused: replicas of an internal topic move already.
     """
     wanted = min(factor, len(layout.receiving))
     internal = [
@@ -236,8 +236,7 @@ def join(
     *,
     throttle_bytes: int | None = None,
 ) -> Plan:
-    """Plan for brokers that have joined. Raise the factors of internal topics, then give the
-    brokers their share.
+    """Plan for brokers that have joined: more replicas of internal topics, then their share of all.
 
     If ``new`` is empty, the new brokers are all that serve and have no replicas, except observers
     and cordoned brokers.
@@ -272,7 +271,7 @@ def followed_by(
 ) -> Plan:
     """Return one plan that does the work of two.
 
-    The second is made for the cluster as the first leaves it.
+    The second plan is made for the layout that the first one leads to.
     """
     changed = {move.where: move for move in first.moves}
     between = replace(
@@ -307,7 +306,7 @@ def followed_by(
 
 
 def lack_of_room(layout: ClusterLayout, plan: Plan) -> list[str]:
-    """Return a sentence for each broker that would have to take more than its disk has room for."""
+    """Return a sentence for each broker that would get more bytes than its disk has room for."""
     found = []
     for broker in layout.brokers:
         received = plan.received_bytes.get(broker.broker_id, 0)
@@ -371,8 +370,11 @@ def _require_enough(
 ) -> None:
     """Refuse partitions for which there are too few brokers.
 
-    There are ``receivers``, and those of ``observers`` and of ``cordoned`` that have a replica
-    already.
+    A partition can use ``receivers``, and those of ``observers`` and ``cordoned`` that have one of
+    its replicas already.
+
+    Raises:
+        PlanRefused: a partition needs more brokers than it can use.
     """
     for partition in partitions:
         factor = factors.get(partition.where, len(partition.replicas))
@@ -401,9 +403,7 @@ def _require_enough(
 
 
 def _notes_on(layout: ClusterLayout, cordoned: Iterable[int]) -> list[str]:
-    """Return a sentence for each cordoned broker that the plan gives no new replicas, with the
-    reason.
-    """
+    """Return a sentence for each cordoned broker that gets no new replicas, with the reason."""
     return [
         f"nothing new is put on broker {broker}: {why_cordoned(layout.broker(broker))}"
         for broker in cordoned
@@ -431,9 +431,10 @@ def _movable(layout: ClusterLayout) -> list[PartitionLayout]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Arranging:
-    """One arrangement of ``partitions``; the others stay. ``keepers`` may keep their replicas,
-    ``receivers`` may get new ones. ``leading`` brokers may become leaders of their own replicas, as
-    receivers may.
+    """Arranges the replicas and leaders of ``partitions``. Other partitions stay as they are.
+
+    Only ``keepers`` may keep their replicas, and only ``receivers`` may get new ones. Receivers and
+    ``leading`` brokers may become leaders of their own replicas.
     """
 
     layout: ClusterLayout
@@ -450,9 +451,9 @@ class _Arranging:
         is_repairing: bool,
         byte_tolerance: float | None = None,
     ) -> list[frozenset[int]]:
-        """Return the brokers of each partition.
+        """Choose the brokers of each partition.
 
-        ``is_repairing``: a partition on fewer racks than possible is spread over more.
+        With ``is_repairing``, a partition on fewer racks than possible is spread over more.
         """
         racks = self.layout.racks(self.keepers)
         observers = self.layout.observers
@@ -508,9 +509,9 @@ class _Arranging:
     def with_leaders(
         self, placed: Sequence[frozenset[int]]
     ) -> list[tuple[PartitionLayout, tuple[int, ...]]]:
-        """Return each partition with its replicas in order.
+        """Return each partition with its replicas in order, the preferred leader first.
 
-        Preferred leaders are spread evenly, and change only if that needs it.
+        Preferred leaders are spread evenly, with as few changes as that needs.
         """
         items = [
             Item(topic=each.where.topic, original=frozenset(each.replicas[:1]) & hosts, wanted=1)
@@ -535,10 +536,10 @@ class _Arranging:
         ]
 
     def _choice(self, partition: PartitionLayout, hosts: frozenset[int]) -> frozenset[int]:
-        """Return the possible preferred leaders.
+        """Return the brokers that may become the preferred leader of a partition.
 
-        If no replica moves, these are the present one or a receiver, and no observer beside
-        others.
+        If its replicas do not move, these are the present one, receivers, and leading brokers. An
+        observer is among them only if all are observers.
         """
         serving = hosts.intersection(self.layout.active) or hosts
         able = serving - self.layout.observers or serving
@@ -547,7 +548,7 @@ class _Arranging:
         return able & {*self.receivers, *self.leading, *partition.replicas[:1]} or able
 
     def _others(self, brokers_of: Callable[[PartitionLayout], Sequence[int]]) -> dict[int, int]:
-        """Return the load of brokers by partitions that are not arranged."""
+        """Return each broker's load by the partitions that are not arranged."""
         arranged = {partition.where for partition in self.partitions}
         loads = dict.fromkeys(self.keepers, 0)
         for partition in self.layout.partitions:
@@ -561,9 +562,9 @@ class _Arranging:
 def _kept(
     original: Sequence[int], wanted: int, least_racks: int, racks: Mapping[int, str]
 ) -> list[int]:
-    """Return the replicas that can stay.
+    """Return the replicas that stay: at most ``wanted``, and spread over racks first.
 
-    Enough of the wanted ones must be free for racks that the partition is not in yet.
+    Room is left for new replicas on other racks until there are ``least_racks``.
     """
     first_of_rack = list({racks[broker]: broker for broker in reversed(original)}.values())
     first_of_rack.sort(key=original.index)
@@ -573,7 +574,7 @@ def _kept(
 
 
 def _ordered(before: Sequence[int], hosts: Collection[int], leader: int) -> tuple[int, ...]:
-    """Return hosts with the leader first, then the present ones, then new ones."""
+    """Return hosts with the leader first, then the present replicas, then new ones."""
     staying = [broker for broker in before if broker in hosts]
     return tuple(dict.fromkeys([leader, *staying, *sorted(hosts)]))
 

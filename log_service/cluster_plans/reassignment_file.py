@@ -1,5 +1,4 @@
-"""Writes, reads and checks plans in the JSON file of Kafka's own tool,
-``kafka-reassign-partitions``.
+"""Writes, reads and checks plans in the JSON file of ``kafka-reassign-partitions``.
 
 The format is ``{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2],
 "log_dirs": ["any", "any"]}]}``. Every mistake is reported with its field, such as
@@ -33,7 +32,7 @@ Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 
 class PlanFileMistakes(PlanRefused):
-    """A file of a plan has mistakes. Each one is listed with its field."""
+    """A plan file has mistakes. Each one is listed with its field."""
 
     def __init__(self, name: str, mistakes: list[str]) -> None:
         shown = mistakes[:MAX_MISTAKES]
@@ -48,12 +47,12 @@ class PlanFileMistakes(PlanRefused):
 
 
 def written(plan: Plan) -> str:
-    """Return the moves of a plan as such a file."""
+    """Return the moves of a plan as the text of a reassignment file."""
     return _written({move.where: move.after for move in plan.moves})
 
 
 def written_back(plan: Plan) -> str:
-    """Return the file that undoes a plan. It has the present places of the replicas."""
+    """Return the text of a reassignment file that undoes a plan. It has the present replicas."""
     return _written({move.where: move.before for move in plan.moves})
 
 
@@ -77,7 +76,7 @@ def _written(targets: Targets) -> str:
 class Entry:
     """One entry of a file, as far as it can be understood.
 
-    ``brokers`` are ids with their places in its list of replicas.
+    ``brokers`` are broker ids, each with its index in the list of replicas.
     """
 
     place: str
@@ -103,9 +102,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """A file's entries, and the mistakes that show without the cluster, in entries and outside of
-    them.
-    """
+    """A file's entries, and the mistakes that can be found without the cluster."""
 
     name: str
     entries: tuple[Entry, ...] = ()
@@ -118,7 +115,7 @@ class PlanFile:
 
 
 def read(text: str, name: str) -> PlanFile:
-    """Return the content of a reassignment file.
+    """Read the text of a reassignment file.
 
     ``plan_of`` reports its mistakes, together with those that only the cluster shows.
 
@@ -268,7 +265,7 @@ def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None
     """Return the plan that moves the partitions of a file to the brokers that it names.
 
     Raises:
-        PlanFileMistakes: a field is missing, unknown, twice there or of the wrong type; a topic,
+        PlanFileMistakes: a field is missing, unknown, repeated or of the wrong type; a topic,
             partition or broker does not exist, a broker is fenced or cordoned, or a partition moves
             already. All mistakes are listed at once, entry by entry.
     """
@@ -292,7 +289,7 @@ def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None
 def _misfits(
     entry: Entry, by_name: Mapping[TopicPartition, PartitionLayout], layout: ClusterLayout
 ) -> Iterator[str]:
-    """Yield the parts of an entry that the cluster lacks, or cannot carry out."""
+    """Yield the parts of an entry that the cluster does not have, or cannot carry out."""
     partition = by_name.get(entry.where) if entry.where is not None else None
     if partition is None:
         yield from _missing(entry, layout)

@@ -1,9 +1,9 @@
-"""Restarting the nodes of a cluster one by one: in which order, and when the next one may go.
+"""Decides in which order the nodes of a cluster restart, and when the next one may restart.
 
-The node that leads the metadata quorum comes last, so that the active controller moves once. A
-broker may stop while every partition on it keeps ``min.insync.replicas`` replicas in sync without
-it, and every voter of the quorum is up to date. The next one waits until all replicas are in sync
-again. Replicas on observers are never in sync, and count for nothing here.
+The node that leads the metadata quorum comes last, so that the active controller moves only once. A
+broker may stop if every partition on it keeps ``min.insync.replicas`` replicas in sync without it,
+and every voter of the quorum is up to date. The next broker waits until all replicas are in sync
+again. Replicas on observers are never in sync, and are ignored here.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MAX_NAMED = 3
 
 
 def roll_order(layout: ClusterLayout, quorum: QuorumState) -> list[int]:
-    """Return all active brokers, that of the active controller last."""
+    """Return all active brokers in restart order: the active controller is the last one."""
     return sorted(layout.active, key=lambda broker: (broker == quorum.leader_id, broker))
 
 
@@ -32,12 +32,12 @@ def single_replicas(layout: ClusterLayout, broker: int) -> list[PartitionLayout]
 
 
 def _others(layout: ClusterLayout, partition: PartitionLayout, broker: int) -> set[int]:
-    """Return the brokers that can be in sync beside ``broker``."""
+    """Return the brokers, other than ``broker``, that can be in sync."""
     return set(partition.replicas) - layout.observers - {broker}
 
 
 def obstacles(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[str]:
-    """Return why a broker must not stop now, as sentences. There are none if it may."""
+    """Return the reasons why a broker must not stop now, as sentences. There are none if it may."""
     found = []
     out_of_sync = [
         each
@@ -77,7 +77,7 @@ def obstacles(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[s
 
 
 def obstacles_to_stay_down(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[str]:
-    """Return why a broker must not stop for a while.
+    """Return the reasons why a broker must not stop for a while, as sentences.
 
     These are its ``obstacles``, and that too few voters of the quorum would be left.
     """

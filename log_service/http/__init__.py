@@ -1,10 +1,10 @@
-"""Services that speak HTTP/1.1 in front of a cluster. They reach it through the client only.
+"""Services that give access to a cluster over HTTP/1.1. They use only the Kafka client.
 
 The rooms, from the bottom up:
 
 - ``server``: one HTTP/1.1 server on trio, with limits, deadlines, TLS and logins.
 - ``service_settings``: the settings that all services share.
-- ``serving``: the listeners of a service, from the first request to the last.
+- ``serving``: the listeners of a service: binds, serves and drains them.
 - ``cluster_clients``: clients of the cluster that act as the user behind a request.
 - ``record_formats``: keys and values as JSON, and filters over records.
 - ``rest_proxy``: produce and consume over HTTP, with the API of Confluent's REST proxy.

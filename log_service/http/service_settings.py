@@ -57,8 +57,9 @@ class ListenAddress:
 class ServiceSettings:
     """The settings of one instance of a service.
 
-    ``logins`` are the ways to log in. An empty one means that no login is needed. Passwords are
-    checked at ``login_servers``. ``unused`` are keys without a meaning here.
+    ``logins`` are the accepted ways to log in. If it is empty, no login is needed. Passwords are
+    checked at the brokers ``login_servers``, by a client with the settings ``login_client``.
+    ``unused`` are the keys of the file that have no meaning for the service.
     """
 
     listeners: tuple[ListenAddress, ...]
@@ -75,11 +76,11 @@ class ServiceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsFile:
-    """The properties of a service, before their meaning is known.
+    """The properties of a service's settings file, before their values are checked.
 
-    ``name`` stands for the file in errors, ``service`` for the service. ``prefix`` stands before
-    the keys of the service's own Kafka client, and ``servers_key`` names the cluster. ``given`` are
-    the properties of the file, ``found`` those of the service's own keys with their defaults.
+    Errors call the file ``name`` and the service ``service``. Keys with ``prefix`` are for the
+    service's own Kafka client, and the key ``servers_key`` names the cluster. ``given`` are all
+    properties of the file. ``found`` are those of the service's own keys, with defaults.
     """
 
     name: str
@@ -102,7 +103,7 @@ class SettingsFile:
         defaults: Mapping[str, str],
         same_keys: Mapping[str, str] = MappingProxyType({}),
     ) -> "SettingsFile":
-        """Return the properties of a file's text. ``over`` has properties that win over it."""
+        """Parse the text of a properties file. Properties in ``over`` override those in it."""
         raw = {**parse_properties(text), **(over or {})}
         names = {**SAME_KEYS, **same_keys}
         given = {names.get(key, key): value.strip() for key, value in raw.items()}
@@ -118,7 +119,7 @@ class SettingsFile:
         )
 
     def behind(self, prefix: str) -> dict[str, str]:
-        """Return the properties with a prefix, by the rest of their names."""
+        """Return the properties whose keys have a prefix, by key without the prefix."""
         return {
             key.removeprefix(prefix): value
             for key, value in self.given.items()
@@ -126,7 +127,7 @@ class SettingsFile:
         }
 
     def flag(self, key: str) -> bool:
-        """Return a key that is true or false.
+        """Return the boolean value of a key.
 
         Raises:
             ConfigError: the value is neither true nor false.
@@ -137,7 +138,7 @@ class SettingsFile:
         return BOOLEANS[text.lower()]
 
     def number(self, key: str, at_least: int, at_most: int) -> int:
-        """Return a whole number within bounds.
+        """Return the value of a key, a whole number within bounds.
 
         Raises:
             ConfigError: the value is not a whole number, or is out of bounds.
@@ -150,10 +151,10 @@ class SettingsFile:
         return int(text)
 
     def several(self, key: str, allowed: Iterable[str]) -> frozenset[str]:
-        """Return a list of words in small letters.
+        """Return the words in a key's comma-separated value, in lower case.
 
         Raises:
-            ConfigError: a word is not allowed.
+            ConfigError: a word is not in ``allowed``.
         """
         names = tuple(allowed)
         chosen = frozenset(each.lower() for each in split_list(self.found[key]))
@@ -183,9 +184,9 @@ class SettingsFile:
         usual_address: str,
         allowed_logins: tuple[str, ...],
     ) -> dict[str, Any]:
-        """Return the fields of ``ServiceSettings``, for the settings of a service.
+        """Return the values of the fields of ``ServiceSettings``, for an instance of a subclass.
 
-        ``client`` has settings of Kafka clients that the file does not name.
+        ``client`` has settings of Kafka clients that apply unless the file sets them.
 
         Raises:
             ConfigError: a value is not valid for its key, or two values contradict each other.
@@ -236,7 +237,7 @@ class SettingsFile:
 
 
 def refuse_open_registry(urls: str, name: str) -> None:
-    """Refuse a schema registry on whose way everybody can read the logins that it gets.
+    """Refuse a schema registry that would get logins in clear text over the network.
 
     Raises:
         ConfigError: one of ``urls`` has no TLS and is on another machine.
@@ -252,7 +253,12 @@ def refuse_open_registry(urls: str, name: str) -> None:
 def _refuse_open_passwords(
     listeners: tuple[ListenAddress, ...], logins: frozenset[str], name: str
 ) -> None:
-    """Refuse logins that everybody on the way can read."""
+    """Refuse listeners that get passwords in clear text, or that cannot get a certificate.
+
+    Raises:
+        ConfigError: a listener for the network has passwords or tokens but no TLS, or a listener
+            has no TLS although certificates are the only logins.
+    """
     for each in listeners:
         is_open = each.scheme == "http" and not is_loopback(each.host)
         if is_open and logins & {"basic", "bearer"}:
@@ -266,12 +272,15 @@ def _refuse_open_passwords(
 
 
 def _servers(text: str) -> str:
-    """Return servers without the protocol that Confluent's services have before each."""
+    """Return the servers of a comma-separated list without their protocols, such as ``SSL://``.
+
+    Settings of Confluent's services have the protocol before each server.
+    """
     return ",".join(each.rpartition("://")[2] for each in split_list(text))
 
 
 def _without_login(client: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of a client for the logins of others."""
+    """Return settings of a client without its own login, so that it can log in as others."""
     own = ("sasl_jaas_config", "sasl_username", "sasl_password")
     return {name: value for name, value in client.items() if name not in own}
 

@@ -1,6 +1,6 @@
-"""The listeners of a service: they are bound first, serve with TLS and logins, and drain last.
+"""Binds the listeners of a service, serves on them with TLS and logins, and drains them.
 
-Invariant: a listener that is bound serves or is closed when the service ends.
+Invariant: each bound listener is served, or is closed when the service ends.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,7 +30,7 @@ OnRenewal = Callable[[], Awaitable[None]]
 
 
 class ServiceListeners:
-    """The listeners of one instance. ``name`` is that of the service in its log."""
+    """The listeners of one instance of a service. Its log lines contain ``name``."""
 
     def __init__(self, settings: ServiceSettings, env: Env, name: str) -> None:
         self._settings = settings
@@ -44,14 +44,14 @@ class ServiceListeners:
 
     @property
     def servers(self) -> Sequence[HttpServer]:
-        """The servers that run."""
+        """The servers that have started, one for each address."""
         return self._servers
 
     async def bind(self) -> None:
-        """Take the addresses, before the service does anything else.
+        """Bind all addresses. Call it before the service does anything else.
 
         Raises:
-            ConfigError: an address cannot be listened on.
+            ConfigError: an address cannot be bound. The addresses bound before it are closed.
         """
         for address in self._settings.listeners:
             try:
@@ -63,7 +63,7 @@ class ServiceListeners:
             self._bound.append((listener, address))
 
     def close(self) -> None:
-        """Let the addresses go of a service that did not come to serve. Idempotent."""
+        """Close all listeners of a service that failed before it could serve. Idempotent."""
         for listener, _ in self._bound:
             listener.close()
 
@@ -75,7 +75,11 @@ class ServiceListeners:
         limits: HttpLimits | None = None,
         on_renewal: OnRenewal | None = None,
     ) -> None:
-        """Serve on all addresses. ``on_renewal`` is called after a certificate changed."""
+        """Serve on all bound addresses, and return once all servers have started.
+
+        A new server starts in ``nursery`` for each address. ``on_renewal`` is called after a
+        certificate changed.
+        """
         for listener, address in self._bound:
             config = self._settings.tls if address.scheme == "https" else None
             tls = None if config is None else HttpTls(config, on_change=on_renewal)
@@ -93,7 +97,10 @@ class ServiceListeners:
             self._servers.append(server)
 
     async def drain(self) -> None:
-        """Finish the open requests of all servers, at the same time, and close them."""
+        """Finish the open requests of all servers, and close the servers.
+
+        All servers drain at the same time, for up to ``DRAIN_MS``.
+        """
         async with trio.open_nursery() as nursery:
             for server in self._servers:
                 nursery.start_soon(server.drain, DRAIN_MS)
@@ -101,9 +108,9 @@ class ServiceListeners:
     async def authentication(
         self, nursery: trio.Nursery, *, realm: str, is_anonymous_allowed: bool = False
     ) -> Authentication:
-        """Return the logins that the settings ask for.
+        """Return the check of logins that the settings describe.
 
-        With no logins in the settings, it refuses every ``Authorization``.
+        With no logins in the settings, it refuses every ``Authorization`` header.
 
         Raises:
             ConfigError: passwords or tokens cannot be checked.
@@ -127,7 +134,10 @@ class ServiceListeners:
         return ClusterLogins(settings.login_servers, settings.login_client, self._env).check
 
     async def _oauth_offer(self, nursery: trio.Nursery) -> OAuthOffer | None:
-        """Return the check of tokens. The keys of their issuer are kept fresh."""
+        """Return the check of tokens, None if the settings have none.
+
+        A task in ``nursery`` fetches the issuer's keys again from time to time.
+        """
         settings = self._settings
         if settings.oauth is None:
             return None
@@ -146,7 +156,7 @@ async def stop_in_order(
 ) -> None:
     """Wait until the caller cancels. Then drain the listeners, call ``close``, and stop the work.
 
-    ``close`` has ``CLOSE_MS``.
+    ``close`` is cancelled after ``CLOSE_MS``.
     """
     try:
         await trio.sleep_forever()

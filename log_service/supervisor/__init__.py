@@ -1,11 +1,11 @@
 """Starts, watches, restarts and stops the processes of one tidelog installation.
 
 - ``spec``: a component, and the values that all components receive (values only).
-- ``guard``: a small process around each component, so that nothing outlives the supervisor, however
+- ``guard``: a small process around each component. The component ends with the supervisor, however
   the supervisor ends.
 - ``readiness``: decides when a component counts as ready. ``grpc_call``: the bytes of the gRPC call
-  that asks some components.
-- ``process``: starts one component's process behind its guard, watches it, and stops it within a
+  that probes some components.
+- ``process``: starts one component's process with its guard, watches it, and stops it within a
   deadline.
 - ``supervisor``: starts all components in order, restarts them with backoff, and stops them.
 - ``complaints``: the problems that a component reports about itself.

@@ -1,12 +1,12 @@
-"""The local certificate authority of ``tidelog up --secure``. It vouches for the nodes and clients
-of one installation.
+"""The local certificate authority of ``tidelog up --secure``.
 
-Decides how long certificates are valid, and when they are renewed: when a third of their validity
-is left. Keys are ECDSA P-256, because a handshake with them costs a third of one with RSA.
-``cryptography`` is imported only when a certificate is made.
+It signs the certificates of the nodes and clients of one installation. Decides how long
+certificates are valid, and when they are renewed: when a third of their validity is left. Keys are
+ECDSA P-256, because a handshake with them costs a third of one with RSA. ``cryptography`` is
+imported only when a certificate is made.
 
-Invariants: a key lies in a file that only its owner may read, in a directory that only its owner
-may enter. A file is replaced as a whole. An existing authority is never replaced, because all its
+Invariants: a key is in a file that only its owner may read, in a directory that only its owner may
+enter. A file is replaced as a whole. An existing authority is never replaced, because all its
 certificates would become worthless.
 """
 
@@ -56,10 +56,10 @@ class LocalAuthority:
         return f"<LocalAuthority {self.directory}>"
 
     def keep(self, path: Path, name: str, hosts: Sequence[str], now: datetime) -> bool:
-        """Issue a key and a certificate to ``name`` in a PEM file, unless the file has good ones.
+        """Issue a key and a certificate to ``name`` in a PEM file, if the file needs new ones.
 
-        They are issued anew if they are missing, expire soon, or lack one of ``hosts``. Return
-        whether they were issued.
+        It does if they are missing, expire soon, or lack one of ``hosts``. Return whether they were
+        issued.
         """
         present = _read_certificate(path)
         if present is not None and _is_good(present, hosts, now):
@@ -83,7 +83,7 @@ class LocalAuthority:
     def issue(self, name: str, hosts: Sequence[str], now: datetime) -> bytes:
         """Return a new key and certificate for ``name``, as PEM.
 
-        With ``hosts`` it also serves as a server's.
+        With ``hosts`` it is also a server's certificate for these names.
         """
         from cryptography import x509  # noqa: PLC0415 - as above
         from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above
@@ -114,7 +114,11 @@ class LocalAuthority:
 
 
 def make_private_directory(path: Path) -> None:
-    """Have a directory that its owner alone may enter."""
+    """Create a directory that only its owner may enter, or restrict an existing one.
+
+    Raises:
+        StorageError: the directory cannot be created or restricted.
+    """
     try:
         private_directory(path)
     except OSError as error:
@@ -124,9 +128,12 @@ def make_private_directory(path: Path) -> None:
 
 
 def close_to_writers(path: Path) -> None:
-    """Take from others the right to write in a directory.
+    """Remove the permission of other accounts to write in a directory.
 
     They could replace private files with files of their own.
+
+    Raises:
+        StorageError: the permission cannot be removed.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -139,7 +146,7 @@ def close_to_writers(path: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace a file as a whole by one that its owner alone may read.
+    """Replace a file as a whole by one that only its owner may read.
 
     Raises:
         StorageError: the file cannot be written.
@@ -151,15 +158,15 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def certificate_part(pem: bytes) -> bytes:
-    """Return the certificates of a PEM text that begins with a key."""
+    """Return the certificates of a PEM text that begins with a private key."""
     return pem[pem.index(b"-----BEGIN CERTIFICATE-----") :]
 
 
 def end_of(path: Path) -> datetime:
-    """Return when the certificate in a PEM file ends.
+    """Return the time at which the certificate in a PEM file expires.
 
     Raises:
-        StorageError: there is none that can be read.
+        StorageError: the file has no readable certificate.
     """
     certificate = _read_certificate(path)
     if certificate is None:

@@ -1,7 +1,8 @@
-"""Reads a component's complaints about itself, from a file with a line for each.
+"""Reads a component's complaints: problems that it reports about itself in a file, one per line.
 
-A line may end with a part behind ``MOMENTARY``, such as the time of the next try. ``tidelog
-status`` shows that part. The terminal does not, because it prints a complaint once.
+A line may end with a part that changes while the problem lasts, such as the time of the next try.
+The separator ``MOMENTARY`` comes before it. ``tidelog status`` shows that part. The terminal does
+not, because it prints a complaint once.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ MAX_COMPLAINTS = 50
 
 
 def complaints_of(component: Component) -> tuple[str, ...]:
-    """Return a component's complaints about itself, a line each."""
+    """Return the problems that a component reports about itself, one per item."""
     if component.complaint_path is None:
         return ()
     try:
@@ -33,10 +34,10 @@ def _trimmed(line: str) -> str:
 
 
 def lasting(complaint: str) -> str:
-    """Return the part of a complaint that stays the same for as long as it holds."""
+    """Return the part of a complaint that does not change while the problem lasts."""
     return complaint.partition(MOMENTARY)[0]
 
 
 def joined(complaints: Sequence[str]) -> str:
-    """Return complaints as one text, for the state: a line each."""
+    """Join complaints to one text for the state file, one per line."""
     return "\n".join("; ".join(filter(None, one.split(MOMENTARY))) for one in complaints)

@@ -1,10 +1,10 @@
 """The components of an installation: broker, mirror, registry, and those of other packages.
 
-Packages register theirs under ``tidelog.services``.
+Other packages register components in the entry point group ``tidelog.services``.
 
 Decides how the broker of ``tidelog up`` is configured, and that a project with a
-``mirror.properties`` has a mirror. Knows nothing of the other components: their entry points make
-them. Without the platform extra there are none.
+``mirror.properties`` has a mirror. Knows nothing of the other components, because their entry
+points make them. Without the platform extra there are none.
 """
 
 import os
@@ -58,8 +58,9 @@ METRICS_KEY = "metrics.listener"
 
 
 def external_broker(context: ServiceContext) -> Component:
-    """Return the component of the user's own cluster. Its readiness is checked with the client
-    settings of the environment.
+    """Return the component that stands for the user's own cluster.
+
+    Its readiness is checked with the client settings of the environment.
 
     Raises:
         ConfigError: the environment's settings of clients, or the files that they name, cannot be
@@ -84,10 +85,12 @@ def broker_component(
     overrides: Sequence[str] = (),
     protection: InstallationProtection | None = None,
 ) -> Component:
-    """Return the broker's component. Write its properties file with the user's own lines last. Only
-    its owner may read it, because the lines may be secret. The timers of retention and compaction
-    are long, because the platform's maintenance assets request passes and show the results. The
-    timers are only the backstop. The broker still compacts internal topics by itself.
+    """Return the broker's component, and write its properties file.
+
+    The user's own lines come last in the file. Only its owner may read it, because the lines may be
+    secret. The timers of retention and compaction are long, because the platform's maintenance
+    assets request passes and show the results. The timers are only the backstop. The broker still
+    compacts internal topics by itself.
     """
     directory = context.data_directory / BROKER
     directory.mkdir(parents=True, exist_ok=True)
@@ -134,7 +137,7 @@ def broker_component(
 
 
 def prepared(brokers: Sequence[Component], others: Sequence[Component]) -> list[Component]:
-    """Return the brokers, each of which first runs the commands that ``others`` ask for.
+    """Return the brokers, which first run the ``before_brokers`` commands of the other components.
 
     A failed command does not keep a broker from starting.
     """
@@ -148,8 +151,9 @@ def prepared(brokers: Sequence[Component], others: Sequence[Component]) -> list[
 
 
 def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Component]:
-    """Return the component that mirrors clusters, if the project has a ``mirror.properties``.
-    ``after`` are the brokers' names.
+    """Return the component that mirrors clusters, in a list.
+
+    The list is empty if the project has no ``mirror.properties``. ``after`` are the brokers' names.
 
     Raises:
         ConfigError: the file cannot be read, or has a value that cannot be used.
@@ -187,7 +191,10 @@ def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Com
 def registry_properties(
     context: ServiceContext, name: str, protection: InstallationProtection | None
 ) -> dict[str, str]:
-    """Return the properties by which the node ``name`` asks the schema registry, if any."""
+    """Return the node's properties for its client of the schema registry.
+
+    They are empty without a registry. ``name`` is the node's name.
+    """
     if context.registry_port is None:
         return {}
     host = LOOPBACK if context.host in ANY_ADDRESS else context.host
@@ -198,9 +205,9 @@ def registry_properties(
 def registry_component(
     context: ServiceContext, after: Sequence[str], protection: InstallationProtection | None = None
 ) -> list[Component]:
-    """Return the component of the schema registry. ``after`` are the brokers' names.
+    """Return the component of the schema registry, in a list. ``after`` are the brokers' names.
 
-    Without a port there is none.
+    The list is empty if no port is set.
     """
     if context.registry_port is None:
         return []
@@ -227,9 +234,9 @@ def registry_component(
 def rest_component(
     context: ServiceContext, after: Sequence[str], protection: InstallationProtection | None = None
 ) -> list[Component]:
-    """Return the component of the REST proxy. ``after`` are the brokers' names.
+    """Return the component of the REST proxy, in a list. ``after`` are the brokers' names.
 
-    Without a port there is none.
+    The list is empty if no port is set.
     """
     if context.rest_port is None:
         return []
@@ -254,9 +261,9 @@ def _http_component(  # noqa: PLR0917 - the facts of one service
     lines: Mapping[str, str],
     protection: InstallationProtection | None,
 ) -> Component:
-    """Return the component of a service that ``tidelog NAME serve`` runs, and write its settings.
+    """Return the component that runs ``tidelog NAME serve``, and write its settings file.
 
-    The file is for its owner alone, because it may have the secrets of a client.
+    Only the owner may read the file, because it may have the secrets of a client.
     """
     url = _service_url(context.host, port, protection)
     directory = context.data_directory / name
@@ -284,11 +291,13 @@ def _service_url(host: str, port: int, protection: InstallationProtection | None
 
 
 def registry_port_of(host: str, wanted: int | None) -> int | None:
-    """Return the port of the schema registry. It is the wanted one (0 means no registry), else the
-    usual one, else a free one. Without the packages of the extra there is no registry.
+    """Return the port of the schema registry, None for no registry.
+
+    It is the wanted port (0 means no registry), else the default, else a free port. Without the
+    packages of the extra there is no registry.
 
     Raises:
-        ConfigError: the wanted one is occupied.
+        ConfigError: the wanted port is occupied.
     """
     if find_spec("h11") is None or find_spec("jsonschema") is None:
         return None
@@ -299,7 +308,7 @@ def rest_port_of(host: str, wanted: int | None) -> int | None:
     """Return the port of the REST proxy, as ``registry_port_of`` does.
 
     Raises:
-        ConfigError: the wanted one is occupied.
+        ConfigError: the wanted port is occupied.
     """
     if find_spec("h11") is None:
         return None
@@ -309,7 +318,7 @@ def rest_port_of(host: str, wanted: int | None) -> int | None:
 def metrics_url(lines: Sequence[str]) -> str:
     """Return the URL of the metrics page, empty if there is none.
 
-    The last ``metrics.listener`` of the lines decides.
+    ``lines`` are properties. The last ``metrics.listener`` among them counts.
     """
     asked = [
         value.strip()
@@ -322,7 +331,7 @@ def metrics_url(lines: Sequence[str]) -> str:
 def registered_components(context: ServiceContext) -> list[Component]:
     """Return the components that installed packages add.
 
-    A package whose extra is not installed adds none.
+    A package that lacks its optional dependencies adds none.
     """
     components: list[Component] = []
     for entry_point in sorted(
@@ -339,7 +348,7 @@ def registered_components(context: ServiceContext) -> list[Component]:
 
 
 def check_is_address(host: str) -> None:
-    """Refuse a host that no program on this machine can listen on, before the error names a port.
+    """Refuse a host that is not an address of this machine, before an error would blame a port.
 
     Raises:
         ConfigError: the name is unknown, or the address is not this machine's.
@@ -370,8 +379,9 @@ def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
 
 
 def check_ports_are_free(wanted: Sequence[tuple[str, int, str, str]]) -> None:
-    """Refuse occupied ports, with a sentence for each. The arguments are those of
-    ``check_port_is_free``.
+    """Refuse occupied ports, with a sentence for each.
+
+    The items of ``wanted`` are arguments of ``check_port_is_free``.
 
     Raises:
         ConfigError: one or more ports cannot be bound.
@@ -411,20 +421,23 @@ def _bind_once(host: str, port: int) -> None:
 
 
 def metrics_port_of(host: str, wanted: int | None, *, usual: int = METRICS_PORT) -> int | None:
-    """Return the port of a broker's metrics page. It is the wanted one (0 means no page), else the
-    usual one, else a free one.
+    """Return the port of a broker's metrics page, None for no page.
+
+    It is the wanted port (0 means no page), else the default, else a free port.
 
     Raises:
-        ConfigError: the wanted one is occupied.
+        ConfigError: the wanted port is occupied.
     """
     return port_of(host, wanted, usual, "the metrics page", "--metrics-port")
 
 
 def port_of(host: str, wanted: int | None, usual: int, what: str, option: str) -> int | None:
-    """Return the wanted port (0 means none), else the usual one, else a free one.
+    """Return the wanted port, else the default ``usual``, else a free port.
+
+    If 0 is wanted, return None.
 
     Raises:
-        ConfigError: the wanted one is occupied.
+        ConfigError: the wanted port is occupied.
     """
     if wanted is not None:
         if wanted:
@@ -456,7 +469,7 @@ def service_context(
     is_watching: bool = False,
     has_platform: bool = True,
 ) -> ServiceContext:
-    """Return the settings that all components share, after making sure that their ports are free.
+    """Return the settings that all components share. Make sure that their ports are free.
 
     ``metrics_port``: see ``metrics_port_of``. ``registry_port`` and ``rest_port``: see
     ``registry_port_of``. ``console_port`` None means no console.

@@ -1,8 +1,8 @@
-"""The component of the web console, on by default.
+"""The component of the web console, which runs by default.
 
-A secured installation has logins by the cluster's users over TLS. Other installations have no
-logins, so their console listens on the loopback address, whatever the installation's host is.
-Beside a platform it runs in the project's folder, where the platform's pages find the project.
+In a secured installation people log in as the cluster's users, over TLS. Other installations have
+no logins, so their console listens on the loopback address, whatever the installation's host is.
+With a platform it runs in the project's folder, so that the platform's pages find the project.
 """
 
 import sys
@@ -22,11 +22,13 @@ PACKAGES = ("h11", "jinja2", "httpx")
 
 
 def console_port_of(wanted: int | None) -> int | None:
-    """Return the port of the console. It is the wanted one (0 means no console), else the usual
-    one, else a free one. Without the packages of the extra there is no console.
+    """Return the port of the console, None for no console.
+
+    It is the wanted port (0 means no console), else the default, else a free port. Without the
+    packages of the extra there is no console.
 
     Raises:
-        ConfigError: the wanted one is occupied.
+        ConfigError: the wanted port is occupied.
     """
     if any(find_spec(name) is None for name in PACKAGES):
         return None
@@ -38,10 +40,10 @@ def console_component(
     brokers: Sequence[Component],
     protection: InstallationProtection | None = None,
 ) -> list[Component]:
-    """Return the component of the console, which starts after the brokers.
+    """Return the component of the console, in a list. It starts after the brokers.
 
-    Without a port there is none. Its settings file is for its owner alone, because it may have the
-    secrets of a client.
+    The list is empty if no port is set. Only the owner may read its settings file, because it may
+    have the secrets of a client.
     """
     if context.console_port is None:
         return []
@@ -80,10 +82,9 @@ def console_component(
 
 
 def in_project(components: Sequence[Component]) -> list[Component]:
-    """Return the components.
+    """Let the console run in the folder and environment of the component that loads the project.
 
-    The console gets the folder and environment of the component that loads the project. Its own
-    clients get their settings only from its file.
+    Return all components. The console's own clients still get their settings only from its file.
     """
     code = next((each for each in components if each.name == CODE), None)
     if code is None:
@@ -97,15 +98,15 @@ def in_project(components: Sequence[Component]) -> list[Component]:
 
 
 def dialled(host: str) -> str:
-    """Return the address by which this machine reaches a listener.
+    """Return the address by which this machine reaches a listener bound to ``host``.
 
-    The listener's certificate names it.
+    The listener's certificate names this address.
     """
     return LOOPBACK if host in ANY_ADDRESS else host
 
 
 def _protected(protection: InstallationProtection) -> dict[str, str]:
-    """Return the properties of a console whose people log in as users of the cluster."""
+    """Return the properties of a console in which people log in as users of the cluster."""
     login = parse_properties(protection.login_file.read_text())
     authority = str(protection.directory / CERTIFICATE_FILE)
     return {

@@ -1,7 +1,7 @@
 """Requests of other processes to a running supervisor, as one file for each request and response.
 
 ``tidelog cluster`` requests one more node, the removal or the restart of a node, or that a node
-stays down for a while. The supervisor looks into ``control/`` of its data directory twice a second,
+stays down for a while. The supervisor reads ``control/`` of its data directory twice a second,
 carries out one request after the other, and writes each result into a file beside the request. Only
 the supervisor that holds the directory's lock does that, so a request to a supervisor that has
 ended is refused at once.
@@ -38,7 +38,7 @@ class ControlRefused(TidelogError):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRequest:
-    """A request to a supervisor: one more node, or another state of node ``node_id``."""
+    """A request to a supervisor: to add a node, or to change the state of node ``node_id``."""
 
     command: str
     node_id: int | None = None
@@ -48,10 +48,10 @@ Handle = Callable[[ControlRequest], Awaitable[Mapping[str, Any]]]
 
 
 async def ask(data_directory: Path, request: ControlRequest, *, timeout_s: float) -> dict[str, Any]:
-    """Ask the supervisor of a data directory and return its response.
+    """Send a request to the supervisor of a data directory, and return its response.
 
     Raises:
-        StorageError: no supervisor runs on it.
+        StorageError: no supervisor runs on the directory.
         ControlRefused: the supervisor refused, or did not respond in time.
     """
     if not is_locked(data_directory):
@@ -88,8 +88,8 @@ async def serve(
 ) -> None:
     """Carry out requests until cancelled.
 
-    A request that exists already was meant for another supervisor, or came too early, so it is
-    refused.
+    A request that is older than this call is refused, because it was meant for another supervisor
+    or came too early.
     """
     directory = private_directory(data_directory / DIRECTORY)
     for left in directory.glob(f"*{RESPONSE}"):
@@ -117,10 +117,10 @@ async def _respond(path: Path, handle: Handle) -> Mapping[str, Any]:
 
 
 def _request_of(path: Path) -> ControlRequest:
-    """Read a request.
+    """Read a request from its file.
 
     Raises:
-        ControlRefused: it is none.
+        ControlRefused: the file is not a request.
     """
     with suppress(ValueError, TypeError, RecursionError):
         if path.stat().st_size <= MAX_REQUEST_BYTES:

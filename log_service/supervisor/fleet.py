@@ -1,8 +1,9 @@
-"""The nodes of an installation while it runs. ``control`` asks to add, remove, restart or hold one.
+"""The nodes of a running installation. Adds, removes, restarts or holds a node on request.
 
-A new node is written to ``cluster.json`` once it is ready, and a leaving node is removed from it
-once it has stopped, so that the next start of the installation finds the right nodes. This module
-does not move replicas. A node is emptied before it is removed.
+The requests come from ``control``. To hold a node means to stop it until it is started again. A new
+node is written to ``cluster.json`` once it is ready, and a leaving node is removed from it once it
+has stopped, so that the next start of the installation finds the right nodes. This module does not
+move replicas. A node has to be emptied before it is removed.
 """
 
 from collections.abc import Mapping
@@ -33,14 +34,14 @@ class Fleet:
 
     @property
     def cluster(self) -> ClusterSpec:
-        """The nodes as they are now."""
+        """The present nodes of the installation."""
         return self._cluster
 
     async def handle(self, request: ControlRequest) -> Mapping[str, Any]:
-        """Carry out a request, and return the node that it was about.
+        """Carry out a request, and return the id and the name of its node.
 
         Raises:
-            ConfigError: there is no such node, it cannot be taken away, or it is held or runs
+            ConfigError: the node does not exist, cannot be removed, or is stopped or running
                 already.
             StartFailed: the node does not start.
         """

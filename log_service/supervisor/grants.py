@@ -1,9 +1,11 @@
-"""The ACLs of the platform and of the registry in a secured installation. Run before they start.
+"""The ACLs of the platform and of the registry in a secured installation.
+
+A command creates them before these components start:
 
     python -m log_service.supervisor.grants SERVERS OPERATOR_FILE [platform|registry]
 
-- topics: read, write, create, and change configs and partitions, as declarations of topics ask for;
-  never delete one.
+- topics: read, write, create, and change configs and partitions, because declarations of topics
+  need it; never delete.
 - groups and transactional ids whose names begin with ``tidelog``: those of tables, sinks and
   sensors. All groups: describe, for their lag.
 - the cluster: describe. Never alter, because alter allows to change ACLs, and so to get every other

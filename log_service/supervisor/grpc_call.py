@@ -1,5 +1,4 @@
-"""The bytes of one gRPC call, as far as a probe needs them. It writes a request, and recognizes a
-response.
+"""The bytes of one gRPC call for a probe. Writes a request, and recognizes a response.
 
 Decides which bytes are written and which response counts as alive. It knows no connection. Headers
 are written as literals, which every server reads (RFC 7541, section 6.2.2). Headers of a response
@@ -23,7 +22,7 @@ LONG_LITERAL = 127
 
 
 def call_of(authority: str, method: str, message: bytes, token: str | None) -> bytes:
-    """Return all that is sent: the preface of the connection, and one call.
+    """Return all bytes that a client sends: the preface of the connection, and one call.
 
     Raises:
         ValueError: the message is too large for one frame.
@@ -51,12 +50,12 @@ def call_of(authority: str, method: str, message: bytes, token: str | None) -> b
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """Return a frame of HTTP/2."""
+    """Return an HTTP/2 frame."""
     return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
 
 
 def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Return headers as literals that are not remembered."""
+    """Return headers as literals that the server does not index."""
     return b"".join(
         b"\0" + literal(name.encode("ascii")) + literal(value.encode("ascii"))
         for name, value in headers
@@ -64,7 +63,7 @@ def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 def literal(text: bytes) -> bytes:
-    """Return a text with its length before it, not compressed."""
+    """Return a text as an HPACK string literal: its length and the uncompressed bytes."""
     if len(text) <= MAX_LITERAL_BYTES:
         return bytes([len(text)]) + text
     rest, parts = len(text) - LONG_LITERAL, bytearray([LONG_LITERAL])
@@ -77,10 +76,10 @@ def literal(text: bytes) -> bytes:
 
 @dataclass(slots=True)
 class ResponseWatch:
-    """Reads the server's bytes.
+    """Reads the server's bytes, to find out whether it has responded.
 
-    ``has_responded`` is None until it is known. ``take`` returns the bytes of ``to_send``, which
-    have to be sent.
+    ``has_responded`` is None until it is known. Bytes that have to be sent are in ``to_send``, from
+    which ``take`` removes them.
     """
 
     has_responded: bool | None = None
@@ -88,7 +87,7 @@ class ResponseWatch:
     _unread: bytearray = field(default_factory=bytearray)
 
     def receive(self, received: bytes) -> None:
-        """Take bytes of the connection. Empty bytes mean its end."""
+        """Read received bytes of the connection. Empty bytes mean its end."""
         if not received:
             self.has_responded = self.has_responded or False
         self._unread += received

@@ -1,13 +1,12 @@
-"""A small process between the supervisor and a component. The component does not outlive the
-supervisor.
+"""A small process around a component, which ends the component when the supervisor ends.
 
 ``python -m log_service.supervisor.guard DEADLINE_S -- ARGV...`` starts the component in a session
 of its own, so that a Ctrl-C in the terminal reaches only the supervisor. The guard's standard input
-is a pipe from the supervisor: when it closes, for whatever reason, the component and all its
-descendants in that session are asked to end and killed after the deadline. When the component ends,
-its remaining descendants in the session are killed, and the guard ends with its exit code (128 +
-signal if a signal ended it). It knows nothing of components. It imports little, because each
-component has a guard.
+is a pipe from the supervisor. When the pipe closes, for whatever reason, the component and all its
+descendants in that session are asked to end, and are killed after the deadline. When the component
+ends, its remaining descendants in the session are killed, and the guard ends with its exit code
+(128 + signal if a signal ended it). The guard knows nothing of components. It imports little,
+because each component has a guard.
 """
 
 import contextlib
@@ -23,7 +22,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
-    """Run the component behind ``--`` and return the guard's exit code."""
+    """Run the component whose command follows ``--``, and return the guard's exit code."""
     deadline_s = float(arguments[0])
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
@@ -63,9 +62,7 @@ def _end_with_parent() -> None:
 
 
 def _wait(child: "subprocess.Popen[bytes]", wake_read: int) -> None:
-    """Return when the component has ended, the supervisor is gone, or a SIGTERM asks the guard to
-    stop.
-    """
+    """Wait until the component or the supervisor has ended, or a SIGTERM asks the guard to stop."""
     stdin = sys.stdin.fileno()
     while child.poll() is None:
         readable, _, _ = select.select([stdin, wake_read], [], [])
@@ -76,7 +73,10 @@ def _wait(child: "subprocess.Popen[bytes]", wake_read: int) -> None:
 
 
 def _stop(child: "subprocess.Popen[bytes]", wake_read: int, deadline_s: float) -> None:
-    """Return when the component has ended, its time is over, or a second SIGTERM arrives."""
+    """Ask the component to end, and wait until it has ended or its time is over.
+
+    A second SIGTERM ends the wait, too.
+    """
     if child.poll() is not None:
         return
     child.terminate()

@@ -23,48 +23,52 @@ It is long, because a node that stops in order moves its leaders first.
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The installation on the directory ``data``.
+    """The installation on the data directory ``data``.
 
-    Methods that ask its supervisor raise as ``control.ask``: StorageError, ControlRefused.
+    Methods that send a request to its supervisor raise as ``control.ask``: StorageError,
+    ControlRefused.
     """
 
     data: Path
 
     def nodes(self) -> ClusterSpec | None:
-        """Return the nodes that a supervisor runs there.
+        """Return the nodes that the supervisor of the data directory runs.
 
-        None if no supervisor runs, or it runs a single broker.
+        Return None if no supervisor runs, or if it runs a single broker.
         """
         return read_cluster(self.data) if is_locked(self.data) else None
 
     def nodes_of(self, cluster_id: str) -> ClusterSpec | None:
-        """Return the nodes if they are those of this cluster, else None."""
+        """Return the nodes if the installation is the cluster with this id, else None."""
         nodes = self.nodes()
         return nodes if nodes is not None and nodes.cluster_id == cluster_id else None
 
     def runs(self, cluster_id: str, node_id: int) -> bool:
-        """Whether the supervisor runs that broker of this cluster."""
+        """Return whether the supervisor runs this node of this cluster."""
         nodes = self.nodes_of(cluster_id)
         return nodes is not None and any(node.node_id == node_id for node in nodes.nodes)
 
     async def start_one_more(self) -> int:
-        """Have one more node started and return its id. It is still to join the cluster."""
+        """Let the supervisor start one more node, and return its id.
+
+        The node may not have joined the cluster yet.
+        """
         return int((await self._ask(ADD))["node_id"])
 
     async def stop_for_good(self, node_id: int) -> None:
-        """Have a node stopped and taken out of the installation."""
+        """Let the supervisor stop a node and remove it from the installation."""
         await self._ask(REMOVE, node_id)
 
     async def restart(self, node_id: int) -> None:
-        """Have a node stopped in order and started again."""
+        """Let the supervisor stop a node in order and start it again."""
         await self._ask(RESTART, node_id)
 
     async def hold(self, node_id: int) -> None:
-        """Have a node stopped until ``release``."""
+        """Let the supervisor stop a node, and leave it down until ``release``."""
         await self._ask(STOP, node_id)
 
     async def release(self, node_id: int) -> None:
-        """Have a node started that ``hold`` has stopped."""
+        """Let the supervisor start a node that ``hold`` has stopped."""
         await self._ask(START, node_id)
 
     async def _ask(self, command: str, node_id: int | None = None) -> dict[str, Any]:

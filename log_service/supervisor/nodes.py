@@ -1,16 +1,15 @@
-"""The nodes of an installation with several brokers on one machine, and the properties file of
-each.
+"""The nodes of an installation with several brokers on one machine, and their properties files.
 
 An installation of ``tidelog up --brokers N`` keeps its nodes in ``cluster.json``: the cluster's id,
-each node's id and roles, and the id that the next node gets, which no node had before. Of three and
-more nodes the first three are brokers and controllers, because a quorum of three survives the loss
-of one; of fewer, node 1 is the controller. Nodes that join later are brokers: the voters are fixed
-in the files.
+each node's id and roles, and the id that the next node gets, which no node had before. With three
+or more nodes the first three are brokers and controllers, because a quorum of three survives the
+loss of one. With fewer nodes, only node 1 is the controller. Nodes that join later are brokers,
+because the voters are fixed in the files.
 
 Every file is one of Kafka's server properties, so ``tidelog serve`` and Apache Kafka start from it,
-too. Ports follow from the node's id: node 1 has the broker port that ``tidelog up`` was given, node
-2 the next one; controllers are ``CONTROLLER_PORTS`` above, and the listeners that check passwords
-(in a secured installation) ``LOGIN_PORTS``.
+too. Ports follow from the node's id. Node 1 has the broker port that ``tidelog up`` was given, node
+2 the next one. Controllers listen ``CONTROLLER_PORTS`` above. The listeners that check passwords
+(in a secured installation) are ``LOGIN_PORTS`` above.
 """
 
 import json
@@ -83,7 +82,7 @@ class NodeSpec:
 
     @property
     def name(self) -> str:
-        """The name of its component and of its directory."""
+        """The name of the node's component and of its directory."""
         return BROKER if self.node_id == 1 else f"{BROKER}{self.node_id}"
 
 
@@ -100,7 +99,7 @@ class ClusterSpec:
     rack: str = ""
 
     def node(self, node_id: int) -> NodeSpec:
-        """Return a node.
+        """Return the node with an id.
 
         Raises:
             ConfigError: no node has that id.
@@ -122,8 +121,7 @@ class ClusterSpec:
         """Return the cluster without a broker.
 
         Raises:
-            ConfigError: there is no such node, or the node is a voter, which the files of all nodes
-                name.
+            ConfigError: the node does not exist, or is a voter, which the files of all nodes name.
         """
         if self.node(node_id).is_controller:
             controllers = ", ".join(str(node.node_id) for node in self.nodes if node.is_controller)
@@ -147,7 +145,7 @@ def new_cluster(count: int, cluster_id: str, rack: str = "") -> ClusterSpec:
 
 
 def read_cluster(data_directory: Path) -> ClusterSpec | None:
-    """Return the nodes of an installation. None if it has a single broker.
+    """Read the nodes of an installation. Return None if it has a single broker.
 
     Raises:
         StorageError: the file cannot be understood.
@@ -167,7 +165,7 @@ def read_cluster(data_directory: Path) -> ClusterSpec | None:
 
 
 def write_cluster(data_directory: Path, cluster: ClusterSpec) -> None:
-    """Keep the nodes of an installation."""
+    """Write the nodes of an installation to ``cluster.json``."""
     data_directory.mkdir(parents=True, exist_ok=True)
     path = data_directory / CLUSTER_FILE
     beside = path.with_suffix(".new")
@@ -176,15 +174,15 @@ def write_cluster(data_directory: Path, cluster: ClusterSpec) -> None:
 
 
 def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> ClusterSpec | None:
-    """Return the nodes that an installation is to have: those it has, or ``count`` if that is
-    given. None means a single broker.
+    """Return the nodes with which an installation starts. None means a single broker.
 
-    Without a ``rack`` the nodes of a new installation get a rack with the host's name, and those of
-    an older one keep theirs.
+    They are the nodes that it has, and further ones up to ``count`` if that is given. Without a
+    ``rack`` the nodes of a new installation get a rack with the host's name, and those of an older
+    one keep theirs.
 
     Raises:
-        ConfigError: the installation already has more nodes, or is a single broker that cannot be
-            joined.
+        ConfigError: the installation already has more nodes, or is a single broker that others
+            cannot join.
         StorageError: its file cannot be understood.
     """
     present = read_cluster(data_directory)
@@ -219,12 +217,12 @@ def _random_id() -> str:
 
 
 def broker_port(first_port: int, node: NodeSpec) -> int:
-    """Return where clients reach a node."""
+    """Return the port on which clients reach a node."""
     return first_port + node.node_id - 1
 
 
 def controller_port(first_port: int, node: NodeSpec) -> int:
-    """Return where a controller listens for the other nodes."""
+    """Return the port on which a controller listens for the other nodes."""
     return first_port + CONTROLLER_PORTS + node.node_id - 1
 
 
@@ -234,8 +232,9 @@ def bootstrap_servers(cluster: ClusterSpec, host: str, first_port: int) -> str:
 
 
 def servers_of(data_directory: Path) -> list[str]:
-    """Return the addresses of an installation's nodes, as its last start wrote them. There may be
-    none.
+    """Return the addresses of an installation's nodes, as its last start wrote them.
+
+    The list may be empty.
 
     Raises:
         StorageError: its file cannot be understood.
@@ -257,11 +256,12 @@ def servers_of(data_directory: Path) -> list[str]:
 
 
 def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
-    """Refuse properties of the person's own that ask for more replicas than there are brokers. No
-    such topic could be created.
+    """Refuse the user's properties that set more replicas than there are brokers.
+
+    A topic with so many replicas could not be created.
 
     Raises:
-        ConfigError: some properties do; the text names all of them.
+        ConfigError: there are such properties. The text names all of them.
     """
     settings = dict(override.split("=", 1) for override in overrides)
     wanted = {key.strip(): value.strip() for key, value in settings.items()}
@@ -281,7 +281,7 @@ def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
 
 
 def login_servers(cluster: ClusterSpec | None, first_port: int) -> list[str]:
-    """Return the addresses at which nodes check passwords.
+    """Return the addresses of the listeners at which nodes check passwords.
 
     ``cluster`` is None for a single broker.
     """
@@ -379,7 +379,7 @@ def properties_of(
 
 
 def protected(settings: Mapping[str, str], protection: Mapping[str, str]) -> dict[str, str]:
-    """Return a node's properties with its TLS listener, and with one that checks passwords."""
+    """Return a node's properties with TLS for clients and a listener that checks passwords."""
     listeners = settings["listeners"].replace(f"{CLIENT_LISTENER}://", f"{SECURE_LISTENER}://", 1)
     client_port = int(listeners.partition(",")[0].rpartition(":")[2])
     listeners += f",{LOGIN_LISTENER}://{login_server(client_port)}"
@@ -395,7 +395,7 @@ def protected(settings: Mapping[str, str], protection: Mapping[str, str]) -> dic
 class NodeFactory:
     """Makes the components of nodes.
 
-    ``overrides`` are the person's own properties, which all nodes get last.
+    ``overrides`` are the user's own properties. They come last in the file of each node.
     """
 
     context: ServiceContext
@@ -404,9 +404,9 @@ class NodeFactory:
     is_secure: bool = False
 
     def component(self, cluster: ClusterSpec, node: NodeSpec) -> Component:
-        """Return a node's component.
+        """Return a node's component, and write its properties file.
 
-        Write its properties file for its owner alone, because a person's own lines may be secret.
+        Only the owner may read the file, because the user's own lines may be secret.
         """
         directory = self.context.data_directory / node.name
         directory.mkdir(parents=True, exist_ok=True)
@@ -448,14 +448,14 @@ class NodeFactory:
         )
 
     def format(self, cluster: ClusterSpec, nodes: Iterable[NodeSpec]) -> None:
-        """Format the directories of controllers that are new. Brokers do that by themselves.
+        """Format the directories of new controllers. Brokers format their own at their start.
 
-        A controller does not, because after a replaced disk it would come back without its vote,
-        and could vote twice in one election. So this is for nodes that were never started. A
-        directory that is formatted already is left as it is. Blocks.
+        A controller must not do so. After a replaced disk it would start without a record of its
+        vote, and could vote twice in one election. So call this only for nodes that were never
+        started. A directory that is formatted already is not changed. Blocks.
 
         Raises:
-            StorageError: a directory cannot be formatted; the text is what the tool said.
+            StorageError: a directory cannot be formatted. The text is the output of the command.
         """
         for node in nodes:
             if not node.is_controller or len(cluster.nodes) == 1:

@@ -1,5 +1,4 @@
-"""One component's process. It starts behind its guard, writes to a log file, and ends within its
-deadline.
+"""One component's process: it starts with its guard, writes to a log file, and ends in time.
 
 Knows nothing of other components and never restarts anything.
 """
@@ -24,7 +23,7 @@ LAST_LINES_WINDOW_BYTES = 8 << 10
 
 @dataclass(slots=True, kw_only=True)
 class ComponentProcess:
-    """A running component. ``guard`` is the process that we started. The component is its child."""
+    """A running component. ``guard`` is the process that we started. Its child is the component."""
 
     component: Component
     guard: trio.Process
@@ -32,7 +31,7 @@ class ComponentProcess:
 
     @property
     def pid(self) -> int:
-        """The guard's process id, which is the one to signal."""
+        """The guard's process id. Send signals to it."""
         return self.guard.pid
 
     @property
@@ -57,7 +56,7 @@ class ComponentProcess:
         return await self.guard.wait()
 
     def kill(self) -> None:
-        """Have the guard kill the component and all that it started.
+        """Let the guard kill the component and all processes that it started.
 
         A guard does so at the second SIGTERM.
         """
@@ -66,9 +65,9 @@ class ComponentProcess:
                 self.guard.terminate()
 
     async def kill_and_wait(self) -> None:
-        """Kill the component and all that it started, without asking it first.
+        """Kill the component and all processes that it started, without SIGTERM first.
 
-        Return when they are gone.
+        Return when they have ended.
         """
         while self.guard.poll() is None:
             self.kill()
@@ -77,7 +76,7 @@ class ComponentProcess:
         await self.stop()
 
     async def stop(self) -> None:
-        """Ask the component to end, and kill it after its deadline. Return when it is gone."""
+        """Ask the component to end, and kill it after its deadline. Return when it has ended."""
         with trio.CancelScope(shield=True):
             if self.guard.poll() is None:
                 self.guard.terminate()
@@ -91,7 +90,7 @@ class ComponentProcess:
 
 
 async def start(component: Component, log_directory: Path) -> ComponentProcess:
-    """Start a component behind a guard.
+    """Start a component with a guard around it.
 
     Raises:
         OSError: the component cannot be started.
@@ -119,7 +118,7 @@ async def start(component: Component, log_directory: Path) -> ComponentProcess:
 
 
 async def run_to_end(component: Component, argv: Argv, log_directory: Path) -> int:
-    """Run one of a component's own commands and return its exit code."""
+    """Run one of a component's own commands, such as its preparation, and return its exit code."""
     with open_log(log_directory / f"{component.name}.log") as output:
         finished = await trio.run_process(
             list(argv),
@@ -136,12 +135,12 @@ async def run_to_end(component: Component, argv: Argv, log_directory: Path) -> i
 
 
 def environment_of(component: Component) -> dict[str, str]:
-    """Return ours with the component's own on top."""
+    """Return the component's environment: the supervisor's, with the component's own over it."""
     return {**os.environ, "PYTHONUNBUFFERED": "1", **component.environment}
 
 
 def open_log(path: Path) -> IO[bytes]:
-    """Open a component's log for appending. A large log is first renamed to ``.1``."""
+    """Open a component's log file for appending. A large file is first renamed to ``.1``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
         path.replace(path.with_suffix(".log.1"))
@@ -149,7 +148,7 @@ def open_log(path: Path) -> IO[bytes]:
 
 
 def last_lines(path: Path) -> list[str]:
-    """Return the last ``LAST_LINES`` lines of a log that are not blank.
+    """Return the last ``LAST_LINES`` lines of a log file that are not blank.
 
     They show why a component died.
     """

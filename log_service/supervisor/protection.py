@@ -1,12 +1,11 @@
-"""How ``tidelog up --secure`` protects an installation: TLS with certificates on both sides, and
-ACLs.
+"""Protects an installation of ``tidelog up --secure``, by TLS with client certificates and by ACLs.
 
 A certificate is both the key of the encryption and the login, so that there is no password to keep,
-and no user has to exist before the first node starts. Nodes and the operator are super users; the
-platform may do what its pipelines need, and nothing else (``grants``). People log in to Dagster's
-UI with a password instead. Each node checks it by SCRAM, on a further listener at 127.0.0.1.
+and no user has to exist before the first node starts. Nodes and the operator are super users. The
+platform may only do what its pipelines need (``grants``). People log in to Dagster's UI with a
+password instead. Each node checks it by SCRAM, on a further listener at 127.0.0.1.
 
-Below the directory of the data, for its owner alone:
+These files in the data directory are for its owner alone:
 
     security/authority.pem, authority.key     the local authority
     security/nodes/NAME.pem                   each node's key and certificate
@@ -14,11 +13,11 @@ Below the directory of the data, for its owner alone:
     security/clients/ui-login.properties      how the UI checks a password; it holds no secret
     security/services/NAME.pem                certificates of services. Their keys lie elsewhere.
 
-While the installation runs, ``keep_certificates`` makes those of nodes, operator and platform anew
-before they end; nodes and clients read files again that have changed.
+While the installation runs, ``keep_certificates`` renews those of nodes, operator and platform
+before they expire. Nodes and clients read changed files again.
 
-An installation that was secured once stays so: a later start without ``--secure`` does not open it
-again.
+An installation that was secured once stays secured: a later start without ``--secure`` does not
+undo it.
 """
 
 import socket
@@ -68,7 +67,7 @@ KINDS = {"nodes": "node", "clients": "client", "services": "service"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationProtection:
-    """The files that protect one installation. Made by ``protect``."""
+    """The files that protect one installation. ``protect`` makes them."""
 
     directory: Path
 
@@ -78,7 +77,7 @@ class InstallationProtection:
 
     @property
     def login_file(self) -> Path:
-        """Return the properties file by which Dagster's UI asks the nodes for logins."""
+        """The properties file by which Dagster's UI checks passwords at the nodes."""
         return self.directory / "clients" / LOGIN_FILE
 
     def write_login_file(self, servers: Sequence[str]) -> Path:
@@ -102,7 +101,7 @@ class InstallationProtection:
         return self.login_file
 
     def registry_properties(self) -> dict[str, str]:
-        """Return the properties of the registry's protection.
+        """Return the properties that secure the schema registry.
 
         Clients log in with a user's password, or with a certificate of the installation.
         """
@@ -118,7 +117,7 @@ class InstallationProtection:
     def registry_access(self, name: str) -> dict[str, str]:
         """Return the properties of a node's connections to the registry.
 
-        The node shows its own certificate.
+        The node logs in with its own certificate.
         """
         return {
             "confluent.ssl.keystore.type": "PEM",
@@ -128,7 +127,7 @@ class InstallationProtection:
         }
 
     def rest_properties(self) -> dict[str, str]:
-        """Return the properties of the REST proxy's protection.
+        """Return the properties that secure the REST proxy.
 
         Clients log in with a user's password, because the proxy passes their login on.
         """
@@ -141,9 +140,9 @@ class InstallationProtection:
         }
 
     def _service_properties(self, name: str, prefix: str) -> dict[str, str]:
-        """Return the certificate of an HTTP service, its client, and the check of passwords.
+        """Return the properties of an HTTP service: its certificate, client, and password check.
 
-        The keys of the client stand behind ``prefix``.
+        The keys of the client begin with ``prefix``.
         """
         client = parse_properties(self.client_file(name).read_text())
         login = parse_properties(self.login_file.read_text())
@@ -157,7 +156,7 @@ class InstallationProtection:
         }
 
     def node_properties(self, name: str) -> dict[str, str]:
-        """Return the properties of a node's protection."""
+        """Return the properties that secure a node."""
         return {
             "listener.security.protocol.map": f"SSL:SSL,CONTROLLER:SSL,{LOGIN_LISTENER}:SASL_SSL",
             "listener.name.login.sasl.enabled.mechanisms": LOGIN_MECHANISM,
@@ -195,10 +194,11 @@ def utc_now() -> datetime:
 def protect(
     data_directory: Path, host: str, nodes: Sequence[str], now: datetime | None = None
 ) -> InstallationProtection:
-    """Create all missing files of an installation's protection, and renew certificates near their
-    end. ``now`` None means the system's time. The directories of nodes and of logs are closed to
-    other accounts, because their files hold data that ACLs keep from clients. Others cannot write
-    in the directory of the data either, or they could put another authority in the place of ours.
+    """Create the missing files of an installation's protection, and renew expiring certificates.
+
+    ``now`` None means the system's time. Other accounts cannot enter the directories of nodes and
+    of logs, because their files have data that ACLs keep from clients. Other accounts cannot write
+    in the data directory either, or they could replace the authority by their own.
 
     Raises:
         StorageError: a file cannot be read or written.
@@ -225,18 +225,18 @@ def protect(
 
 
 def clients(host: str) -> dict[str, Sequence[str]]:
-    """Return the clients that have a certificate, with the hosts that it is for.
+    """Return the clients that have a certificate, with the host names in it.
 
-    The registry and the REST proxy are clients of the brokers and servers of their own clients. The
-    console is a server of browsers.
+    The registry and the REST proxy are clients of the brokers, and servers of their own clients.
+    The console is a server of browsers. Operator and platform are no servers, so they have no host
+    names.
     """
     servers = dict.fromkeys((REGISTRY, REST, CONSOLE), hosts_of(host))
     return {OPERATOR: (), PLATFORM: (), **servers}
 
 
 def renew(data_directory: Path, host: str, now: datetime) -> list[str]:
-    """Renew the certificates of nodes and clients that are near their end. Return the names of
-    their files.
+    """Renew the certificates of nodes and clients that expire soon, and return their file names.
 
     Raises:
         StorageError: a file cannot be read or written.
@@ -261,9 +261,9 @@ async def keep_certificates(
     say: Callable[[str], None],
     now: Callable[[], datetime] = utc_now,
 ) -> None:
-    """Renew certificates before they end, until cancelled.
+    """Renew certificates before they expire, until cancelled.
 
-    A certificate that cannot be written is reported, and written at the next look.
+    If a certificate cannot be written, that is reported, and the next check tries again.
     """
     while True:
         await trio.sleep(RENEWAL_CHECK_S)
@@ -277,7 +277,11 @@ async def keep_certificates(
 
 
 def _present_authority(data_directory: Path) -> LocalAuthority:
-    """Return the existing authority, because no client would trust a new one."""
+    """Return the existing authority. Do not create one, because no client would trust it.
+
+    Raises:
+        StorageError: the authority is missing.
+    """
     if not is_protected(data_directory):
         raise StorageError(
             f"{data_directory / DIRECTORY / CERTIFICATE_FILE} is missing: put it back"
@@ -287,7 +291,7 @@ def _present_authority(data_directory: Path) -> LocalAuthority:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedClient:
-    """The files of one service, and when its certificate ends."""
+    """The files of one service, and the time at which its certificate expires."""
 
     properties_path: Path
     until: datetime
@@ -346,15 +350,15 @@ def known_certificates(data_directory: Path) -> Iterator[KnownCertificate]:
 
 
 def hosts_of(host: str) -> tuple[str, ...]:
-    """Return the names and addresses under which clients dial a node that binds to ``host``."""
+    """Return the names and addresses by which clients reach a node that binds to ``host``."""
     own = (socket.gethostname(),) if host in ANY_ADDRESS else (host,)
     return tuple(dict.fromkeys((*LOCAL_NAMES, *own)))
 
 
 def client_properties(keystore: Path, authority: Path, *, by: str) -> str:
-    """Return the settings of a client that shows the certificate in ``keystore``.
+    """Return the settings of a client that logs in with the certificate in ``keystore``.
 
-    ``by`` is the command that writes them.
+    ``by`` is the command that writes them, for a comment.
     """
     lines = [
         f"# Written by `{by}`; Apache Kafka's tools take it as --command-config.",

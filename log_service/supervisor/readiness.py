@@ -1,5 +1,4 @@
-"""Decides from outside whether a component is ready. It sends a request that needs a response, or
-reads the component's heartbeat file.
+"""Decides from outside whether a component is ready, by a request or by its heartbeat file.
 
 A connection alone proves little. The system accepts it for a stopped process, and a library's own
 threads may respond while the program behind them hangs. So a probe sends a request that only the
@@ -40,7 +39,7 @@ async def wait_until_ready(readiness: Readiness) -> None:
 
 
 async def is_ready(readiness: Readiness) -> bool:
-    """Ask the component once, and return whether it is ready."""
+    """Probe the component once, and return whether it is ready."""
     match readiness:
         case HttpReadiness():
             return await _responds(readiness)
@@ -79,10 +78,9 @@ def _client_settings(readiness: KafkaReadiness) -> dict[str, Any]:
 
 
 async def _responds_to_call(readiness: GrpcReadiness) -> bool:
-    """Make the call.
+    """Make the gRPC call, and return whether it got a response.
 
-    If another account listens on the port, do not show our token, because that process is not
-    ours.
+    Return False without a call if the token would reach another account's process on the port.
     """
     watch = ResponseWatch()
     authority = (
@@ -116,9 +114,9 @@ async def _connected(readiness: GrpcReadiness) -> trio.SocketStream:
 
 
 def _token(readiness: GrpcReadiness) -> str | None:
-    """Return the token that the call shows.
+    """Return the token that authenticates the call, None if there is none.
 
-    Without a token it is None, and the server's response then tells whether it needs one.
+    Without a token the server's response tells whether it needs one.
     """
     if given := os.environ.get(readiness.token_variable):
         return given
@@ -133,7 +131,7 @@ def _token(readiness: GrpcReadiness) -> str | None:
 
 
 async def _responds(readiness: HttpReadiness) -> bool:
-    """Send a minimal HTTP request. Only the status line of the response matters."""
+    """Send a minimal HTTP request, and return whether its response has a good status."""
     scheme, _, rest = readiness.url.partition("://")
     address, _, path = rest.partition("/")
     host, _, port = address.rpartition(":")

@@ -1,9 +1,8 @@
-"""A component as plain values: how to start it, when it is ready, and how it stops. Nothing here
-runs.
+"""A component as plain values: how to start it, when it is ready, and how it stops.
 
-Packages register components through the entry point group ``tidelog.services``: a callable that
-takes a ``ServiceContext`` and returns ``Component`` values. Components start in the order of their
-``after``, and stop in the opposite order.
+Nothing here runs a process. Packages register components through the entry point group
+``tidelog.services``: a callable that takes a ``ServiceContext`` and returns ``Component`` values.
+Components start in the order of their ``after``, and stop in the opposite order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ CODE = "code"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpReadiness:
-    """Ready once the response of the URL has a status below 400.
+    """Ready once a request to the URL gets a response with a status below 400.
 
     ``authority`` is the certificate of an https URL's authority.
     """
@@ -28,8 +27,7 @@ class HttpReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaReadiness:
-    """Ready once one of the addresses, ``host:port,host:port``, responds to a Kafka client's
-    request.
+    """Ready once one of the addresses, ``host:port,host:port``, responds to a Kafka request.
 
     ``client_config`` is a properties file with the clients' settings for encryption and login. None
     means neither. With ``is_as_environment_says`` the settings are those of
@@ -44,15 +42,15 @@ class KafkaReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcReadiness:
-    """Ready once a call of ``method`` (``/package.Service/Method``) with ``message`` gets a
-    response. An error is a response, too.
+    """Ready once a call of ``method`` (``/package.Service/Method``) gets a response.
 
-    gRPC's own threads respond to the first frames of a connection, even if the program behind them
-    hangs. So the probe calls a cheap method that the program itself serves.
+    ``message`` is the body of the call. An error is a response, too. gRPC's own threads respond to
+    the first frames of a connection, even if the program behind them hangs. So the probe calls a
+    cheap method that the program itself handles.
 
     The address is ``host`` and ``port``, or the Unix socket ``socket_path``.
 
-    ``token_path`` is a file with a token that the call shows. The environment variable
+    ``token_path`` is a file with a token that authenticates the call. The environment variable
     ``token_variable`` takes precedence over the file. Both are read with each probe, so that a
     component holds no secret.
     """
@@ -68,9 +66,9 @@ class GrpcReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReadiness:
-    """Ready once a file was touched within the last ``max_age_s``.
+    """Ready if a file was touched within the last ``max_age_s``.
 
-    It is for components that listen nowhere.
+    It is for components that listen on no port.
     """
 
     path: Path
@@ -79,7 +77,7 @@ class HeartbeatReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UptimeReadiness:
-    """Ready once the process has stayed alive for a time. Later hangs are not noticed."""
+    """Ready once the process has run for a time. Later hangs are not noticed."""
 
     seconds: float = 2.0
 
@@ -89,26 +87,28 @@ Readiness = HttpReadiness | KafkaReadiness | GrpcReadiness | HeartbeatReadiness 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """One process of an installation. Without ``argv`` it is the user's own component, which is
-    waited for and never started or stopped.
+    """One process of an installation.
 
-    ``readiness`` is asked until it holds, and then every ``health_interval_s``: a component that
-    does not respond three times in a row is killed and started again. ``external_setting`` names
-    the setting that points to the user's own component. ``complaint_path`` is a file in which a
-    component that responds reports problems in its work, one line each. It may be missing or empty.
+    Without ``argv`` it is the user's own component, which is waited for and never started or
+    stopped.
 
-    ``before_brokers`` are commands that run before each start of the installation's own brokers,
-    whatever they end with.
+    ``readiness`` is checked until the component is ready, and then every ``health_interval_s``. A
+    component that does not respond three times in a row is killed and started again.
+    ``external_setting`` names the setting that points to the user's own component.
+    ``complaint_path`` is a file in which a component that responds reports problems in its work,
+    one line each. It may be missing or empty.
 
-    ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop``
-    runs once when the installation stops, while the component and all that it comes after are still
-    alive. ``stop_deadline_s`` is how long it may take to end after SIGTERM before it is killed.
-    Components of one ``stop_group`` that start one after the other are asked to stop at the same
-    time.
+    ``before_brokers`` are commands that run before each start of the installation's own brokers.
+    Their exit codes do not matter.
+
+    ``prepare`` runs to its end before each start of the component and must succeed. ``before_stop``
+    runs once when the installation stops, while the component and all in ``after`` still run.
+    ``stop_deadline_s`` is how long it may take to end after SIGTERM before it is killed. Components
+    of one ``stop_group`` that start one after the other are asked to stop at the same time.
 
     If the first start of an ``is_essential`` component fails, or the user's own component does not
-    respond in time, the installation ends. Any other is tried again until it succeeds, and nothing
-    else of the installation ends with it.
+    respond in time, the installation ends. Any other component is tried again until it succeeds,
+    and nothing else of the installation ends with it.
     """
 
     name: str
@@ -177,10 +177,11 @@ ComponentFactory = Callable[[ServiceContext], Sequence[Component]]
 
 
 def start_order(components: Sequence[Component]) -> list[Component]:
-    """Return the components so that each comes behind all that it starts after.
+    """Sort the components so that each comes after all components in its ``after``.
 
     Raises:
-        ValueError: a name is unknown or twice there, or components wait for each other in a circle.
+        ValueError: a name is unknown or occurs twice, or components wait for each other in a
+            circle.
     """
     by_name = {component.name: component for component in components}
     if len(by_name) != len(components):

@@ -1,9 +1,8 @@
-"""The state file of a supervisor lists its components. A lock keeps a second supervisor off the
-same data.
+"""The state file of a supervisor lists its components. A lock keeps out a second supervisor.
 
-``status`` trusts the file only while the lock is held, because a killed supervisor leaves a file
-behind, but no lock. The next supervisor removes that file once it holds the lock. So a lock without
-a file means that an installation is starting.
+``status`` trusts the file only while the lock is held, because a killed supervisor leaves a file,
+but no lock. The next supervisor removes that file once it holds the lock. So a lock without a file
+means that an installation is starting.
 
 Invariant: the file of the lock is for its owner alone, whatever the umask was. An account that can
 open a file for reading can lock it, and so keep an installation from its next start.
@@ -33,14 +32,14 @@ A process that checks for a supervisor holds the lock for a moment.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentState:
-    """The state of one component. ``state``: waiting, starting, ready, not responding, restarting,
-    stopping, stopped.
+    """The state of one component.
 
-    ``pid`` is the component's own process, ``guard_pid`` the one that watches it.
-    ``external_setting`` names the setting that points to a component of the user's own, which has
-    neither pid. ``complaint`` has the problems that the component reports, one line each.
-    ``waits_for`` are the components that must become ready before this one starts. ``failure`` says
-    why its last start or run ended, until it is ready again.
+    ``state`` is waiting, starting, ready, not responding, restarting, stopping or stopped. ``pid``
+    is the component's own process, ``guard_pid`` the one that watches it. ``external_setting``
+    names the setting that points to a component of the user's own, which has neither pid.
+    ``complaint`` has the problems that the component reports, one line each. ``waits_for`` are the
+    components that must become ready before this one starts. ``failure`` says why its last start or
+    run ended, until it is ready again.
     """
 
     name: str
@@ -58,15 +57,16 @@ class ComponentState:
 
 
 def write(data_directory: Path, states: Mapping[str, ComponentState]) -> None:
-    """Replace the state file by one that only its owner can read, because complaints may quote
-    records.
+    """Replace the state file by one that only its owner can read.
+
+    Complaints in it may quote records.
     """
     content = {"pid": os.getpid(), "components": [asdict(state) for state in states.values()]}
     replace_private(data_directory / STATE_FILE, json.dumps(content, indent=2))
 
 
 def read(data_directory: Path) -> list[ComponentState]:
-    """Return the running components. There are none if no supervisor holds the lock."""
+    """Return the states of the components. The list is empty if no supervisor holds the lock."""
     if not is_locked(data_directory):
         return []
     try:
@@ -80,7 +80,7 @@ def read(data_directory: Path) -> list[ComponentState]:
 
 
 def is_locked(data_directory: Path) -> bool:
-    """Whether a supervisor is alive on this data.
+    """Return whether a supervisor runs on this data directory.
 
     Raises:
         StorageError: the installation is another account's.
@@ -102,10 +102,10 @@ def is_locked(data_directory: Path) -> bool:
 
 @contextmanager
 def held_lock(data_directory: Path) -> Iterator[None]:
-    """Hold the data directory for one supervisor, and forget the components of an earlier one.
+    """Lock the data directory for one supervisor, and delete the state file of an earlier one.
 
     Raises:
-        StorageError: another one runs on it, or it cannot be written.
+        StorageError: another supervisor runs on it, or it cannot be written.
     """
     try:
         data_directory.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -1,15 +1,14 @@
-"""Runs an installation. It starts components in order, restarts those that die, and stops all in
-the opposite order.
+"""Runs an installation: starts components in order, restarts those that die, and stops all.
 
-The supervisor decides when a component may start (all that it comes after are ready), when it
-counts as hung (three probes in a row got no response), how long to wait before a restart (doubling
-from one second to thirty, from the beginning again after a minute of health), and in which order
-everything ends. Components of the user's own are only waited for and watched. Problems that a
-component reports are passed on to the terminal. The supervisor does not know what components are
-for. If a component that is not essential does not start, the others go on. It is tried again, each
-time with twice the deadline, up to eight times, because a slow machine may stay slow.
+The supervisor decides when a component may start (all in its ``after`` are ready), when it counts
+as hung (three probes in a row got no response), how long to wait before a restart (doubling from
+one second to thirty, from one second again after a minute of health), and in which order everything
+ends: opposite to the start. Components of the user's own are only waited for and watched. Problems
+that a component reports are printed on the terminal. The supervisor does not know the purpose of
+components. If a component that is not essential does not start, the others continue. It is tried
+again, each time with twice the deadline, up to eight times, because a slow machine may stay slow.
 
-Invariants: at most one process per component; after ``run`` has returned, none is left.
+Invariants: at most one process per component. After ``run`` has returned, none is left.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,8 +48,7 @@ class StartFailed(TidelogError):  # noqa: N818 - it names what happened
 
 
 class Supervisor:
-    """One installation. ``say`` gets one line for each event that a person at the terminal should
-    see.
+    """One installation. ``say`` is called with a line for each event that a person should see.
 
     ``is_data_held`` says that the caller already holds the lock of the data directory, because it
     prepared the directory.
@@ -77,7 +75,7 @@ class Supervisor:
 
     @property
     def processes(self) -> Mapping[str, ComponentProcess]:
-        """The components that were started, by name."""
+        """The processes of the components that were started, by name."""
         return self._processes
 
     @property
@@ -139,10 +137,11 @@ class Supervisor:
         ``task_status`` is started once the essential components are ready.
 
         Raises:
-            StorageError: another supervisor runs on this data.
+            StorageError: another supervisor runs on this data directory.
             StartFailed: an essential component ended or hung before it was ready for the first
                 time.
-            ConfigError: a component cannot be asked whether it is ready for the first time.
+            ConfigError: an essential component cannot be probed before it was ready for the first
+                time.
         """
         with (
             nullcontext()
@@ -172,12 +171,12 @@ class Supervisor:
                     await running.stop()
 
     async def wait_until_all_are_ready(self) -> None:
-        """Return once every component has been ready."""
+        """Wait until every component has been ready once."""
         for ready in list(self._ready.values()):
             await ready.wait()
 
     def kill(self) -> None:
-        """Give up stopping in order: everything is killed at once."""
+        """Kill all components at once instead of stopping them in order."""
         self._stopping.cancel()
         for running in self._processes.values():
             running.kill()
@@ -185,8 +184,9 @@ class Supervisor:
     # While it runs
 
     async def add(self, component: Component) -> None:
-        """Start one more component and wait until it is ready. It starts after all others and stops
-        before them.
+        """Start one more component, and wait until it is ready.
+
+        It starts after all others and stops before them.
 
         Raises:
             StartFailed: the component was not ready in time, and was removed again.
@@ -203,7 +203,7 @@ class Supervisor:
             raise StartFailed(failure)
 
     async def take_away(self, name: str) -> None:
-        """Stop a component for good."""
+        """Stop a component, and remove it from the installation."""
         component = self._component(name)
         await self._stop_one(component)
         self._held.discard(name)
@@ -223,8 +223,9 @@ class Supervisor:
         await self._start_again(component)
 
     async def hold(self, name: str) -> None:
-        """Stop a component in order. Leave it down until ``release`` or ``restart``, for as long as
-        this supervisor runs.
+        """Stop a component in order, and leave it down until ``release`` or ``restart``.
+
+        It stays down for as long as this supervisor runs.
 
         Raises:
             ConfigError: the component is held already.
@@ -237,7 +238,7 @@ class Supervisor:
         )
 
     async def release(self, name: str) -> None:
-        """Start a component that was held, and wait until it is ready.
+        """Start a component that ``hold`` has stopped, and wait until it is ready.
 
         Raises:
             ConfigError: the component is not held.
@@ -285,7 +286,11 @@ class Supervisor:
             has_ended.set()
 
     async def _watch(self, component: Component) -> None:
-        """Keep one component alive."""
+        """Start a component after all in its ``after``, and start it again whenever it ends.
+
+        Raises:
+            StartFailed: the first start of an essential component failed.
+        """
         for name in component.after:
             await self._ready[name].wait()
         if component.is_external:
@@ -323,7 +328,7 @@ class Supervisor:
             backoff_s = min(backoff_s * 2, LAST_BACKOFF_S)
 
     async def _watch_external(self, component: Component) -> NoReturn:
-        """Wait for a component of the user's own, and report when it leaves and comes back."""
+        """Wait for a component of the user's own. Report when it stops responding or resumes."""
         setting = component.external_setting
         self._note(component, "starting")
         while not await self._is_there_in_time(component):
@@ -358,9 +363,9 @@ class Supervisor:
             was_ready = is_there
 
     async def _is_there_in_time(self, component: Component) -> bool:
-        """Wait for a component of the user's own until its deadline.
+        """Wait for a component of the user's own until its deadline. Return whether it is ready.
 
-        Say so if the wait is long enough to be noticed.
+        Print a line if the wait is long enough to be noticed.
         """
         deadline = trio.current_time() + component.start_deadline_s
         for until in (min(trio.current_time() + TOLD_TO_WAIT_AFTER_S, deadline), deadline):
@@ -377,7 +382,7 @@ class Supervisor:
         return False
 
     async def _pass_complaints_on(self, component: Component) -> None:
-        """Report each problem of a component once while it lasts, and the end of all problems."""
+        """Print each problem of a component once while it lasts, and a line when none is left."""
         while True:
             await trio.sleep(COMPLAINT_POLL_S)
             lines, known = complaints_of(component), self._states[component.name]
@@ -393,7 +398,7 @@ class Supervisor:
                 self._say_of(component, "all is well again")
 
     async def _run_once(self, component: Component, restart_count: int) -> str:
-        """Run a component until it ends and return why it did."""
+        """Run a component until it ends, and return the reason why it ended."""
         for argv in component.prepare:
             self._note(component, "starting", restart_count=restart_count)
             if code := await process.run_to_end(component, argv, self._log_directory):
@@ -435,12 +440,12 @@ class Supervisor:
     async def _wait_until_ready(self, component: Component, patience: trio.CancelScope) -> None:
         """Wait until the component is ready.
 
-        If a component was ready before, or is not essential, a failed probe is repeated.
-        ``patience`` bounds the wait. It begins again once a probe can be made, because before that
-        nothing is known about the component.
+        If a probe cannot be made, it is repeated, unless an essential component was never ready.
+        ``patience`` bounds the wait. Its time begins again once a probe can be made, because before
+        that nothing is known about the component.
 
         Raises:
-            ConfigError: it cannot be asked at its first start, and is essential.
+            ConfigError: a probe of an essential component that was never ready cannot be made.
         """
         said_before = ""
         while True:
@@ -460,11 +465,11 @@ class Supervisor:
     async def _stays_healthy_until_its_end(
         self, component: Component, running: ComponentProcess, restart_count: int
     ) -> bool:
-        """Return True once the process has ended, False once it has not responded to several probes
-        in a row.
+        """Watch a process. Return True once it has ended, False once it counts as hung.
 
-        A probe that cannot be made says nothing about the process, because its files, such as
-        certificates, may be replaced at any time.
+        It is hung if several probes in a row got no response. A probe that cannot be made says
+        nothing about the process, because its files, such as certificates, may be replaced at any
+        time.
         """
         failed_count, said_before = 0, ""
         while True:
@@ -503,9 +508,9 @@ class Supervisor:
         return process.last_lines(log_path) if log_path.exists() else []
 
     async def _stop_all(self) -> None:
-        """Stop in the opposite order of the start.
+        """Stop all components in the opposite order of the start.
 
-        Neighbours of one ``stop_group`` stop together.
+        Adjacent components of one ``stop_group`` stop together.
         """
         for _, group in groupby(
             reversed(self._ordered), key=lambda component: component.stop_group or component.name
@@ -537,5 +542,5 @@ class Supervisor:
 
 
 def not_ready(component: Component) -> str:
-    """Return why a start was given up that took too long."""
+    """Return the reason for the failure of a start that exceeded its deadline."""
     return f"was not ready after {component.start_deadline_s:.0f} s"

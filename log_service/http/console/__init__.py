@@ -1,15 +1,14 @@
 """The web console: pages of a cluster, rendered on the server, for people with their own rights.
 
-A page shows and does what the cluster's ACLs allow the person, because each request acts with the
-person's own login. Every page is a URL, and shows the ``tidelog`` commands that do the same.
+The cluster's ACLs decide what a person sees and may do, because each request acts with the person's
+own login. Every page is a URL, and shows the ``tidelog`` commands that do the same.
 
 The rooms, from the bottom up:
 
 - ``addresses``: paths of pages and command lines. ``forms``: fields and their checks.
   ``browser_rules``: headers, cookies and origins. ``audit``: a log line for each change.
-- ``sessions``: people who are logged in. ``rendering``: templates. ``streams``: responses that go
-  on. ``places``: how many people may do work that takes long. ``assets``: styles and scripts.
-  ``static`` has their files, and ``templates`` those of all.
+- ``sessions``: people who are logged in. ``rendering``: templates. ``assets``: styles and scripts,
+  whose files are in ``static``. ``templates``: the templates that all areas share.
 - ``flow``: the edges that an area contributes to the page Flow. ``history``: the last hour of the
   cluster, from the metrics pages of its nodes.
 - ``page_requests``: a person's request. ``previews``: changes before they happen. ``areas``: the
@@ -19,5 +18,5 @@ The rooms, from the bottom up:
 - ``settings``: the settings of a console. ``service``: a console.
 
 htmx (0BSD) and uPlot (MIT) are part of ``static``, with their licences. No page
-asks another host for anything.
+makes a browser load anything from another host.
 """

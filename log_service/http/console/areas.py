@@ -16,10 +16,11 @@ MAX_FORM_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRoute:
-    """One page. A method other than GET changes something, and needs the token of the form.
+    """One page. A method other than GET changes something, and needs the CSRF token of its form.
 
-    ``form`` handles the page with the form. It shows the form again when the input is refused,
-    with the typed fields from ``PageRequest.typed``. Its template has the macro ``refused``.
+    ``form`` handles the page that contains the form. If ``handler`` refuses the input, ``form``
+    shows that page again, with the typed fields from ``PageRequest.typed``. Its template calls the
+    macro ``refused``.
     """
 
     method: str
@@ -33,8 +34,8 @@ class PageRoute:
 class Area:
     """One part of the console.
 
-    ``path`` is the page that the navigation leads to. Templates are found as ``name/file.html``.
-    ``flow`` contributes edges to the page Flow.
+    ``path`` is the page that the navigation leads to. ``templates`` is the folder of its templates,
+    which are called ``name/file.html``. ``flow`` returns the edges of this area for the page Flow.
     """
 
     name: str
@@ -51,9 +52,9 @@ class Area:
 
 
 def other_areas() -> list[Area]:
-    """Return the areas of other packages, by name.
+    """Return the areas that other packages add, sorted by name.
 
-    A package whose extra is not installed adds none.
+    A package that lacks its optional dependencies adds none.
     """
     found = []
     for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: each.name):

@@ -1,5 +1,6 @@
-"""The static files: styles, scripts and the icon. They are read once, and never from a path that
-a client names.
+"""Serves the static files: styles, scripts and the icon.
+
+The files are read once, when the routes are made. A client cannot name a path to read.
 """
 
 from log_service.http.console.browser_rules import SECURITY_HEADERS

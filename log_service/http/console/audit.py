@@ -16,7 +16,7 @@ MAX_TARGET_CHARACTERS = 500
 
 @contextmanager
 def audited(user: str, address: str, action: str, target: str) -> Iterator[None]:
-    """Note a change with its result once it is complete.
+    """Log a change with its result when the context ends.
 
     ``user`` is empty without a login. A change that was cancelled may have happened.
     """

@@ -44,8 +44,9 @@ def cookie_of(headers: Mapping[str, str], name: str) -> str:
 
 
 def set_cookie(name: str, value: str, *, is_secure: bool) -> tuple[str, str]:
-    """Return the header that sets a cookie until the browser closes, or deletes it if ``value`` is
-    empty.
+    """Return a ``Set-Cookie`` header. The browser keeps the cookie until it closes.
+
+    An empty ``value`` deletes the cookie.
     """
     parts = [f"{name}={value}", "Path=/", "HttpOnly", "SameSite=Strict"]
     return "set-cookie", "; ".join(
@@ -66,6 +67,9 @@ def require_own_origin(headers: Mapping[str, str]) -> None:
 
 
 def safe_path(path: str) -> str:
-    """Return a path of the console to go to after the login, or ``/`` for anything else."""
+    """Return ``path`` if it is a path of the console, and ``/`` for anything else.
+
+    A browser goes to this path after the login. It must not lead to another host.
+    """
     is_own = path.startswith("/") and not path.startswith(("//", "/\\")) and "\\" not in path
     return path if is_own and path.isascii() and path.isprintable() and len(path) < 2_048 else "/"

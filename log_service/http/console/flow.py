@@ -28,7 +28,7 @@ class FlowNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowEdge:
-    """Records that go from one node to another. None is unknown."""
+    """Records that go from one node to another. A rate or a lag of None is unknown."""
 
     source: FlowNode
     target: FlowNode

@@ -1,7 +1,7 @@
 """The pages to log in and out.
 
-The cluster checks user and password. A login gives the browser a new session id, so that an id that
-an attacker planted is useless.
+The cluster checks user and password. Each login gives the browser a new session id, so that an id
+is useless that an attacker gave the browser before.
 """
 
 from log_service.common.errors import ConfigError
@@ -22,7 +22,7 @@ REFUSED = "The cluster refuses this user or password."
 
 
 class LoginPages:
-    """The pages of logins. ``passwords`` checks them at the cluster."""
+    """The pages to log in and out. ``passwords`` checks passwords at the cluster."""
 
     def __init__(self, middleware: SessionMiddleware, passwords: Passwords) -> None:
         self._middleware = middleware

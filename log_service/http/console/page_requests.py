@@ -46,7 +46,7 @@ class NavigationEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryAccess:
-    """The schema registry. ``settings`` are those of its client, without a login."""
+    """The schema registry. ``settings`` are the settings of its client, without a login."""
 
     url: str
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -56,9 +56,9 @@ class RegistryAccess:
 class ConsoleContext:
     """The parts of a console that all page requests share. ``nursery`` runs its streams.
 
-    ``sections`` has the path of the entry in the navigation that each area belongs to, and
-    ``flows`` the part of each area that contributes to the page Flow. ``sampler`` has the last
-    hour, None if no metrics page is named.
+    ``sections`` has the path of the navigation entry of each area, by the area's name. ``flows``
+    has the function of each area that returns its edges for the page Flow. ``sampler`` has the
+    figures of the last hour, and is None if no metrics page is configured.
     """
 
     pages: Pages
@@ -94,10 +94,10 @@ async def _always() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """The person behind a request. Without a login ``user`` is empty.
+    """The person who sent a request. Without a login ``user`` is empty.
 
-    ``is_here`` returns whether the session goes on and the cluster still takes its password. A
-    stream asks it from time to time.
+    ``is_here`` returns whether the session has not ended and the cluster still accepts its
+    password. A stream calls it from time to time.
     """
 
     csrf_token: str
@@ -108,7 +108,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """One request. ``area`` names the part of the console that it belongs to.
+    """A person's request for a page. ``area`` names the part of the console that has the page.
 
     ``refusal`` is the reason why the input of a form was refused, empty if it was accepted.
     """
@@ -123,7 +123,7 @@ class PageRequest:
 
     @property
     def typed(self) -> Mapping[str, str]:
-        """The typed fields of a form that is shown again, otherwise empty."""
+        """The fields that the person typed, if their form is shown again, otherwise empty."""
         return (self.form or self.query) if self.refusal else {}
 
     @property
@@ -139,7 +139,7 @@ class PageRequest:
         return await self.clients.admin()
 
     def value(self, name: str) -> str:
-        """Return a placeholder's value in the path."""
+        """Return the value of a placeholder in the route's path."""
         return self.request.path_values[name]
 
     def required(self, name: str) -> str:
@@ -154,13 +154,13 @@ class PageRequest:
         return found
 
     def audited(self, action: str, target: str) -> AbstractContextManager[None]:
-        """Return a context that notes a change with its result."""
+        """Return a context that logs a change with its result when it ends."""
         return audited(self.person.user, self.request.peer, action, target)
 
     def page(
         self, template: str, *, title: str, commands: tuple[str, ...] = (), **values: Any
     ) -> HttpResponse:
-        """Return a page of this area. ``commands`` are command lines that do the same."""
+        """Return a page of this area. ``commands`` are command lines with the same effect."""
         return rendered(
             self.context,
             self.person,
@@ -172,20 +172,20 @@ class PageRequest:
         )
 
     def part(self, template: str, **values: Any) -> bytes:
-        """Return a part of a page."""
+        """Render a part of a page of this area."""
         return self.context.pages.render(
             f"{self.area}/{template}", {**values, "csrf_token": self.person.csrf_token}
         )
 
     @property
     def is_part(self) -> bool:
-        """Whether the page's script asks for a part, to put it into the open page."""
+        """Whether the page's script wants only a part, to put it into the open page."""
         return self.request.headers.get("hx-request") == "true"
 
     async def registry(self) -> SchemaRegistryClient:
         """Return the client of the schema registry that logs in as the person.
 
-        Requests of the login share it.
+        All requests with the same login share the client.
 
         Raises:
             HttpError: 404, no registry is configured.
@@ -193,8 +193,9 @@ class PageRequest:
         return await self.clients.shared_client("the registry client of a login", self.new_registry)
 
     def new_registry(self) -> SchemaRegistryClient:
-        """Return a new client of the schema registry, which is not open yet. Blocks to read trust
-        stores.
+        """Return a new client of the schema registry, which is not open yet.
+
+        Blocks to read trust stores.
 
         Raises:
             HttpError: 404, no registry is configured.
@@ -227,7 +228,7 @@ def rendered(
     headers: tuple[tuple[str, str], ...] = (),
     **values: Any,
 ) -> HttpResponse:
-    """Return a whole page with the frame that all pages share."""
+    """Return a whole page: ``template`` within the layout that all pages share."""
     body = context.pages.render(
         template,
         {
@@ -247,10 +248,10 @@ def rendered(
 
 
 def part_response(body: bytes) -> HttpResponse:
-    """Return a part of a page as a response."""
+    """Return the response with a rendered part of a page."""
     return HttpResponse(body=body, content_type=HTML, headers=PAGE_HEADERS)
 
 
 def redirect(path: str, *, headers: tuple[tuple[str, str], ...] = ()) -> HttpResponse:
-    """Return the response that sends a browser to another page, after a change."""
+    """Return the response 303 that sends a browser to another page after a change."""
     return HttpResponse(status=303, headers=(*PAGE_HEADERS, ("location", path), *headers))

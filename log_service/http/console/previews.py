@@ -21,7 +21,8 @@ class ChangeRow:
 class Preview:
     """A change that waits for a person's consent.
 
-    ``fields`` are sent again with the consent. A ``confirmation`` has to be typed first.
+    ``fields`` are hidden fields of the form that the person sends to consent. If there is a
+    ``confirmation``, the person has to type this text first.
     """
 
     sentence: str
@@ -36,12 +37,12 @@ class Preview:
 
 
 def is_confirmed(page_request: PageRequest) -> bool:
-    """Return whether the person has seen the preview, and wants the change."""
+    """Return whether the person has confirmed the change on its preview."""
     return bool(page_request.form.get(CONFIRMED_FIELD))
 
 
 def kept(page_request: PageRequest, *names: str) -> tuple[tuple[str, str], ...]:
-    """Return the named fields of a form that are not empty, to send them again."""
+    """Return the named form fields that are not empty, for ``Preview.fields``."""
     return tuple((name, page_request.form[name]) for name in names if page_request.form.get(name))
 
 

@@ -23,7 +23,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class Pages:
-    """The templates of all areas. ``folders`` has the folder of each area's own ones."""
+    """The templates of all areas. ``folders`` has the template folder of each area, by name."""
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         loaders = {"console": FileSystemLoader(HERE / "templates")}
@@ -49,17 +49,17 @@ class Pages:
         return f"<Pages templates={len(self._environment.list_templates())}>"
 
     def compile_all(self) -> None:
-        """Compile all templates, so that no request has to. Blocks."""
+        """Compile all templates, so that no request has to wait for it. Blocks."""
         for name in self._environment.list_templates():
             self._environment.get_template(name)
 
     def render(self, template: str, values: Mapping[str, Any]) -> bytes:
-        """Return a page, or a part of one."""
+        """Render a template of a page, or of a part of a page."""
         return self._environment.get_template(template).render(values).encode("utf-8", "replace")
 
 
 def sized(size_bytes: int | None) -> str:
-    """Return a number of bytes for people, a dash if it is not known."""
+    """Format a number of bytes for people, a dash if it is not known."""
     if size_bytes is None or size_bytes < 0:
         return UNKNOWN
     value, unit = float(size_bytes), UNITS[0]
@@ -71,7 +71,7 @@ def sized(size_bytes: int | None) -> str:
 
 
 def shown_time(timestamp_ms: int | None) -> str:
-    """Return a time in UTC, a dash if there is none."""
+    """Format a time in UTC, a dash if there is none."""
     if timestamp_ms is None or timestamp_ms < 0:
         return UNKNOWN
     try:
@@ -82,12 +82,12 @@ def shown_time(timestamp_ms: int | None) -> str:
 
 
 def shown_number(number: int | None) -> str:
-    """Return a number with its thousands apart, a dash if it is not known."""
+    """Format a number with its thousands separated, a dash if it is not known."""
     return UNKNOWN if number is None else f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def asset_path() -> Any:
-    """Return a function from the name of a static file to its path.
+    """Return a function that maps the name of a static file to its URL path.
 
     The path has a hash of the content, so that a browser may keep the file.
     """

@@ -1,6 +1,6 @@
-"""One console: it listens, keeps sessions, and acts at the cluster as its users.
+"""Runs one console: it listens, keeps sessions, and sends requests to the cluster as its users.
 
-Without logins it acts by its own client settings.
+Without logins it sends requests with its own client settings.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 
 class ConsoleService:
-    """One console. ``say`` is called with lines for a person."""
+    """One console. ``say`` is called with lines of text for the person who runs it."""
 
     def __init__(self, settings: ConsoleSettings, *, say: Say, env: Env | None = None) -> None:
         self._settings = settings
@@ -64,7 +64,7 @@ class ConsoleService:
             nursery.cancel_scope.cancel()
 
     async def _end_streams(self) -> None:
-        """End streams as soon as the caller cancels, because they would hold up the rest."""
+        """Cancel all streams as soon as the caller cancels, because draining waits for them."""
         try:
             await trio.sleep_forever()
         finally:
@@ -126,7 +126,7 @@ class ConsoleService:
             task_status.started()
 
     async def _run_streams(self, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
-        """Hold the tasks of streams until they are ended."""
+        """Start the nursery in which streams run, and wait until the streams are cancelled."""
         with self._streams:
             async with trio.open_nursery() as nursery:
                 task_status.started(nursery)

@@ -1,8 +1,8 @@
-"""The path of a request to its page: session, origin, token, clients, and error pages.
+"""Leads each request to its page: checks session, origin and token, and makes error pages.
 
-Decides the user of a request, and refuses changes that no page of the console sent. A refusal of
-the cluster becomes a page with the cluster's words and HTTP's status. A session ends within a
-minute after the cluster begins to refuse its login.
+Decides the user of a request, and refuses changes that were not sent by a page of the console. If
+the cluster refuses a request, the page shows the cluster's words, with the matching HTTP status. A
+session ends within a minute after the cluster begins to refuse its login.
 """
 
 from collections.abc import Iterable
@@ -75,7 +75,7 @@ REFUSALS = (HttpError, KafkaError, SchemaRegistryError, ConfigError)
 
 
 def status_of(code: ErrorCode) -> int:
-    """Return HTTP's status of a refusal of the cluster."""
+    """Return the HTTP status that matches an error of the cluster."""
     if code.name.endswith("AUTHORIZATION_FAILED"):
         return 403
     if code in MISSING:
@@ -86,7 +86,7 @@ def status_of(code: ErrorCode) -> int:
 
 
 def refusal_of(error: Exception) -> HttpError:
-    """Return a refusal of the console, the cluster or the registry, with HTTP's status."""
+    """Convert an error of the console, the cluster or the registry to one with an HTTP status."""
     if isinstance(error, HttpError):
         return error
     if isinstance(error, KafkaError):
@@ -100,7 +100,8 @@ def refusal_of(error: Exception) -> HttpError:
 class SessionMiddleware:
     """The checks before all pages. ``cookie`` is the name of the session's cookie.
 
-    ``passwords`` checks those of sessions again, about once a minute. It is None without logins.
+    ``passwords`` checks the passwords of sessions again about once a minute. It is None without
+    logins.
     """
 
     def __init__(
@@ -124,26 +125,26 @@ class SessionMiddleware:
         return f"<SessionMiddleware {self.sessions!r}>"
 
     def routes_of(self, areas: Iterable[Area]) -> list[Route]:
-        """Return the routes of all pages behind these checks."""
+        """Return the routes of all pages, which run these checks first."""
         return [self._route(area, each) for area in areas for each in area.routes]
 
     def error_page(self, error: HttpError) -> HttpResponse:
-        """Return the page of a refusal."""
+        """Return the error page for a refused request."""
         return self._failure(None, None, error)
 
     def browser_id(self, request: HttpRequest) -> str:
-        """Return the id that a browser shows, empty without one."""
+        """Return the session id in a browser's cookie, empty without one."""
         return cookie_of(request.headers, self.cookie)
 
     def new_cookie(self, value: str) -> tuple[str, str]:
-        """Return the header that gives a browser an id, or takes it away."""
+        """Return the header that sets a browser's session id. An empty ``value`` deletes it."""
         return set_cookie(self.cookie, value, is_secure=self.is_secure)
 
     def check_change(self, request: HttpRequest, token: str) -> None:
-        """Refuse a change that no page of the console sent for this browser.
+        """Refuse a change that was not sent by a page of the console in the same browser.
 
         Raises:
-            HttpError: 403.
+            HttpError: 403, the origin is another one, or the CSRF token is not the browser's.
         """
         require_own_origin(request.headers)
         browser_id = self.browser_id(request)
@@ -188,10 +189,10 @@ class SessionMiddleware:
         )
 
     async def _person(self, browser_id: str, address: str) -> Person | None:
-        """Return who a request is from, None if it needs a login.
+        """Return the person who sent a request, None if a login is needed.
 
         Raises:
-            HttpError: the cluster does not say now whether the password is still right.
+            HttpError: the cluster cannot check the password now.
         """
         token = self.sessions.csrf_token(browser_id)
         if not self.context.has_logins:
@@ -274,7 +275,10 @@ class SessionMiddleware:
 
 
 async def _handled(page: PageRoute, page_request: PageRequest) -> HttpResponse:
-    """Return the response of a page, or its form with the refusal and the typed fields."""
+    """Return the response of a page.
+
+    If the page refuses the input of a form, return the form with the refusal and the typed fields.
+    """
     try:
         return await page.handler(page_request)
     except REFUSALS as error:

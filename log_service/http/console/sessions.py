@@ -1,8 +1,8 @@
-"""Sessions of logged-in people, in memory alone.
+"""Sessions of logged-in people, which are kept only in memory.
 
-A browser shows the random id of its session. The id is new after each login. Invariants: a session
-ends after ``idle_ms`` without a request and after ``max_age_ms`` in any case. Their number is
-bounded, altogether and by person. The one that was used least recently ends first.
+A browser sends the random id of its session. The id is new after each login. Invariants: a session
+ends after ``idle_ms`` without a request, and after ``max_age_ms`` in any case. The number of
+sessions is bounded, in total and per person. Beyond it the least recently used session ends.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ ID_BYTES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
-    """The bounds of sessions."""
+    """The limits on the number and the duration of sessions."""
 
     max_count: int = 1_000
     max_count_per_user: int = 20
@@ -29,7 +29,7 @@ class SessionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One login. ``user`` is the name at the cluster."""
+    """The session of one login. ``user`` is the name at the cluster."""
 
     user: str
     credentials: Credentials
@@ -63,7 +63,7 @@ class Sessions:
         return self._random_bytes(ID_BYTES).hex()
 
     def csrf_token(self, browser_id: str) -> str:
-        """Return the token that forms of a browser have to send, with or without a login."""
+        """Return the CSRF token that forms of a browser have to send, with or without a login."""
         return hmac.new(self._key, browser_id.encode(), hashlib.sha256).hexdigest()
 
     def is_csrf_token(self, browser_id: str, token: str) -> bool:
@@ -84,7 +84,10 @@ class Sessions:
         return session_id
 
     def find(self, session_id: str, *, is_use: bool = True) -> Session | None:
-        """Return a session that has not ended. ``is_use`` False does not prolong it."""
+        """Return the session with an id, None if it has ended or never existed.
+
+        With ``is_use`` the call counts as a request, which delays the end of the session.
+        """
         found = self._sessions.get(session_id)
         if found is None:
             return None
@@ -99,11 +102,11 @@ class Sessions:
         return session
 
     def close(self, session_id: str) -> None:
-        """End a session. One that has ended already is fine."""
+        """End a session. Does nothing if it has already ended."""
         self._sessions.pop(session_id, None)
 
     def close_all_of(self, user: str) -> None:
-        """End all sessions of a person, whose password was changed."""
+        """End all sessions of a person. Call it after the person's password was changed."""
         own = [each for each, (session, _) in self._sessions.items() if session.user == user]
         for each in own:
             del self._sessions[each]

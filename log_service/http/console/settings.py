@@ -1,8 +1,8 @@
 """The settings of a console, under keys like those of the other HTTP services.
 
 This module decides the meaning of the console's own keys. Keys of its Kafka client have the prefix
-``client.``. A console with logins listens on any address. One without them listens on a loopback
-address alone. The caller passes in the file's text.
+``client.``. A console with logins listens on any address. A console without logins listens only on
+a loopback address. The caller passes in the file's text.
 """
 
 from collections.abc import Mapping
@@ -55,13 +55,14 @@ def read_console_settings(
     over: Mapping[str, str] | None = None,
     client: Mapping[str, Any] | None = None,
 ) -> ConsoleSettings:
-    """Return the settings of a properties file's text. ``over`` has properties that win over it.
+    """Parse the text of a properties file. Properties in ``over`` override those of the text.
 
-    ``client`` has settings of Kafka clients that the file does not name.
+    ``client`` has settings of Kafka clients that apply unless the file sets them. Errors call the
+    file ``name``.
 
     Raises:
         ConfigError: a value is not valid for its key, other people could reach a console without
-            logins, or they could read passwords. ``name`` stands for the file.
+            logins, or they could read passwords.
     """
     file = SettingsFile.read(
         text,
@@ -100,7 +101,13 @@ def _metrics_urls(text: str, name: str) -> tuple[str, ...]:
 
 
 def _refuse_open_console(settings: ConsoleSettings, name: str) -> None:
-    """Refuse a console that lets anybody on the network act with its own rights."""
+    """Refuse a console without logins that other machines can reach.
+
+    Anybody on the network could then act with the console's own rights.
+
+    Raises:
+        ConfigError: a listener without logins is not on a loopback address.
+    """
     for each in settings.listeners:
         if not settings.logins and not is_loopback(each.host):
             reason = "anybody who reaches it could change the cluster"

@@ -1,7 +1,7 @@
 """Reads the bodies of requests, and writes the JSON of responses.
 
-A field that a request does not have is refused, because a misspelt field would silently do
-nothing. A long list is written in parts, so that other requests go on between them.
+Unknown fields of a request are refused, because a misspelt field would silently do nothing. A long
+list is written in parts, so that other requests are handled between them.
 """
 
 import json
@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 
 def compact(value: object) -> bytes:
-    """Return the JSON of a value."""
+    """Return the JSON of a value, without spaces."""
     return COMPACT.encode(value).encode("utf-8", "replace")
 
 
 async def run_off_loop(work: Callable[[], T], size_bytes: int, *, has_schema: bool = False) -> T:
-    """Do work on a body.
+    """Call ``work`` on a body, and return its result.
 
-    Another thread does it for a long body and for values with a schema, because a small value may
-    take long with its schema.
+    It runs in a thread for a long body. So it does for values with a schema, because a small value
+    may take long with its schema.
     """
     if size_bytes <= LONG_BODY_BYTES and not has_schema:
         return work()
@@ -48,7 +48,7 @@ async def read_object(request: HttpRequest) -> dict[str, Any]:
 
     Raises:
         HttpError: the body is not JSON, or has too many parts.
-        RestError: 422, it is not an object.
+        RestError: 422, the JSON is not an object.
     """
     if not request.body.strip():
         return {}
@@ -57,10 +57,10 @@ async def read_object(request: HttpRequest) -> dict[str, Any]:
 
 
 def as_object(value: object, what: str, *, code: int = UNPROCESSABLE) -> dict[str, Any]:
-    """Return a value that has to be an object.
+    """Return ``value`` if it is a JSON object. Errors call it ``what``.
 
     Raises:
-        RestError: ``code``, it is none.
+        RestError: ``code``, the value is not an object.
     """
     if not isinstance(value, dict):
         raise RestError(code, f"{what} has to be a JSON object.")
@@ -68,10 +68,10 @@ def as_object(value: object, what: str, *, code: int = UNPROCESSABLE) -> dict[st
 
 
 def refuse_unknown(fields: Mapping[str, Any], known: Iterable[str], what: str) -> None:
-    """Refuse fields that do nothing.
+    """Refuse fields that are not in ``known``. Errors call the object ``what``.
 
     Raises:
-        RestError: 422, there is one.
+        RestError: 422, a field is unknown.
     """
     allowed = frozenset(known)
     for name in fields:
@@ -81,7 +81,7 @@ def refuse_unknown(fields: Mapping[str, Any], known: Iterable[str], what: str) -
 
 
 def text_of(fields: Mapping[str, Any], name: str, *, default: str | None = None) -> str:
-    """Return a field that is text.
+    """Return the value of a text field.
 
     Raises:
         RestError: 422, the field is not text, or is missing and has no default.
@@ -103,7 +103,7 @@ def number_of(
     at_most: int = MAX_NUMBER,
     default: int | None = None,
 ) -> int:
-    """Return a field that is a whole number. Text with a number is accepted, too.
+    """Return the value of a field that is a whole number. A number as text is accepted, too.
 
     Raises:
         RestError: 422, the field is not a number within the bounds, or is missing and has no
@@ -120,7 +120,10 @@ def number_of(
 
 
 def whole_number(value: object) -> int | None:
-    """Return a whole number, which may be written as text or as 80.0, None for anything else."""
+    """Return ``value`` as a whole number, None if it is not one.
+
+    Text with a number and floats such as 80.0 are accepted, too.
+    """
     if isinstance(value, str) and value.isascii() and len(value) <= 20:
         digits = value.removeprefix("-")
         return int(value) if digits.isdigit() else None
@@ -132,10 +135,10 @@ def whole_number(value: object) -> int | None:
 def list_of(
     fields: Mapping[str, Any], name: str, *, max_count: int = 100_000, code: int = UNPROCESSABLE
 ) -> list[Any]:
-    """Return a field that is a list.
+    """Return the value of a field that is a list.
 
     Raises:
-        RestError: ``code``, it is none. 422, it has too many items.
+        RestError: ``code``, the field is not a list. 422, it has too many items.
     """
     value = fields.get(name)
     if not isinstance(value, list):
@@ -157,7 +160,10 @@ def list_response(
     after: bytes = b"]",
     content_type: str = JSON,
 ) -> HttpResponse:
-    """Return a response with a list, which is made and written in parts if it is long."""
+    """Return a response with a JSON list between ``before`` and ``after``.
+
+    A long list is made and written in parts.
+    """
     rest = iter(items)
     first = list(islice(rest, PART_COUNT))
     start = before + b",".join(map(compact, first))

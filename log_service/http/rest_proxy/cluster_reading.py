@@ -1,4 +1,4 @@
-"""Questions about topics that both versions of the API ask."""
+"""Looks up topics, partitions and offsets for all versions of the API."""
 
 from log_service.client import (
     Admin,
@@ -13,10 +13,12 @@ from log_service.http.rest_proxy.context import Call
 
 
 async def topic_of(admin: Admin, name: str, *, timeout_ms: int | None = None) -> TopicDescription:
-    """Return a topic. Without ``timeout_ms`` the admin's own timeout bounds the wait.
+    """Return the description of a topic.
+
+    Without ``timeout_ms`` the admin client's own timeout bounds the wait.
 
     Raises:
-        RestError: 40401, there is no such topic.
+        RestError: 40401, the topic does not exist.
     """
     try:
         return (await admin.describe_topics([name], timeout_ms=timeout_ms))[name]
@@ -27,10 +29,10 @@ async def topic_of(admin: Admin, name: str, *, timeout_ms: int | None = None) ->
 
 
 def partition_of(topic: TopicDescription | TopicView, text: str) -> PartitionView:
-    """Return a partition of a topic by its number as text.
+    """Return the partition of a topic whose number is ``text``.
 
     Raises:
-        RestError: 40402, there is no such partition. 404, the text is not a number.
+        RestError: 40402, the partition does not exist. 404, the text is not a number.
     """
     if not (text.isascii() and text.isdigit()):
         raise errors.RestError(404, f"HTTP 404 Not Found: {text[:30]} is no partition")
@@ -40,10 +42,13 @@ def partition_of(topic: TopicDescription | TopicView, text: str) -> PartitionVie
 
 
 async def known_topic(call: Call, name: str) -> TopicView:
-    """Return a topic to produce to. The producer's own view saves a request to the cluster.
+    """Return a topic to produce to.
+
+    The topic is taken from the producer's metadata if possible, which saves a request to the
+    cluster.
 
     Raises:
-        RestError: 40401, there is no such topic.
+        RestError: 40401, the topic does not exist.
     """
     producer = await call.producer()
     found = producer.cluster.view.topics.get(name)

@@ -1,7 +1,7 @@
-"""The surroundings of a request: the clients of its login, and the links of its response.
+"""The context of a request: the clients of its login, and the links of its response.
 
 Every handler of the proxy gets a ``Call``. This module leases the clients of the call's login, and
-turns errors of the cluster and of the schema registry into refusals.
+turns errors of the cluster and of the schema registry into error responses.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestContext:
-    """One listener of the proxy. ``scheme`` is that of links to it."""
+    """The parts of a proxy that requests to one listener use. Links begin with ``scheme``."""
 
     clients: ClusterClients
     settings: RestSettings
@@ -52,7 +52,7 @@ class Call:
         return self.clients.credentials
 
     async def admin(self) -> Admin:
-        """Return the admin of the login."""
+        """Return the admin client of the login."""
         return await self.clients.admin()
 
     async def producer(self) -> Producer:
@@ -64,7 +64,7 @@ class Call:
         return self.request.path_values[name]
 
     def link(self, *parts: object) -> str:
-        """Return the URL of a path of this proxy. The parts are encoded."""
+        """Return the URL of a path of this proxy. The parts of the path are percent-encoded."""
         host = self.context.settings.host_name or self.request.headers.get("host", "localhost")
         path = "/".join(quote(str(part), safe="-:") for part in parts)
         return f"{self.context.scheme}://{host}/{path}"
@@ -75,14 +75,17 @@ ContentType = Callable[[HttpRequest], str]
 
 
 def json_type(_request: HttpRequest) -> str:
-    """Return the content type of refusals for requests that ask for no other type."""
+    """Return the content type of error responses for routes without content negotiation."""
     return JSON
 
 
 def handled(
     context: RestContext, handler: CallHandler, content_type: ContentType = json_type
 ) -> Handler:
-    """Return a handler of the server, which leases clients and turns refusals into responses."""
+    """Wrap a handler so that clients are leased for it, and errors become error responses.
+
+    ``content_type`` chooses the type of an error response.
+    """
 
     async def respond(request: HttpRequest) -> HttpResponse:
         try:
@@ -99,7 +102,7 @@ def handled(
 
 
 def refusal_of(error: Exception) -> RestError | None:
-    """Return the refusal that an error becomes, None for a bug of ours."""
+    """Convert an error to a refusal of the request. Return None for a bug of the proxy."""
     match error:
         case RestError():
             return error
@@ -116,7 +119,7 @@ def refusal_of(error: Exception) -> RestError | None:
 
 
 def error_response(error: RestError, content_type: str = JSON) -> HttpResponse:
-    """Return the response of a refused request."""
+    """Return the error response of a refused request."""
     body: Mapping[str, object] = {"error_code": error.code, "message": error.text}
     made = json_response(body, status=error.status, content_type=content_type)
     return HttpResponse(
@@ -125,5 +128,5 @@ def error_response(error: RestError, content_type: str = JSON) -> HttpResponse:
 
 
 def http_error(error: HttpError) -> HttpResponse:
-    """Return the response of a request that no handler saw."""
+    """Return the error response of a request that the server refused before any handler."""
     return error_response(errors.of_http(error))

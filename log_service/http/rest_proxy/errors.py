@@ -1,7 +1,7 @@
-"""Refusals of the proxy, with the codes and texts that clients of Confluent's REST proxy match.
+"""Refused requests, with the codes and texts that clients of Confluent's REST proxy match.
 
-A code of five digits has the HTTP status in its first three. This module decides which refusal an
-error of the cluster becomes. Source: Confluent's REST API, versions 2 and 3.
+The first three digits of a five-digit code are the HTTP status. This module decides which refusal
+an error of the cluster becomes. Source: Confluent's REST API, versions 2 and 3.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,10 @@ UNPROCESSABLE: Final = 422
 
 @dataclass(slots=True)
 class RestError(Exception):
-    """A refused request. ``code`` is the body's error code, ``headers`` come with the response."""
+    """A refused request. ``code`` is the error code in the body.
+
+    ``headers`` are added to the response.
+    """
 
     code: int
     text: str
@@ -99,7 +102,8 @@ MEANINGS: Final[Mapping[ErrorCode, int]] = {
 def of_cluster(error: KafkaError) -> RestError:
     """Return the refusal for an error of the cluster.
 
-    A producer tries again until its time is over. The last error says why it did not succeed.
+    A producer retries until its timeout. The code then depends on the last error, the cause of the
+    timeout.
     """
     code = MEANINGS.get(error.code)
     if error.code is ErrorCode.REQUEST_TIMED_OUT and isinstance(error.__cause__, KafkaError):
@@ -128,50 +132,53 @@ def of_registry(error: SchemaRegistryError) -> RestError:
 
 
 def of_settings(error: ConfigError) -> RestError:
-    """Return the refusal for settings that do not fit together."""
+    """Return the refusal for consumer settings that are not valid."""
     return RestError(INVALID_CONSUMER, str(error))
 
 
 def topic_not_found(topic: str) -> RestError:
-    """The cluster has no such topic, or the caller may not see it."""
+    """Return the refusal: the topic does not exist, or the caller may not see it."""
     return RestError(TOPIC_NOT_FOUND, f"Topic {topic[:300]} not found")
 
 
 def partition_not_found(partition: object) -> RestError:
-    """The topic has no such partition."""
+    """Return the refusal: the topic does not have the partition."""
     return RestError(PARTITION_NOT_FOUND, f"Partition {str(partition)[:30]} not found")
 
 
 def instance_not_found() -> RestError:
-    """The group has no such consumer instance here, or it belongs to another login."""
+    """Return the refusal: this proxy has no such consumer instance of the group and login."""
     return RestError(INSTANCE_NOT_FOUND, "Consumer instance not found.")
 
 
 def illegal_state() -> RestError:
-    """Subscriptions and assignments exclude each other."""
+    """Return the refusal: the consumer gets its partitions in another way."""
     ways = "subscribe to topics by name, subscribe by a pattern, or assign partitions"
     return RestError(ILLEGAL_STATE, f"A consumer has one way to get partitions: {ways}.")
 
 
 def not_assigned(topic: str, partition: int) -> RestError:
-    """The consumer has not the partition that the request names."""
+    """Return the refusal: the partition in the request is not assigned to the consumer."""
     return RestError(ILLEGAL_STATE, f"Partition {topic[:300]}-{partition} is not assigned.")
 
 
 def format_mismatch(wanted: str, known: str) -> RestError:
-    """The consumer was created for another format."""
+    """Return the refusal: the consumer was created for another format."""
     text = f"The consumer has format {known}, and Accept asks for {wanted[:60]}"
     return RestError(FORMAT_MISMATCH, text)
 
 
 def no_registry(record_format: str) -> RestError:
-    """The format needs schemas, and the proxy has no registry to take them from."""
+    """Return the refusal: the format needs schemas, and the proxy has no schema registry."""
     text = f"The format {record_format} needs a schema registry, and this proxy has none"
     return RestError(SCHEMA_FAILED, text)
 
 
 def no_registry_for(part: str) -> RestError:
-    """A key or a value names a schema or no type, and the proxy has no registry."""
+    """Return the refusal: a key or a value needs a schema, and the proxy has no registry.
+
+    It needs one if it names a schema, or has no type.
+    """
     text = "Payload error. Schema Registry must be configured when using schemas"
     advice = f"give {part} the type BINARY, JSON or STRING, or the proxy a schema.registry.url"
     return RestError(INVALID_PAYLOAD, f"{text}: {advice}.")

@@ -26,7 +26,7 @@ FINITE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allo
 
 
 def binary_to_bytes(value: Any) -> bytes | None:
-    """Return the bytes of a base64 text, None for null.
+    """Decode a base64 text, None for null.
 
     Raises:
         RestError: 400, the value is not base64.
@@ -42,7 +42,7 @@ def binary_to_bytes(value: Any) -> bytes | None:
 
 
 def json_to_bytes(value: Any) -> bytes | None:
-    """Return the JSON of a value, None for null.
+    """Return a value as JSON in UTF-8, None for null.
 
     Raises:
         RestError: 400, a number is beyond those of JSON.
@@ -70,12 +70,12 @@ def string_to_bytes(value: Any) -> bytes | None:
 
 
 def bytes_to_binary(data: bytes | None) -> str | None:
-    """Return the base64 of bytes, None for null."""
+    """Return bytes as base64 text, None for null."""
     return None if data is None else base64.b64encode(data).decode()
 
 
 def bytes_to_json(data: bytes | None) -> Any:
-    """Return the JSON value in bytes, None for null.
+    """Parse bytes as JSON, None for null.
 
     Raises:
         ValueError: the bytes are not JSON.

@@ -1,9 +1,9 @@
-"""Cuts a stream of bytes into JSON objects that stand one after the other.
+"""Cuts a stream of bytes into the JSON objects that it contains one after the other.
 
-Only brackets and strings matter, so the cut takes time in proportion to the bytes. Blanks may
-stand between two objects, and nothing else.
+It looks only for brackets and strings, so it takes time in proportion to the bytes. Only whitespace
+is allowed between two objects.
 
-Invariants: at most ``max_bytes`` of an object that is not complete are kept. A fault does not
+Invariants: at most ``max_bytes`` of an incomplete object are kept. An invalid object does not
 affect the objects before it, however the stream was cut into pieces.
 """
 
@@ -22,7 +22,7 @@ QUOTE, OPENING = b'"{'
 
 
 class JsonObjects:
-    """The objects of one stream."""
+    """Collects the pieces of one stream, and returns complete JSON objects."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -31,26 +31,26 @@ class JsonObjects:
         self._depth = 0
         self._is_in_text = False
         self.fault: RestError | None = None
-        """400, something else stands between two objects. 413, an object is too long."""
+        """400, there is something else between two objects. 413, an object is too long."""
 
     def __repr__(self) -> str:
         return f"<JsonObjects waiting={len(self._buffer)}>"
 
     @property
     def is_between(self) -> bool:
-        """Whether no object has begun that is not complete."""
+        """Whether the stream so far ends after a complete object."""
         return self._depth == 0 and not self._buffer and self.fault is None
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes that are kept of an object that is not complete."""
+        """The number of bytes that are kept of an incomplete object."""
         return len(self._buffer)
 
     def add(self, piece: bytes) -> list[bytes]:
-        """Take a piece of the stream, and return the objects that are complete now.
+        """Add a piece of the stream, and return the objects that are complete now.
 
-        Sets ``fault`` if the text after these objects is not valid. No object is found from then
-        on.
+        Sets ``fault`` if the text after these objects is not valid. After that no object is
+        returned any more.
         """
         if self.fault is not None:
             return []
@@ -88,9 +88,7 @@ class JsonObjects:
         return None
 
     def _has_left_text(self) -> bool:
-        """Look for the end of a string that began in an earlier piece, and return whether it was
-        found.
-        """
+        """Look for the end of a string that has begun. Return whether the end was found."""
         while (hit := INSIDE.search(self._buffer, self._looked)) is not None:
             if hit[0] == b'"':
                 self._looked, self._is_in_text = hit.end(), False
@@ -103,7 +101,10 @@ class JsonObjects:
         return False
 
     def _is_object_next(self) -> bool:
-        """Drop blanks, and return whether an object begins after them."""
+        """Drop whitespace, and return whether an object begins after it.
+
+        Sets ``fault`` if something else begins there.
+        """
         del self._buffer[: _end_of(BLANKS, self._buffer, 0)]
         self._looked = 0
         if self._buffer and not self._buffer.startswith(b"{"):

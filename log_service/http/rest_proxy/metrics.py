@@ -12,7 +12,7 @@ from log_service.metrics.exposition import Family
 def families(
     meter: HttpMeter, clients: ClusterClients, instances: ConsumerInstances, readers: SharedReaders
 ) -> Iterator[Family]:
-    """Yield the requests, and the clients that stand between them and the cluster."""
+    """Yield the metrics of requests, and the number of open clients of the cluster by kind."""
     yield from meter.families()
     counts = {
         "logins": ("Logins that have clients open.", clients.login_count),

@@ -1,7 +1,7 @@
 """The OpenAPI description of the proxy, made from its table of routes.
 
-A route says its method and path, and its handler's docstring what it does. So a route without a
-description cannot exist, and every described route exists.
+Method and path come from the route, and the text from the docstring of its handler. So each route
+is described, and each described route exists.
 """
 
 import inspect
@@ -54,7 +54,7 @@ ERROR: Final = {
 
 
 def openapi_route(routes: Sequence[Route]) -> Route:
-    """Return the route that describes others. It needs no login."""
+    """Return the route that serves the description of ``routes``. It needs no login."""
     body = compact(description(routes))
 
     async def respond(_request: HttpRequest) -> HttpResponse:
@@ -65,7 +65,7 @@ def openapi_route(routes: Sequence[Route]) -> Route:
 
 
 def index_routes() -> list[Route]:
-    """Return the routes of the roots, which name the versions. They need no login."""
+    """Return the routes of the root paths, which list the API's versions. They need no login."""
     body = compact({"versions": INDEX, "openapi": PATH})
 
     async def respond(_request: HttpRequest) -> HttpResponse:

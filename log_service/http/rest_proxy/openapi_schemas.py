@@ -42,7 +42,7 @@ RELATED: Final[Schema] = {
 
 
 def nullable(schema: Schema) -> Schema:
-    """Return a schema that allows null, too."""
+    """Return a schema that also allows null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
@@ -52,12 +52,12 @@ def list_of(items: Schema) -> Schema:
 
 
 def choice_of(values: object) -> Schema:
-    """Return the schema of a text that is one of some values."""
+    """Return the schema of a text that has to be one of ``values``."""
     return {"type": "string", "enum": list(values)}  # type: ignore[call-overload]
 
 
 def fields(*optional: str, **properties: Schema) -> Schema:
-    """Return the schema of an object of a response.
+    """Return the schema of an object in a response.
 
     All fields but the optional ones are required.
     """
@@ -66,7 +66,7 @@ def fields(*optional: str, **properties: Schema) -> Schema:
 
 
 def body(*required: str, **properties: Schema) -> Schema:
-    """Return the schema of an object of a request, which has no other fields."""
+    """Return the schema of an object in a request, which allows no other fields."""
     return {
         "type": "object",
         "required": list(required),
@@ -495,12 +495,12 @@ WITHOUT_CONTENT: Final = frozenset(
 
 
 def parameter_of(name: str) -> Schema:
-    """Return the schema of a parameter of a query."""
+    """Return the schema of a query parameter."""
     return PARAMETERS.get(name, TEXT)
 
 
 def response_of(method: str, path: str) -> Schema:
-    """Return the schema of a response that has content."""
+    """Return the schema of a route's response that has content."""
     name = f"{method} {path}"
     if name in RESPONSES:
         return RESPONSES[name]
@@ -512,7 +512,7 @@ def response_of(method: str, path: str) -> Schema:
 
 
 def components() -> dict[str, Schema]:
-    """Return the schemas of documents and of lists of them, by their kinds."""
+    """Return the schemas of documents of each kind, and of lists of them, by name."""
     metadata = fields("resource_name", self=TEXT, resource_name=nullable(TEXT))
     found: dict[str, Schema] = {}
     for kind, properties in KINDS.items():

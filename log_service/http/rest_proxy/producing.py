@@ -1,7 +1,7 @@
 """Sends the records of a request, and returns the outcome of each.
 
-All records are handed to the producer in their order before the first result is awaited. A record
-that the cluster refuses does not keep the others from being written.
+All records are handed to the producer in their order before the first result is awaited. The others
+are written even if the cluster refuses one of them.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Outcome = RecordMetadata | KafkaError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingRecord:
-    """One record to send. ``partition`` and ``timestamp_ms`` None are chosen by the producer."""
+    """One record to send. The producer chooses a ``partition`` or ``timestamp_ms`` of None."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -33,11 +33,12 @@ class OutgoingRecord:
 def require_room(producer: Producer) -> None:
     """Refuse a request while the cluster accepts records more slowly than they arrive.
 
-    A quota of the cluster throttles a producer, whose records then wait here. Half of its room is
-    left for requests that are being written.
+    If a quota of the cluster throttles the producer, its records wait in its buffer. Half of the
+    buffer is left for requests that are being written.
 
     Raises:
-        RestError: 42901, with the pause that the cluster asks for, or a second.
+        RestError: 42901, half of the buffer is full. ``Retry-After`` is the cluster's throttle
+            time, or a second.
     """
     if producer.accumulator.buffered_bytes * 2 < producer.config.buffer_memory:
         return
@@ -50,7 +51,7 @@ def require_room(producer: Producer) -> None:
 async def send_all(
     producer: Producer, topic: str, records: Sequence[OutgoingRecord]
 ) -> list[Outcome]:
-    """Send records, and return the position of each, or the error that kept it out of the log."""
+    """Send records, and return the outcome of each: its position, or why it was not written."""
     sent = [await _send(producer, topic, each) for each in records]
     return [each if isinstance(each, KafkaError) else await _outcome(each) for each in sent]
 

@@ -1,9 +1,9 @@
-"""Records as a stream: the body has JSON objects one after the other, the response a line for each.
+"""Writes a stream of JSON objects as records, and sends a line of the response for each.
 
 A stream is read no faster than the cluster takes its records: a piece is read once all records of
-the piece before are settled. A record that is refused does not end the stream. A fault in the JSON
-does, because then the beginning of the next record is unknown. The records before are written, and
-the result does not depend on how the bytes are cut into pieces.
+the piece before are acknowledged or refused. A refused record does not end the stream. Invalid JSON
+does, because then the beginning of the next record is unknown. The records before it are written.
+The result does not depend on how the bytes are cut into pieces.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -35,12 +35,12 @@ Prepared = tuple[Line, OutgoingRecord]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordStream:
-    """The records of one request.
+    """Writes the records of one request.
 
     ``prepare`` makes a record of an object's fields and the size of its JSON, and raises RestError.
-    ``shown`` makes the line of a settled record, ``refused`` that of a refused one, which has
-    ``error_code``. ``forget`` is called before each piece of the stream, and drops the state that
-    ``prepare`` may keep between records.
+    ``shown`` makes the response line of a record with an outcome. ``refused`` makes the line of a
+    refused record, which has ``error_code``. ``forget`` is called before each piece of the stream,
+    and drops the state that ``prepare`` may keep between records.
     """
 
     call: Call
@@ -52,9 +52,9 @@ class RecordStream:
     forget: Callable[[], None] = lambda: None
 
     async def respond(self) -> HttpResponse:
-        """Write the records, and return the response.
+        """Write the records of the request's body, and return the response.
 
-        A body with a single record has the status of that record.
+        The response to a body with a single record has the status of that record.
 
         Raises:
             RestError: the body has no record.
@@ -111,7 +111,7 @@ class RecordStream:
             yield text_of_lines([self.refused(fault)])
 
     async def _written(self, objects: Sequence[bytes]) -> list[Line]:
-        """Write the records of objects, and return a line for each, in their order."""
+        """Write the records in these JSON objects, and return a line for each, in their order."""
         self.forget()
         prepared: list[Prepared | RestError] = []
         turn_bytes = 0
@@ -127,7 +127,7 @@ class RecordStream:
         return await self.outcomes(prepared)
 
     async def prepared(self, content: bytes) -> Prepared:
-        """Return the record of an object.
+        """Convert a JSON object to a record.
 
         Raises:
             RestError, HttpError: the object is not a record.
@@ -136,7 +136,7 @@ class RecordStream:
         return await self.prepare(as_object(found, "A record"), len(content))
 
     async def outcomes(self, prepared: Sequence[Prepared | RestError]) -> list[Line]:
-        """Write records, and return a line for each, in their order."""
+        """Write the prepared records, and return a line for each item, in their order."""
         records = [each[1] for each in prepared if not isinstance(each, RestError)]
         try:
             producer = await self.call.producer()
@@ -161,10 +161,10 @@ class RecordStream:
 
 
 def as_refusal(error: RestError | HttpError) -> RestError:
-    """Return an error of a record or a body as a refusal."""
+    """Convert an error of a record or a body to a RestError."""
     return of_http(error) if isinstance(error, HttpError) else error
 
 
 def text_of_lines(lines: Sequence[Line]) -> bytes:
-    """Return lines of JSON."""
+    """Return response lines as JSON, one line for each."""
     return b"".join(compact(each) + b"\r\n" for each in lines)

@@ -44,5 +44,5 @@ def rest_service(context: RestContext, authenticate: Authenticate, meter: HttpMe
 
 
 def _no_obstacle() -> str | None:
-    """Return no obstacle to readiness, because a proxy serves as soon as it listens."""
+    """Return None, because a proxy is ready as soon as it listens."""
     return None

@@ -1,8 +1,8 @@
 """Keys and values in the formats with schemas, through the schema registry.
 
-A request names a schema by its id, a version, its text, or its subject alone. The registry is
-asked with the login of the request, so that its own rules decide who may register. Other threads
-parse schemas, because that takes a while.
+A request names a schema by its id, a version, its text, or its subject alone. Requests to the
+registry have the login of the request, so that the registry's own rules decide who may register.
+Schemas are parsed in threads, because that takes a while.
 
 Invariant: the cache of schemas is bounded, and belongs to one login.
 """
@@ -68,8 +68,8 @@ class SchemaChoice:
     """The schema that a request names for the keys or the values of a topic.
 
     ``part`` is ``key`` or ``value``. At most one of ``schema_id``, ``version`` and ``text`` is
-    given. Without any it is the latest version of the subject. ``record_format`` is the format of a
-    text. Without a ``subject``, the strategy names it.
+    given. Without them the latest version of the subject is used. ``record_format`` is the format
+    of ``text``. Without a ``subject``, the strategy determines it.
     """
 
     topic: str
@@ -88,18 +88,18 @@ class SchemaChoice:
 
     @property
     def place(self) -> object:
-        """The key of its encoder in a cache. A long text is not kept."""
+        """The cache key of the encoder. It has the hash of a schema's text, which may be long."""
         if self.text is None:
             return self
         digest = sha256(self.text.encode("utf-8", "surrogatepass")).digest()
         return replace(self, text=None), digest
 
     def subject_of(self, schema: Schema | None) -> str:
-        """Return the subject of a schema, or the subject in which the schema is to be found.
+        """Return the subject of a schema, or of the request if ``schema`` is None.
 
         Raises:
-            RestError: 400, the strategy needs a schema, or a name that the schema has not. 42205,
-                the schema is not valid.
+            RestError: 400, the strategy needs a schema with a record name. 42205, the schema is not
+                valid.
         """
         if self.subject is not None:
             return self.subject
@@ -120,13 +120,16 @@ class SchemaChoice:
 
 
 async def _subject_of(choice: SchemaChoice, schema: Schema) -> str:
-    """Return the subject of a schema. Another thread parses a long text for its record's name."""
+    """Return the subject of a schema.
+
+    A long schema is parsed in a thread to find the name of its record.
+    """
     find = partial(choice.subject_of, schema)
     return find() if len(schema.text) <= LONG_BYTES else await trio.to_thread.run_sync(find)
 
 
 class PartEncoder:
-    """Encodes the keys or the values of a request by a schema of the registry."""
+    """Encodes the keys or the values of a request with a schema of the registry."""
 
     def __init__(self, found: RegisteredSchema, encode: Encode) -> None:
         self.schema_id, self.subject, self.version = found.id, found.subject, found.version
@@ -134,8 +137,9 @@ class PartEncoder:
         self._encode = encode
 
     def __call__(self, value: Any) -> bytes | None:
-        """Return the bytes of a value, None for null. A request that has ended encodes no more
-        values.
+        """Encode a value, None for null.
+
+        It runs in a thread, and stops at the next value once the request was cancelled.
 
         Raises:
             RestError: 42205, the value does not fit the schema.
@@ -153,7 +157,10 @@ class PartEncoder:
 
 
 class SchemaCodecs:
-    """The schemas that one login uses. ``async with`` opens and closes its registry client."""
+    """The encoders and decoders of one login.
+
+    ``async with`` opens and closes its registry client.
+    """
 
     def __init__(self, url: str, settings: Mapping[str, Any]) -> None:
         self._registry = SchemaRegistryClient(url, **REGISTRY_LIMITS, **settings)
@@ -178,12 +185,12 @@ class SchemaCodecs:
     async def encoder(self, choice: SchemaChoice) -> PartEncoder:
         """Return the encoder for keys or values of a topic.
 
-        The schema of a text is registered under its subject.
+        A schema that is given as text is registered under its subject.
 
         Raises:
             RestError: 42205, the schema does not belong to the format, is too long, or cannot be
-                used. 400, the subject is not clear.
-            SchemaRegistryError: the registry refuses it, or has no such schema.
+                used. 400, the subject cannot be determined.
+            SchemaRegistryError: the registry refuses the schema, or does not have it.
         """
         if choice.text is not None and len(choice.text) > MAX_SCHEMA_CHARACTERS:
             reason = f"its text has more than {MAX_SCHEMA_CHARACTERS} characters"
@@ -203,7 +210,12 @@ class SchemaCodecs:
         return known
 
     async def _found(self, choice: SchemaChoice) -> RegisteredSchema:
-        """Return the schema of an id, a version or a text, with its subject and version."""
+        """Find or register the chosen schema, and return it with its subject and version.
+
+        Raises:
+            RestError: 42205, no version of the subject has the schema with this id.
+            SchemaRegistryError: the registry refuses the schema, or does not have it.
+        """
         if choice.version is not None:
             return await self._registry.get_version(choice.subject_of(None), choice.version)
         if choice.text is not None:
@@ -241,7 +253,7 @@ class SchemaCodecs:
         return PartEncoder(found, encode)
 
     async def find_decoders(self, records: Iterable[ConsumerRecord]) -> "RecordReader":
-        """Return a reader of records, once all schemas that they name are known."""
+        """Fetch all schemas that records name, and return a reader for the records."""
         found: dict[Place, Decode | str] = {}
         for record in records:
             for is_key, data in ((True, record.key), (False, record.value)):
@@ -251,7 +263,7 @@ class SchemaCodecs:
         return RecordReader(found)
 
     async def _decoder(self, place: Place) -> Decode | str:
-        """Return the decoder for a schema, or why there is none."""
+        """Return the decoder for a schema, or the reason why there is none."""
         known = self._decoders.get(place)
         if known is not None:
             return known
@@ -275,16 +287,16 @@ class SchemaCodecs:
 
 
 class RecordReader:
-    """Reads keys and values as JSON by the schemas that they name."""
+    """Decodes keys and values to JSON with the schemas that they name."""
 
     def __init__(self, decoders: Mapping[Place, Decode | str]) -> None:
         self._decoders = decoders
 
     def read(self, record: ConsumerRecord, data: bytes | None, *, is_key: bool) -> Any:
-        """Return the JSON value of a key or a value.
+        """Decode a key or a value to JSON.
 
         Raises:
-            ValueError: it names no schema, or does not fit the one that it names.
+            ValueError: the bytes name no schema, or do not fit the schema that they name.
         """
         if data is None:
             return None
@@ -300,7 +312,7 @@ class RecordReader:
 
 
 def place_of(record: ConsumerRecord, data: bytes | None, *, is_key: bool) -> Place | None:
-    """Return the schema that a key or a value names, None if it names none."""
+    """Return topic, part and schema id of a key or a value, None if it names no schema."""
     if data is None:
         return None
     try:
@@ -311,7 +323,7 @@ def place_of(record: ConsumerRecord, data: bytes | None, *, is_key: bool) -> Pla
 
 
 async def codecs_of(call: Call, record_format: str) -> SchemaCodecs:
-    """Return the schemas of the login of a request.
+    """Return the encoders and decoders of the request's login.
 
     Raises:
         RestError: 40801, the proxy has no registry.

@@ -1,4 +1,4 @@
-"""One REST proxy: it holds the clients of the cluster, and serves."""
+"""Runs one REST proxy, with its clients of the cluster and its listeners."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 class RestService:
-    """One proxy. ``say`` is called with lines for a person."""
+    """One proxy. ``say`` is called with lines of text for the person who runs it."""
 
     def __init__(self, settings: RestSettings, *, say: Say, env: Env | None = None) -> None:
         self._settings = settings
@@ -41,12 +41,12 @@ class RestService:
         self._streams = Streams(settings.max_stream_count)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until the caller cancels. Started once requests get responses.
+        """Serve until the caller cancels. ``task_status`` is started once requests get responses.
 
         After a cancellation it finishes the open requests, and its consumers leave their groups.
 
         Raises:
-            ConfigError: an address cannot be listened on, or settings contradict each other.
+            ConfigError: an address cannot be bound, or settings contradict each other.
             KafkaError: the cluster cannot be reached at the beginning.
         """
         work = trio.CancelScope()

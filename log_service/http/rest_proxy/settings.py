@@ -45,10 +45,10 @@ DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 class RestSettings(ServiceSettings):
     """The settings of one proxy.
 
-    Without ``registry_url`` it has no formats with schemas. ``host_name`` is the host in links;
-    without it they have the host that the client named. ``host_names`` are names by which a proxy
-    without logins may be asked. A consumer instance ends after
-    ``instance_timeout_ms`` without a request.
+    Without ``registry_url`` there are no formats with schemas. ``host_name`` is the host in links.
+    Without it, links have the host of the request. ``host_names`` are the accepted hosts of
+    requests to a proxy without logins. A consumer instance ends after ``instance_timeout_ms``
+    without a request.
     """
 
     registry_url: str
@@ -68,12 +68,13 @@ def read_rest_settings(
     over: Mapping[str, str] | None = None,
     client: Mapping[str, Any] | None = None,
 ) -> RestSettings:
-    """Return the settings of a properties file's text. ``over`` has properties that win over it.
+    """Parse the text of a properties file. Properties in ``over`` override those in it.
 
-    ``client`` has settings of Kafka clients that the file does not name.
+    ``client`` has settings of Kafka clients that apply unless the file sets them. Errors call the
+    file ``name``.
 
     Raises:
-        ConfigError: a value is not valid for its key. ``name`` stands for the file.
+        ConfigError: a value is not valid for its key.
     """
     file = SettingsFile.read(
         text,
@@ -107,7 +108,13 @@ def read_rest_settings(
 
 
 def _refuse_impossible_logins(service: Mapping[str, Any], name: str) -> None:
-    """Refuse kinds of logins that the proxy could check but not pass on to the cluster."""
+    """Refuse logins to a proxy whose connections to the cluster have no logins.
+
+    The proxy could not pass the logins on to the cluster.
+
+    Raises:
+        ConfigError: logins are set, and the security protocol of the clients has no SASL.
+    """
     protocol = str(service["login_client"].get("security_protocol", "PLAINTEXT"))
     if service["logins"] and not protocol.startswith("SASL"):
         advice = "set client.security.protocol or login.security.protocol to SASL_SSL"

@@ -1,7 +1,7 @@
-"""The streams and other long work of a proxy: their number, their owners, and their end.
+"""The streams and other long work of a proxy: their number, their logins, and their end.
 
 A stream is a task of the proxy and not of its connection, so its clients of the cluster are closed
-in order. Invariants: the number of streams is bounded, altogether and by login. All streams end
+in order. Invariants: the number of streams is bounded, in total and per login. All streams end
 with a message when the proxy stops.
 """
 
@@ -49,7 +49,7 @@ class Streams:
         return f"<Streams stopping={self.stopping.is_set()}>"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the streams until cancelled."""
+        """Run all streams in a nursery, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -59,14 +59,14 @@ class Streams:
             self._nursery = None
 
     async def stop_on_cancel(self) -> None:
-        """Wait until the caller cancels, and tell the streams then that the proxy stops."""
+        """Wait until the caller cancels, and then set ``stopping``."""
         try:
             await trio.sleep_forever()
         finally:
             self.stopping.set()
 
     def start(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run work that goes on after its request."""
+        """Run work that continues after its request."""
         if self._nursery is not None:
             self._nursery.start_soon(work)
 
@@ -83,7 +83,10 @@ class Streams:
         return HttpResponse(body=body, content_type=content_type, headers=headers)
 
     async def is_login_right(self, request: HttpRequest) -> bool:
-        """Return whether the login of a request is still accepted, for the same user."""
+        """Return whether the login of a request is still accepted, for the same user.
+
+        Return True if the cluster cannot check the login now, so that its outage ends no stream.
+        """
         if self.authenticate is None:
             return True
         try:

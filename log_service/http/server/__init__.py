@@ -13,12 +13,13 @@ The rooms, from the bottom up:
 - ``received``: the bytes between the task that receives and the task that reads.
 - ``state``: the counters that all connections of a server share.
 - ``connection``: one connection, its requests in order, and their deadlines.
-- ``passwords``: checks of passwords, delays of guesses, and a short memory of right ones.
+- ``passwords``: checks of passwords, delays of guesses, and a short memory of right passwords.
 - ``authentication``: logins by password, token, certificate, or none.
 - ``cluster_logins``: passwords of the cluster's own users. ``cluster_acls``: the cluster's ACLs.
 - ``tls``: encryption and certificates, as a broker's listeners have them.
 - ``server``: a listener, who may connect, and how it stops.
-- ``places``: the number of people who do long work. ``streams``: responses that go on.
+- ``places``: limits on long work in total and per person. ``streams``: responses without a fixed
+  end, made piece by piece.
 - ``health``: the routes ``/healthz`` and ``/readyz``.
 - ``metrics``: counts and durations by route, and the page of metrics.
 

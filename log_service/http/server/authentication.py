@@ -1,9 +1,9 @@
-"""Logins of requests: a password, a token, the certificate of the connection, or none.
+"""Authenticates requests by password, token, the certificate of the connection, or not at all.
 
-``Authorization`` wins over a certificate. A service may require both. A certificate alone is then
-not a login. A service that offers neither passwords nor tokens refuses every ``Authorization``. A
-client that shows nothing is ``User:ANONYMOUS`` if that is allowed. Without TLS passwords and tokens
-are readable on the wire. The service has to prevent that.
+An ``Authorization`` header takes precedence over a certificate. A service may require both. A
+certificate alone is then not a login. A service that offers neither passwords nor tokens refuses
+every ``Authorization``. A client without any of them is ``User:ANONYMOUS`` if that is allowed.
+Without TLS passwords and tokens are readable on the wire. The service has to prevent that.
 """
 
 import logging
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Authentication:
-    """The logins of one service, for ``HttpService.authenticate``."""
+    """Authenticates the requests of one service. It is used as ``HttpService.authenticate``."""
 
     def __init__(
         self,
@@ -65,7 +65,8 @@ class Authentication:
         """Return the principal of a request.
 
         Raises:
-            HttpError: 401 with the ways to log in, or the reason why logins are not possible now.
+            HttpError: 401, the client has to log in or the login is wrong. The headers name the
+                ways to log in. Another status if logins cannot be checked now.
         """
         text = request.headers.get("authorization")
         if text is None:
@@ -76,7 +77,11 @@ class Authentication:
         return await self._by_header(text, request.peer)
 
     async def _by_header(self, text: str, peer: str) -> str:
-        """Return the principal of an ``Authorization``."""
+        """Return the principal of an ``Authorization`` header.
+
+        Raises:
+            HttpError: 401, the login is wrong. Another status if it cannot be checked now.
+        """
         scheme, _, credentials = text.partition(" ")
         principal = None
         if scheme.lower() == "basic" and self._passwords is not None:
@@ -106,7 +111,7 @@ class Authentication:
 
 
 def token_check(validate: Validate) -> CheckToken:
-    """Return the check of tokens that a broker's OAUTHBEARER listener makes with ``validate``.
+    """Return a function that checks tokens like a broker's OAUTHBEARER listener, by ``validate``.
 
     The principal is a user with the token's subject as its name.
     """

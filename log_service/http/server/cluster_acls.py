@@ -1,7 +1,8 @@
 """The cluster's own ACLs, by which HTTP services decide what a principal may do.
 
-They are asked for at intervals, so a change counts after ``INTERVAL_S``. While the cluster does not
-respond, the last ones count. Until the first ones have arrived, only super users may do anything.
+They are read every ``INTERVAL_S``, so a change takes effect after that time. While the cluster does
+not respond, the ACLs read last apply. Until they are read for the first time, only super users
+may do anything.
 """
 
 import logging
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Acl:
-    """One ACL with the numbers of the protocol."""
+    """One ACL, with the protocol's codes for types and operations."""
 
     resource_type: int
     resource_name: str
@@ -43,7 +44,7 @@ class _Acl:
 
 
 class ClusterAcls:
-    """The ACLs of one cluster. ``admin`` is open, and may be shared."""
+    """The ACLs of one cluster. ``admin`` has to be open. Others may use it, too."""
 
     def __init__(self, admin: Admin, super_users: frozenset[str]) -> None:
         self._admin = admin
@@ -62,11 +63,12 @@ class ClusterAcls:
         return rights.decide(operation, resource, name).is_allowed
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the ACLs fresh until cancelled. Started once they came for the first time.
+        """Read the ACLs again and again until cancelled. Started once the first ones are read.
 
         Raises:
             ConfigError: the cluster has no authorizer.
-            KafkaError: the first question failed, for instance because this user may not ask.
+            KafkaError: the ACLs cannot be read at first, for instance because this user may not
+                read them.
         """
         await self._refresh()
         task_status.started()
@@ -94,7 +96,7 @@ class ClusterAcls:
 
 
 def acl_index(bindings: Iterable[AclBinding]) -> AclIndex:
-    """Return an index of ACLs."""
+    """Return an index of ACLs for the authorizer."""
     acls = [
         _Acl(
             resource_type=RESOURCE_TYPES[each.resource_type],

@@ -1,9 +1,9 @@
-"""Passwords of the cluster's own users, checked by a login at the cluster.
+"""Checks passwords of the cluster's own users by a login at the cluster.
 
-No second store of passwords exists then. Only one server compares a password, so that a guess here
-is one guess at the cluster. A client that knows several servers would try a wrong password at each
-of them. So each server has a client of its own, and the next one is asked only if one does not
-respond.
+So no second store of passwords is needed. Only one server of the cluster compares a password, so
+that one guess here is one guess at the cluster. A client that knows several servers would try a
+wrong password at each of them. So each server has a client of its own, and the next server gets
+the login only if one does not respond.
 """
 
 import logging

@@ -2,11 +2,11 @@
 
 h11 holds the state of HTTP/1.1 and decides what may be sent and read. One task receives. Another
 task reads h11's events, runs handlers and sends. So a handler is cancelled as soon as its client
-leaves. Each phase has a deadline, which the server's sweep compares with the time. That costs less
-than a cancel scope for each phase.
+leaves. Each phase of a request has a deadline. The server looks for overdue connections from time
+to time, which costs less than a cancel scope for each phase.
 
-Invariants: a request is handled once the response before it was sent. Every counted request is
-uncounted at its end.
+Invariants: a request is handled once the response before it was sent. Each request that counts as
+open is discounted at its end.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ LINGER_MS: Final = 1_000
 """How long we read and drop bytes after a refusal, so that the client reads it before a reset."""
 MAX_DROPPED_BYTES: Final = 4 << 20
 HALF_CLOSED_MS: Final = 1_000
-"""How long a request goes on after its client closed its sending side.
+"""How long a request is still handled after its client closed its sending side.
 
 The client has left, or reads the response.
 """
@@ -50,7 +50,7 @@ CONTINUE: Final = h11.InformationalResponse(status_code=100, headers=[])
 
 
 class Phase(Enum):
-    """The parts of a request's life. Each has its deadline."""
+    """The phases of a connection. Each has its deadline."""
 
     IDLE = auto()
     HEAD = auto()
@@ -71,7 +71,7 @@ OVERDUE: Final = {
 
 
 class HttpConnection:
-    """One connection. ``serve`` returns when it has ended. The caller closes the stream."""
+    """One connection. ``serve`` returns once it has ended, and the caller closes the stream."""
 
     def __init__(self, stream: Connection, state: ServerState, principal: str) -> None:
         self._stream = stream
@@ -107,17 +107,17 @@ class HttpConnection:
             self._end_request()
 
     def expire(self, now_s: float) -> None:
-        """End if the current phase is overdue."""
+        """End the connection if the current phase is overdue."""
         if now_s > self._due_s:
             self._scope.cancel()
 
     def stop(self) -> None:
-        """End after the current request, at once without one."""
+        """End the connection after the current request, or at once if there is none."""
         if self._phase is Phase.IDLE and not self._received.has_any:
             self.abort()
 
     def abort(self) -> None:
-        """End now, in the middle of a response if there is one."""
+        """End the connection now, even in the middle of a response."""
         self._is_lost = True
         self._scope.cancel()
 
@@ -209,10 +209,10 @@ class HttpConnection:
         return b"".join(pieces)
 
     def hold_bytes(self, size_bytes: int) -> None:
-        """Count these bytes of the request's body in memory, instead of those before.
+        """Set the number of bytes of the request's body that count as in memory.
 
         Raises:
-            HttpError: there are too many, or too many of this host.
+            HttpError: too many bytes are in memory, in total or for this host.
         """
         exchange, host = self._exchange, self._stream.peer_host
         more_bytes = size_bytes - exchange.held_bytes
@@ -226,7 +226,7 @@ class HttpConnection:
         """Return the next piece of the request's body, empty at the end.
 
         Raises:
-            HttpError: the body is too long, or is none.
+            HttpError: the body is too long, or is not valid HTTP.
         """
         exchange = self._exchange
         limit = exchange.max_body_bytes(self._limits)
@@ -250,7 +250,7 @@ class HttpConnection:
         """Return h11's next event, as soon as its bytes have arrived.
 
         Raises:
-            HttpError: the bytes are not a request.
+            HttpError: the bytes are not valid HTTP.
         """
         while True:
             try:
@@ -272,7 +272,7 @@ class HttpConnection:
         await self._received.wait()
 
     def _broken(self, error: h11.RemoteProtocolError) -> HttpError:
-        """Return the refusal of bytes that are not a request."""
+        """Return the refusal of bytes that are not valid HTTP."""
         status = error.error_status_hint
         if self._exchange.head is not None:
             status = 400
@@ -307,7 +307,10 @@ class HttpConnection:
                 await close()
 
     def _start_of(self, response: HttpResponse) -> tuple[h11.Response, HttpResponse]:
-        """Return the head of a response, or of a failure if the handler's response is invalid."""
+        """Return the head of a response, and the response.
+
+        If the handler's response is invalid, return an error response instead.
+        """
         try:
             return self._state.response_event(self._head_of(response)), response
         except (h11.LocalProtocolError, TypeError) as error:  # TypeError: a list of headers
@@ -326,7 +329,7 @@ class HttpConnection:
         )
 
     def _is_last(self, *, is_streaming: bool) -> bool:
-        """Return whether it is already known that the connection ends after this response."""
+        """Return whether it is known before the response that the connection ends after it."""
         http = self._http
         if self._state.is_stopping or self._scope.cancelled_caught or http.their_state is h11.ERROR:
             return True
@@ -367,7 +370,7 @@ class HttpConnection:
         await self._stream.send_gathered(buffers if is_long else [b"".join(buffers)])
 
     async def _may_go_on(self) -> bool:
-        """Return whether the next request may follow, once the rest of this one is read."""
+        """Drop the rest of the request's body, and return whether another request may follow."""
         http = self._http
         is_last, dropped_bytes = http.our_state is not h11.DONE, 0
         try:
@@ -382,7 +385,7 @@ class HttpConnection:
         return not is_last
 
     async def _linger(self) -> None:
-        """Read and drop bytes for a while, because closing now would reset the connection."""
+        """Read and drop bytes for a while, because closing at once would reset the connection."""
         self._enter(Phase.LINGER, LINGER_MS)
         dropped_bytes = 0
         while not self._received.is_ended and dropped_bytes < MAX_DROPPED_BYTES:
@@ -390,7 +393,7 @@ class HttpConnection:
             await self._received.wait()
 
     async def _refuse_overdue(self) -> None:
-        """Send the reason for the connection's end, if the response has not begun."""
+        """Send an error response that says which deadline was missed, if no response has begun."""
         refusal = OVERDUE.get(self._phase)
         if refusal is None or self._received.is_ended or self._is_lost:
             return
@@ -422,13 +425,13 @@ class HttpConnection:
         self._due_s = trio.current_time() + rest_ms / 1_000
 
     def enter_handler(self) -> None:
-        """Give the handler its time from now on."""
+        """Start the deadline of the handler anew."""
         route = self._exchange.route
         own_ms = None if route is None else route.deadline_ms
         self._enter(Phase.HANDLER, self._limits.handler_deadline_ms if own_ms is None else own_ms)
 
     def _end_request(self) -> None:
-        """Count the response and give back the request; idempotent."""
+        """Count the response in the metrics, and discount the open request. Idempotent."""
         exchange, host = self._exchange, self._stream.peer_host
         if exchange.held_bytes:
             self._state.drop_body(host, exchange.held_bytes)
@@ -445,7 +448,7 @@ class HttpConnection:
 
 
 class _Pieces:
-    """The pieces of a body, for a handler that reads them as they come."""
+    """Iterates over the pieces of a request's body as they arrive, for a handler that streams."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection

@@ -25,9 +25,9 @@ MAX_DISCARDED_BYTES: Final = 64 << 10
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """One request. ``head`` is None if it was refused, ``route`` until it is found.
+    """One request. ``head`` is None if the request was refused, ``route`` until it is found.
 
-    ``held_bytes`` are those of the body that count against the server's memory.
+    ``held_bytes`` is the part of the body that counts against the server's memory.
     """
 
     method: bytes = b""
@@ -53,30 +53,30 @@ class Exchange:
 
     @property
     def is_rest_long(self) -> bool:
-        """Whether the unread rest of the body may be too long to read and drop it."""
+        """Whether the unread rest of the body may be too long to read and drop."""
         if self.head is None or "transfer-encoding" in self.head.headers:
             return True
         return self.head.declared_bytes - self.body_bytes > MAX_DISCARDED_BYTES
 
     def max_body_bytes(self, limits: HttpLimits) -> int | None:
-        """Return the bound of the body, None if there is none."""
+        """Return the longest allowed body in bytes, None if its length is not bounded."""
         own = None if self.route is None else self.route.max_body_bytes
         return own if own is not None or self.is_streamed else limits.max_body_bytes
 
     def check_declared(self, limit: int | None) -> None:
-        """Refuse a body that is declared too long.
+        """Refuse a body whose declared length is over ``limit``.
 
         Raises:
-            HttpError: 413.
+            HttpError: 413, the body is too long.
         """
         if limit is not None and self.head is not None and self.head.declared_bytes > limit:
             raise _too_long(limit)
 
     def add_piece(self, size_bytes: int, limit: int | None, *, is_chunk_start: bool) -> None:
-        """Count a piece of the body.
+        """Count a piece of the body, of which ``limit`` bytes are allowed.
 
         Raises:
-            HttpError: 413 beyond the limit, 400 for a body of tiny chunks.
+            HttpError: 413, the body is longer than the limit. 400, its chunks are too small.
         """
         self.body_bytes += size_bytes
         self.chunk_count += is_chunk_start

@@ -1,7 +1,7 @@
 """Heads of requests and responses: h11's events become values, and values become h11's events.
 
 h11 refuses most broken heads: lengths that contradict each other, codings other than chunked,
-blanks in names, a missing or second Host. This module refuses the rest that two programs could
+spaces in names, a missing or second Host. This module refuses all others that two programs could
 read in two ways, and everything beyond the bounds. Nothing here waits.
 """
 
@@ -24,7 +24,10 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Target(NamedTuple):
-    """The parts of a request's target, still encoded. ``host`` is empty in the usual form."""
+    """The parts of a request's target, still percent-encoded.
+
+    ``host`` is empty if the target is only a path, as usual.
+    """
 
     host: str
     path: str
@@ -32,7 +35,7 @@ class Target(NamedTuple):
 
 
 class RequestHead(NamedTuple):
-    """The head of a request within the bounds. Its fields are those of ``HttpRequest``."""
+    """The head of a request that is within the bounds. Its fields are those of ``HttpRequest``."""
 
     method: str
     path: str
@@ -46,10 +49,10 @@ class RequestHead(NamedTuple):
 
 
 def head_of(event: h11.Request, limits: HttpLimits) -> RequestHead:
-    """Return the head in one of h11's events.
+    """Return the head of a request from h11's event.
 
     Raises:
-        HttpError: the head is beyond a bound, or could be read in two ways.
+        HttpError: the head is beyond a bound, or two programs could read it in two ways.
     """
     if event.http_version not in VERSIONS:
         raise HttpError(505, "this server speaks HTTP/1.1")
@@ -71,8 +74,7 @@ def parse_target(text: str, method: str) -> Target:
     """Return the parts of a target (RFC 9112, 3.2).
 
     Raises:
-        HttpError: the target is neither a path, nor an address with a path, nor the star of
-            OPTIONS.
+        HttpError: the target is neither a path, nor a URL with a path, nor the ``*`` of OPTIONS.
     """
     host = ""
     if text.lower().startswith(SCHEMES):
@@ -87,10 +89,11 @@ def parse_target(text: str, method: str) -> Target:
 def require_known_host(
     headers: Mapping[str, str], host_names: Collection[str], *, is_loopback: bool
 ) -> None:
-    """Refuse a request by a name that somebody's DNS may point here (DNS rebinding).
+    """Refuse a request to an unknown host name, to prevent DNS rebinding.
 
-    On addresses other than loopback, a name without a dot is accepted, too. The DNS of the internet
-    has no such names, and containers are called by them.
+    An attacker's DNS could let such a name point to this address. On addresses other than loopback,
+    a name without a dot is accepted, too. The DNS of the internet has no such names, and containers
+    are called by them.
 
     Raises:
         HttpError: 421, the host is not an address, not localhost, and none of ``host_names``.
@@ -111,13 +114,13 @@ def refuse_foreign_page(
 ) -> None:
     """Refuse a change that a page of another site makes a browser send (request forgery).
 
-    A browser sends some kinds of POST without asking first, and adds logins that it knows. It names
-    the page's origin. Other programs do not. On a loopback address the page must be local.
+    A browser sends some kinds of POST without a CORS preflight, and adds logins that it knows. It
+    names the page's origin. Other programs do not. On a loopback address the page must be local.
     Elsewhere it must come from the request's ``Host``, or from one of ``host_names``, unless the
-    browser says that its origin is the same: a proxy in front may have changed the host.
+    browser says that its origin is the same: a reverse proxy may have changed the host.
 
     Raises:
-        HttpError: 403.
+        HttpError: 403, the page is of another site.
     """
     if head.method in SAFE_METHODS:
         return
@@ -136,7 +139,7 @@ def refuse_foreign_page(
 class ResponseHead(NamedTuple):
     """The head of a response. ``body_bytes`` is None if the length is not known yet.
 
-    ``is_last`` says that the connection ends after the response.
+    ``is_last`` tells the client that the connection ends after the response.
     """
 
     status: int
@@ -148,10 +151,10 @@ class ResponseHead(NamedTuple):
 
 
 def response_event(head: ResponseHead) -> h11.Response:
-    """Return a head as h11's event.
+    """Return the head of a response as h11's event.
 
     Raises:
-        h11.LocalProtocolError: the status or a header is none.
+        h11.LocalProtocolError: the status or a header is not valid.
     """
     headers = [("date", head.date), ("x-content-type-options", "nosniff"), *head.headers]
     if head.content_type:

@@ -1,4 +1,4 @@
-"""The routes by which an orchestrator asks whether a service lives, and whether it is ready."""
+"""The routes by which an orchestrator checks whether a service is alive and ready."""
 
 from collections.abc import Callable
 

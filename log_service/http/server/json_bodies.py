@@ -1,8 +1,9 @@
 """Reads JSON bodies of requests within bounds.
 
-A long body is read in another thread, so that other requests go on. Its parts are counted first,
-because the parser of the standard library lets no other thread run until it is done. Long texts do
-not slow it down. Half of a surrogate pair, a repeated field, and NaN or infinity are refused.
+A long body is parsed in a thread, so that other requests are handled meanwhile. Its fields and
+items are counted first, because the parser of the standard library holds the GIL until it is done.
+Long strings do not slow it down. Half of a surrogate pair, a repeated field, and NaN or infinity
+are refused.
 """
 
 import json
@@ -23,11 +24,11 @@ _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_json(body: bytes) -> Any:
-    """Return the JSON value of a body.
+    """Parse the body of a request as JSON.
 
     Raises:
-        HttpError: 400, the body is not JSON in UTF-8. 413, it has too many parts. 422, it has half
-            of a surrogate pair.
+        HttpError: 400, the body is not JSON in UTF-8. 413, it has too many fields, items and
+            strings. 422, it has half of a surrogate pair.
     """
     try:
         text = body.decode()
@@ -42,11 +43,11 @@ def parse_json(body: bytes) -> Any:
 
 
 def _refuse_many_parts(text: str) -> None:
-    """Count the parts of a text without parsing it.
+    """Refuse a JSON text with too many fields, items and strings, before it is parsed.
 
     Raises:
-        HttpError: there are too many.
-        ValueError: a text inside is not JSON.
+        HttpError: 413, there are too many.
+        ValueError: a string in the text is not valid JSON.
     """
     count = end = 0
     while count <= MAX_PARTS:

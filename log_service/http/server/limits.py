@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """The bounds of a server. A route may have its own bound of bodies and its own deadline."""
+    """The limits of a server. A route may have its own limit of bodies and its own deadline."""
 
     max_connection_count: int = 1_000
     max_connection_count_per_host: int = 250

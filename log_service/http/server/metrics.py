@@ -1,7 +1,7 @@
 """Counts and durations of requests by route, and the page that shows them to Prometheus.
 
-Families begin with ``tidelog_http_``. A request without a route has an empty path, so strangers
-make no new labels. Clients that left have status 499.
+Metric names begin with ``tidelog_http_``. A request without a route has an empty path, so that
+requests of strangers add no label values. A request whose client left has status 499.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ QUANTILES = {"0.5": 0.5, "0.9": 0.9, "0.99": 0.99, "0.999": 0.999}
 
 
 class HttpMeter:
-    """The requests of one service. ``note`` is for ``HttpService.note_response``."""
+    """Counts the requests of one service. ``note`` is its ``HttpService.note_response``."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -31,7 +31,7 @@ class HttpMeter:
         return f"<HttpMeter requests={self._counts.total()}>"
 
     def note(self, method: str, path: str, status: int, duration_ns: int) -> None:
-        """Count a response, as ``service.NoteResponse`` says."""
+        """Count a response. ``service.NoteResponse`` explains the arguments."""
         self._counts[method, path, status] += 1
         meter = self._times.get((method, path))
         if meter is None:
@@ -39,7 +39,7 @@ class HttpMeter:
         meter.note(duration_ns)
 
     def families(self) -> Iterator[Family]:
-        """Yield the counts and the durations."""
+        """Yield the metrics of request counts and durations."""
         yield Family(
             name="tidelog_http_requests_total",
             type="counter",
@@ -69,7 +69,7 @@ class HttpMeter:
 
 
 def server_families(server: HttpServer) -> Iterator[Family]:
-    """Yield the open connections and requests of a server."""
+    """Yield the metrics of a server's open connections and requests."""
     counts = {
         "connections": ("Connections open now.", server.connection_count),
         "open_requests": ("Requests whose response is not complete.", server.open_request_count),
@@ -80,7 +80,7 @@ def server_families(server: HttpServer) -> Iterator[Family]:
 
 
 def metrics_route(make: Callable[[], Iterable[Family | None]], *, is_public: bool) -> Route:
-    """Return ``GET /metrics``, whose page has the families that ``make`` returns."""
+    """Return the route ``GET /metrics``, which shows the families that ``make`` returns."""
 
     async def respond(_request: HttpRequest) -> HttpResponse:
         return HttpResponse(body=_chunks(rendered(make())), content_type=CONTENT_TYPE)
@@ -89,7 +89,7 @@ def metrics_route(make: Callable[[], Iterable[Family | None]], *, is_public: boo
 
 
 async def _chunks(page: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the page, and let other tasks run between two chunks."""
+    """Yield the page in chunks, and let other tasks run between two of them."""
     for chunk in page:
         yield chunk
         await trio.lowlevel.checkpoint()

@@ -1,7 +1,7 @@
 """The choice of media types by ``Accept`` and ``Content-Type`` (RFC 9110, 8.3 and 12.5.1).
 
-Parameters of a media type other than ``q`` do not count in a comparison. An invalid part of a
-header is skipped, because many clients send such parts. Nothing here raises.
+Comparisons ignore all parameters of a media type but ``q``. An invalid part of a header is
+skipped, because many clients send such parts. Nothing here raises.
 """
 
 import re
@@ -26,7 +26,7 @@ class MediaType:
 
 
 def parse_media_type(text: str) -> MediaType | None:
-    """Return the media type of a ``Content-Type``, None if the text is not a media type."""
+    """Parse a ``Content-Type``. Return None if it is not a media type."""
     found = MEDIA_TYPE.match(text)
     if found is None:
         return None
@@ -40,7 +40,7 @@ def parse_media_type(text: str) -> MediaType | None:
 def best_media_type(accept: str | None, offered: Sequence[str]) -> str | None:
     """Return the offered media type that a client prefers, None if it accepts none of them.
 
-    The first one is preferred among equals, and by a client without an ``Accept``.
+    Among equally preferred types, the first one is returned. Without ``Accept`` all are equal.
     """
     qualities = _qualities(accept or "")
     if not qualities:
@@ -65,7 +65,7 @@ def _qualities(accept: str) -> dict[str, float]:
 def _quality_of(offered: str, qualities: Mapping[str, float]) -> float:
     """Return the quality that the most specific range gives an offered media type.
 
-    ``*/json`` is not a range of the RFC, and clients send it nevertheless.
+    The range ``*/json`` is accepted, too. It is not in the RFC, but clients send it.
     """
     name = offered.partition(";")[0].strip().lower()
     main, _, part = name.partition("/")

@@ -1,11 +1,11 @@
-"""Checks of passwords, with delays for guesses and a short memory of right ones.
+"""Checks of passwords, with delays after wrong guesses and a short memory of right passwords.
 
-A check may take a login at the cluster, and clients send their password with each request. So a
-right one is remembered for ``REMEMBERED_MS``, by a keyed hash whose key is never written. Requests
-from one address with the same user and password wait for one check.
+A check may need a login at the cluster, and clients send their password with each request. So a
+right password is remembered for ``REMEMBERED_MS``, by a keyed hash whose key is never stored.
+Requests from one address with the same user and password share one check.
 
 Invariants: a wrong password is never remembered. Memory is bounded. A password is in memory only
-while it is checked. A guess that waits for its turn does not keep other users from a check.
+while it is checked. A guess that is delayed does not keep other users from a check.
 """
 
 import base64
@@ -45,7 +45,7 @@ Raises HttpError if it cannot be checked now.
 
 
 class Login(NamedTuple):
-    """User, password, and the address that they came from."""
+    """A user, a password, and the client's address."""
 
     user: str
     password: SecretText
@@ -63,7 +63,7 @@ class _Check:
 
 
 class _Places:
-    """A number of places, of which one address may take a part."""
+    """A limit on simultaneous work, in total and per client address."""
 
     def __init__(self, most: int, most_of_address: int) -> None:
         self._most = most
@@ -72,10 +72,10 @@ class _Places:
 
     @contextmanager
     def one_of(self, address: str, status: int, text: str) -> Iterator[None]:
-        """Hold a place.
+        """Count one piece of work of an address within a ``with`` block.
 
         Raises:
-            HttpError: no place is free. The error has the given status and text.
+            HttpError: the limit is reached. The error has the given status and text.
         """
         taken = self._taken
         if taken.total() >= self._most or taken[address] >= self._most_of_address:
@@ -90,7 +90,7 @@ class _Places:
 
 
 class Passwords:
-    """The passwords of one service."""
+    """Checks the passwords of one service."""
 
     def __init__(self, check: CheckPassword, clock: Clock, rng: Random) -> None:
         self._check = check
@@ -110,8 +110,8 @@ class Passwords:
         """Return the principal of a user, None if user or password is wrong.
 
         Raises:
-            HttpError: 429 after too many wrong passwords, 503 with too many checks at once, or
-                that of the check.
+            HttpError: 429, the user had too many wrong passwords. 503, too many checks run. Or the
+                error of the check itself.
         """
         content = f"{login.user}\0{login.password.reveal()}".encode()
         digest = hashlib.blake2b(content, key=self._key, digest_size=32).digest()
@@ -145,7 +145,12 @@ class Passwords:
         return check.principal
 
     async def _attempt(self, login: Login) -> str | None:
-        """Check a password in its turn, and count the result."""
+        """Check a password after the delay of earlier wrong guesses, and count the result.
+
+        Raises:
+            HttpError: 429, there were too many wrong passwords, or too many checks are delayed.
+                503, too many checks run. Or the error of the check itself.
+        """
         user, password, address = login
         wait_ms = self._guesses.begin(address, user, self._clock.monotonic_ms())
         if wait_ms is None:
@@ -174,7 +179,7 @@ class Passwords:
 
 
 def parse_basic(credentials: str, address: str) -> Login | None:
-    """Return the login of a ``Basic`` header (RFC 7617), None if the header is invalid."""
+    """Parse a ``Basic`` header (RFC 7617). Return None if it is invalid."""
     try:
         text = base64.b64decode(credentials.encode("ascii"), validate=True).decode()
     except (binascii.Error, UnicodeError):

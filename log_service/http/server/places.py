@@ -1,8 +1,8 @@
-"""Places for long work: a number for all people together, and a smaller one per person.
+"""Limits the number of people who do long work, in total and per person.
 
-Invariants: at most ``most`` people work at the same time, and one person takes at most
-``most_of_one`` places. The same number may wait, and further ones are refused. A person who waits
-for a place of their own does not take a shared place.
+A place is the right to do one piece of work. Invariants: at most ``most`` pieces run at the same
+time, and one person has at most ``most_of_one`` of them. The same numbers may wait, and further
+ones are refused. A person who waits because of ``most_of_one`` does not take a shared place.
 """
 
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from log_service.http.server.values import HttpError
 
 @dataclass(slots=True, eq=False)
 class _Own:
-    """The places of one person. ``count`` is how many the person has or waits for."""
+    """The places of one person. ``count`` is the number that the person has or waits for."""
 
     limiter: trio.CapacityLimiter
     count: int = 0
@@ -24,7 +24,10 @@ class _Own:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Places:
-    """The places of one kind of work. Without logins all people count as one, who may take all."""
+    """The limits of one kind of work, which needs a place for each piece that runs.
+
+    Without logins the user is empty, and only the total limit ``most`` applies.
+    """
 
     most: int
     most_of_one: int
@@ -41,10 +44,10 @@ class Places:
         self._all = trio.CapacityLimiter(self.most)
 
     def check(self, user: str) -> None:
-        """Refuse work that could not begin or wait.
+        """Refuse work that would be refused a place now.
 
         Raises:
-            HttpError: no place is free.
+            HttpError: no place is free, and the work may not wait for one.
         """
         own = self._own.get(user)
         factor = 2 if self.is_patient else 1
@@ -56,10 +59,10 @@ class Places:
 
     @asynccontextmanager
     async def one_of(self, user: str) -> AsyncIterator[None]:
-        """Hold a place of a person for a block, and wait for it first.
+        """Wait for a place of a person, and hold it within a ``with`` block.
 
         Raises:
-            HttpError: too many people wait already, or this one does.
+            HttpError: no place is free, and the work may not wait for one.
         """
         self.check(user)
         own = self._own.get(user)

@@ -1,6 +1,7 @@
-"""Bytes of a client between the task that receives them and the task that reads requests.
+"""Passes a client's bytes from the task that receives them to the task that reads requests.
 
-Invariant: at most ``MAX_RECEIVED_BYTES`` and one receive wait. The receiving task then pauses.
+Invariant: at most ``MAX_RECEIVED_BYTES`` and the bytes of one receive are kept. Beyond that the
+receiving task pauses.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ MAX_RECEIVED_BYTES: Final = 32 << 10
 
 
 class ReceivedBytes:
-    """The bytes of one connection. ``is_ended`` says that the client sends no more."""
+    """The received bytes of one connection. ``is_ended`` tells that the client sends no more."""
 
     def __init__(self) -> None:
         self.is_ended = False
@@ -29,14 +30,14 @@ class ReceivedBytes:
 
     @property
     def has_any(self) -> bool:
-        """Whether bytes wait, or the end of the stream."""
+        """Whether there are bytes to take, or the stream has ended."""
         return bool(self._waiting) or self.is_ended
 
     async def receive_all(self, stream: Connection, on_end: Callable[[], None]) -> None:
-        """Receive until the end of the stream.
+        """Receive until the end of the stream, and call ``on_end`` then.
 
         Raises:
-            OSError: the client is gone.
+            OSError: the connection is lost.
         """
         buffer = bytearray(IDLE_BYTES)
         try:
@@ -58,12 +59,12 @@ class ReceivedBytes:
         self._arrival.unpark_all()
 
     async def wait(self) -> None:
-        """Wait until bytes come, or the end of the stream."""
+        """Wait until there are bytes to take, or the stream has ended."""
         while not self._waiting and not self.is_ended:
             await self._arrival.park()
 
     def take(self) -> bytes:
-        """Return the bytes that wait, none if there are none."""
+        """Return and forget all received bytes. The result may be empty."""
         taken = bytes(self._waiting)
         self._waiting.clear()
         if self._room:

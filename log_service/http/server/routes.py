@@ -1,8 +1,8 @@
 """The routes of a service: one table of methods, paths and handlers, and the search in it.
 
-A path is split at its slashes before anything is decoded. A placeholder ``{name}`` takes one part,
-which may hold an encoded slash. A last placeholder ``{name*}`` takes all remaining parts. A literal
-part is preferred to a placeholder. One slash at the end of a path does not count.
+A path is split at its slashes before anything is decoded. A placeholder ``{name}`` matches one
+part, which may have an encoded slash. A last placeholder ``{name*}`` matches all remaining parts.
+A literal part is preferred to a placeholder. A single slash at the end of a path is ignored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +19,9 @@ MAX_PART_COUNT = 32
 class Route:
     """One row of the table.
 
-    A bound or deadline of None is the server's. A route that streams gets ``pieces`` instead of a
-    body, and ``max_body_bytes`` None does not bound them. A public route needs no login.
+    If a bound or deadline is None, that of the server applies. A streaming route gets ``pieces``
+    instead of a body, and its body is not bounded if ``max_body_bytes`` is None. A public route
+    needs no login.
     """
 
     method: str
@@ -33,7 +34,7 @@ class Route:
 
 
 class Match(NamedTuple):
-    """A route, and the decoded values of its placeholders."""
+    """A matching route, and the decoded values of its placeholders."""
 
     route: Route
     path_values: Mapping[str, str]
@@ -41,7 +42,7 @@ class Match(NamedTuple):
 
 @dataclass(slots=True)
 class _Node:
-    """The routes that share the beginning of a path."""
+    """A node of the search tree: the routes whose paths have the same beginning."""
 
     children: dict[str, "_Node"] = field(default_factory=dict)
     any_part: "_Node | None" = None
@@ -51,7 +52,7 @@ class _Node:
 
 
 class Router:
-    """The search in a table of routes. GET routes handle HEAD too, and every path has OPTIONS.
+    """Finds routes in a table. GET routes handle HEAD too, and every path has OPTIONS.
 
     Raises:
         ValueError: two routes have the same method and path.
@@ -70,7 +71,8 @@ class Router:
         """Return the route of a request.
 
         Raises:
-            HttpError: 404, 405 with ``Allow``, or 400 for a path that is not UTF-8.
+            HttpError: 404, no route has the path. 405 with ``Allow``, it has another method. 400,
+                the path is not UTF-8.
         """
         parts = _parts(path)
         wanted = "GET" if method == "HEAD" else method
@@ -142,7 +144,7 @@ def _decoded(names: tuple[str, ...], texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _options_route(path: str, allow: tuple[str, str]) -> Route:
-    """Return the route of OPTIONS, under a path of the table, because metrics count by it."""
+    """Return the route of OPTIONS for a path of the table. Metrics count it under that path."""
 
     async def respond(_request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=204, headers=(allow,))

@@ -1,7 +1,7 @@
-"""A listener that serves one HTTP service: who may connect, and how it stops.
+"""Serves one HTTP service on a listener: decides who may connect, and how it stops.
 
-Everything that a client does ends its own connection at most. Connections beyond the bounds get a
-503 if there is no TLS, and are closed. TLS and its deadline are those of the broker's listeners.
+A client's mistake ends at most its own connection. Connections over the limit get a 503 if there
+is no TLS, and are closed. TLS and its deadline are those of the broker's listeners.
 """
 
 import logging
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 class HttpServer:
     """One listener of one service. ``run`` serves until it is drained or cancelled.
 
-    ``secure`` performs the TLS handshake and names the client by its certificate.
+    ``secure`` performs the TLS handshake, and sets the client's principal from its certificate.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class HttpServer:
 
     @property
     def connection_count(self) -> int:
-        """Connections open now, with those whose handshake is not complete."""
+        """The number of open connections, including those whose handshake is not complete."""
         return self._budget.connection_count
 
     @property
     def open_request_count(self) -> int:
-        """Requests whose response is not complete."""
+        """The number of requests whose response is not complete."""
         return self._state.open_request_count
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -99,9 +99,9 @@ class HttpServer:
             self._ended.set()
 
     async def drain(self, deadline_ms: int) -> None:
-        """Accept no more, finish the open requests, and close all connections.
+        """Stop accepting connections, finish the open requests, and close all connections.
 
-        After ``deadline_ms`` the rest is cut off. ``run`` has ended then.
+        Requests that are not finished after ``deadline_ms`` are aborted. ``run`` has ended then.
         """
         self._state.is_stopping = True
         self._listener.close()
@@ -160,7 +160,10 @@ class HttpServer:
             self._budget.remove_connection(host, self._name)
 
     async def _secured(self, stream: Connection) -> tuple[Connection, str]:
-        """Return the stream to use, and the principal of the client's certificate."""
+        """Perform the TLS handshake. Return the stream and the client's principal.
+
+        Without TLS the stream is returned unchanged, and the principal is anonymous.
+        """
         if self._secure is None:
             return stream, str(ANONYMOUS)
         context = ConnectionContext(

@@ -1,4 +1,4 @@
-"""A service as the server sees it: its routes, its logins, and the look of its errors."""
+"""A service as the server sees it: its routes, its logins, and the format of its errors."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,16 +20,17 @@ The path is empty if no route was found. The status is 499 if the client left be
 
 
 def ignore_response(_method: str, _path: str, _status: int, _duration_ns: int) -> None:
-    """Count nothing."""
+    """Do nothing. It is the default of ``HttpService.note_response``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpService:
-    """One service. Without ``authenticate`` certificates alone name clients.
+    """One service. Without ``authenticate`` only certificates identify clients.
 
-    ``host_names`` are names by which clients may reach a listener on a loopback address. A proxy
-    on the same machine may pass them on. ``is_host_checked`` asks for known names on all addresses,
-    because requests need no login, and a page could reach the service by a name of its own.
+    ``host_names`` are names by which clients may reach a listener on a loopback address, for
+    example through a proxy on the same machine. With ``is_host_checked`` the names are checked on
+    all addresses. That is for services without logins, because a page of another site could reach
+    them by a name of its own.
     """
 
     router: Router

@@ -1,6 +1,6 @@
-"""Counters that all connections of one server share, and the bounds on them.
+"""Counters that all connections of one server share, and their limits.
 
-Invariant: every counted request and byte is given back once.
+Invariant: each counted request and byte is discounted exactly once.
 """
 
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServerState:
-    """The state of one server. ``is_stopping`` is set once and never cleared."""
+    """The state of one server. ``is_stopping`` is never reset once it is set."""
 
     def __init__(self, clock: Clock, service: HttpService, limits: HttpLimits, host: str) -> None:
         self.clock = clock
@@ -57,7 +57,7 @@ class ServerState:
         """Count a request whose response is not complete.
 
         Raises:
-            HttpError: there are too many, or too many of this host.
+            HttpError: 503, too many requests are open, in total or of this host.
         """
         if self.open_request_count >= self.limits.max_open_request_count:
             raise self.busy("the server has too many requests at once")
@@ -67,15 +67,15 @@ class ServerState:
         self._open_counts[host] += 1
 
     def close_request(self, host: str) -> None:
-        """Give back a counted request."""
+        """Discount a request that ``open_request`` has counted."""
         self.open_request_count -= 1
         _take(self._open_counts, host, 1)
 
     def hold_body(self, host: str, size_bytes: int) -> None:
-        """Count bytes of a body in memory.
+        """Count bytes of a body as in memory.
 
         Raises:
-            HttpError: there are too many, or too many of this host.
+            HttpError: 503, too many bytes are in memory, in total or of this host.
         """
         limits = self.limits
         if self.buffered_body_bytes + size_bytes > limits.max_buffered_body_bytes:
@@ -86,12 +86,12 @@ class ServerState:
         self._body_bytes[host] += size_bytes
 
     def drop_body(self, host: str, size_bytes: int) -> None:
-        """Give back counted bytes of a body."""
+        """Discount bytes that ``hold_body`` has counted."""
         self.buffered_body_bytes -= size_bytes
         _take(self._body_bytes, host, size_bytes)
 
     def busy(self, text: str) -> HttpError:
-        """Return the refusal of a request that may be sent again a little later."""
+        """Return the error 503 for a request that the client may repeat a little later."""
         return HttpError(503, text, (("retry-after", str(self.limits.retry_after_s)),))
 
 

@@ -1,4 +1,4 @@
-"""Responses that go on: a task makes the pieces, and ends when the client leaves.
+"""Responses without a fixed end: a task makes the pieces, until it returns or the client leaves.
 
 The task belongs to the service and not to the connection, so a client of the cluster that it opens
 is closed in order. Invariants: at most one piece waits to be sent. A stream that fails breaks off,
@@ -55,7 +55,7 @@ async def stream_of(nursery: trio.Nursery, make: Make) -> AsyncIterator[bytes]:
 
 
 def event(name: str, text: str) -> bytes:
-    """Return one event of a text/event-stream."""
+    """Return one server-sent event as text of a ``text/event-stream``."""
     lines = "".join(f"data: {line}\n" for line in text.replace("\r", " ").split("\n"))
     return f"event: {name}\n{lines}\n".encode()
 

@@ -1,7 +1,7 @@
 """TLS of an HTTP listener, with the same keys and rules as a broker's listener.
 
-Changed files of keys and authorities are used for new connections. New ones that are unusable, or
-would cut clients off, leave the old ones in place.
+If the files of keys and authorities change, new connections use the new files. Files that cannot
+be used, or with which clients could not connect any more, are ignored.
 """
 
 import logging
@@ -28,12 +28,13 @@ logger = logging.getLogger(__name__)
 
 
 class HttpTls:
-    """TLS of one listener. ``secure`` is for ``HttpServer``, and ``run`` looks after the files.
+    """TLS of one listener. ``run`` checks its files for changes.
 
-    ``on_change`` is awaited after changed files are used.
+    ``secure`` is the ``HttpServer.secure`` of the listener. ``on_change`` is awaited once changed
+    files are used.
 
     Raises:
-        ConfigError: the configuration cannot be honoured.
+        ConfigError: the configuration cannot be used.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class HttpTls:
         return await self._listener.secure(stream, context)
 
     async def run(self) -> None:
-        """Use changed files, until cancelled."""
+        """Check the files for changes and use new ones, until cancelled."""
         while True:
             await trio.sleep(FILE_CHECK_INTERVAL_S)
             try:
@@ -70,7 +71,7 @@ class HttpTls:
                     await self._on_change()
 
     def _changed(self) -> Contexts | None:
-        """Return the contexts of changed files, None if none has changed. Blocks."""
+        """Return new TLS contexts if files have changed, otherwise None. Blocks."""
         digests = self._digests_now()
         if digests == self._digests:
             return None

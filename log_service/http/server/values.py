@@ -1,8 +1,7 @@
-"""Requests and responses as values. Services handle the first and return the second.
+"""Requests and responses as values. A service gets a request and returns a response.
 
-A request comes with its whole body, because routes bound its size. Only a route that streams gets
-``pieces`` instead. A response has its whole body, or makes it piece by piece. Header names are in
-lower case.
+A request has its whole body, because routes limit its size. Only a streaming route gets ``pieces``
+instead. A response has its whole body, or makes it piece by piece. Header names are in lower case.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -14,7 +13,7 @@ PLAIN_TEXT = "text/plain; charset=utf-8"
 
 
 def hold_nothing(_size_bytes: int) -> None:
-    """Count no bytes, because the whole body of the request is counted already."""
+    """Do nothing, because the whole body of the request is counted already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +22,9 @@ class HttpRequest:
 
     ``path`` is as the client sent it, percent-encoded and without the query. ``path_values`` has
     the decoded values of the route's placeholders. ``query`` has decoded pairs in their order.
-    A header that came several times has its values joined by commas. ``principal`` is Kafka's
-    text, such as ``User:ann``. ``peer`` is the client's address. ``pieces`` is the body of a route
-    that streams, and is read once. Its handler says by ``hold_bytes`` how many bytes of it are in
+    Values of a repeated header are joined by commas. ``principal`` is Kafka's text, such as
+    ``User:ann``. ``peer`` is the client's address. ``pieces`` is the body of a streaming route, and
+    can be read once. Its handler calls ``hold_bytes`` with the number of bytes of it that are in
     memory now, which raises HttpError if there are too many.
     """
 
@@ -49,8 +48,8 @@ class HttpRequest:
 class HttpResponse:
     """One response. ``body`` is bytes, or an iterator of pieces that are sent as chunks.
 
-    The server asks the iterator for a piece once the piece before was sent. It closes the iterator
-    when the client leaves.
+    The server requests a piece from the iterator once the piece before was sent. It closes the
+    iterator when the client leaves.
     """
 
     status: int = 200
@@ -61,7 +60,7 @@ class HttpResponse:
 
 @dataclass(slots=True, eq=False)
 class HttpError(Exception):
-    """A refused request. The service decides how its body looks.
+    """A refused request. The service decides the format of the response.
 
     ``status`` is HTTP's. ``headers`` are added to the response.
     """

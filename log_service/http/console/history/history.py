@@ -1,7 +1,7 @@
-"""A ring of samples: the values of many series at the same moments, in bounded memory.
+"""A ring buffer of samples: the values of many series at the same moments, in bounded memory.
 
 Invariants: at most ``slot_count`` moments are kept, and at most ``max_series_count`` series. A
-series without a value in a whole round is removed.
+series without a value in all ``slot_count`` moments is removed.
 """
 
 from array import array
@@ -39,7 +39,7 @@ class History:
         return len(self._times_ms)
 
     def add(self, at_ms: int, values: Mapping[SeriesKey, float]) -> None:
-        """Keep a sample, and forget the oldest one if there is no room."""
+        """Keep a sample, and forget the oldest one if ``slot_count`` samples are kept already."""
         slot = self._next
         self._next = (slot + 1) % self._slot_count
         if slot < len(self._times_ms):
@@ -63,13 +63,16 @@ class History:
             made[slot] = value
 
     def points(self, key: SeriesKey, since_ms: int) -> list[Point]:
-        """Return the values of a series, the oldest one first. An unknown series has none."""
+        """Return the values of a series since ``since_ms``, oldest first.
+
+        An unknown series has none.
+        """
         return self.total([key], since_ms)
 
     def total(self, keys: Iterable[SeriesKey], since_ms: int) -> list[Point]:
-        """Return the sums of series, the oldest one first.
+        """Return the sums of several series at each moment since ``since_ms``, oldest first.
 
-        A moment at which one of them has no value has none. Unknown series do not count.
+        The sum is None at a moment at which a series has no value. Unknown series are ignored.
         """
         known = [self._series[key] for key in keys if key in self._series]
         if not known:

@@ -1,7 +1,7 @@
-"""Reads the figures of a node from its metrics page, piece by piece.
+"""Reads the figures of a node from its metrics page, while the page arrives in pieces.
 
 Reads the metrics of Prometheus's text format that the console shows, and skips all others. It
-reads the pages of tidelog, of Apache Kafka behind the JMX exporter, and of kafka_exporter.
+reads the pages of tidelog, of Apache Kafka with the JMX exporter, and of kafka_exporter.
 
 Invariants: a piece is scanned once. A page keeps at most ``MAX_FIGURES`` figures, and no line
 longer than ``MAX_LINE_BYTES`` is kept.
@@ -43,9 +43,10 @@ ESCAPE = re.compile(r"\\(.)")
 class NodeFigures:
     """The figures of one page.
 
-    ``totals`` count since the node's start, by ``TOTALS``. ``times_ms`` has the durations of
-    requests by name and quantile, ``ends`` the end offsets of partitions, and ``committed`` the
-    offsets of groups. ``produced`` counts records by client id and topic, if the node does.
+    ``totals`` are counts since the node's start, by the names in ``TOTALS``. ``times_ms`` has the
+    durations of requests by name and quantile, ``ends`` the end offsets of partitions, and
+    ``committed`` the offsets of groups. ``produced`` counts records by client id and topic, and is
+    empty if the node does not count them.
     """
 
     totals: dict[str, float] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class NodeFigures:
 
 
 class PageReader:
-    """Takes a page in pieces of any length. ``figures`` has those of the lines so far."""
+    """Reads a page in pieces of any length. ``figures`` has the figures of all lines so far."""
 
     def __init__(self) -> None:
         self.figures = NodeFigures()
@@ -65,7 +66,7 @@ class PageReader:
         self._room = MAX_FIGURES
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece. A line is read once its end has arrived."""
+        """Read the next piece. A line is read once its end has arrived."""
         lines, newline, rest = piece.rpartition(b"\n")
         if not newline:
             self._rest = (self._rest + piece)[:MAX_LINE_BYTES]

@@ -1,4 +1,4 @@
-"""Plots of the last hour as values: the paths of SVG lines, and the same in words.
+"""Plots of the last hour as values: the paths of SVG lines, and texts with the same figures.
 
 Values in, values out. The picture has no text, so that words keep their size on a small screen.
 """
@@ -20,7 +20,7 @@ Shown = Callable[[float], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotLine:
-    """One line. ``path`` is that of an SVG path. The texts say the same in words."""
+    """One line of a plot. ``path`` is an SVG path. The other fields are texts for a person."""
 
     label: str
     path: str
@@ -31,7 +31,7 @@ class PlotLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """One plot. ``top`` is the value at its upper edge, the lower one is 0."""
+    """One plot. ``top`` is the value at its upper edge. The value at its lower edge is 0."""
 
     title: str
     top: str
@@ -92,7 +92,7 @@ def path_of(points: Sequence[Point], top: float, now_ms: int) -> str:
         is_joined = before_ms is not None and at_ms - before_ms <= GAP_MS
         parts.append(f"{'L' if is_joined else 'M'}{x:.1f} {y:.1f}")
         if not is_joined:
-            parts.append("h0.1")  # a value that stands alone is a dot
+            parts.append("h0.1")  # a single value is a dot
         before_ms = at_ms
     return "".join(parts)
 
@@ -108,22 +108,22 @@ def rounded_up(value: float) -> float:
 
 
 def shown_count(value: float) -> str:
-    """Return a count, with one digit after the point if it is small."""
+    """Format a count, with one digit after the point if it is small."""
     return f"{value:.1f}" if 0 < value < 10 else str(shown_number(round(value)))
 
 
 def shown_rate(value: float) -> str:
-    """Return a count per second."""
+    """Format a count per second."""
     return f"{shown_count(value)}/s"
 
 
 def shown_bytes(value: float) -> str:
-    """Return bytes per second."""
+    """Format a number of bytes per second."""
     return f"{sized(round(value))}/s"
 
 
 def shown_ms(value: float) -> str:
-    """Return a duration in milliseconds."""
+    """Format a duration in milliseconds."""
     return f"{value:.3g} ms" if value < 1_000 else f"{value / 1_000:.3g} s"
 
 
@@ -146,6 +146,9 @@ def cluster_plots(history: History, now_ms: int) -> tuple[Plot, ...]:
 
 
 def lag_plot(history: History, keys: Sequence[SeriesKey], now_ms: int) -> Plot:
-    """Return the plot of a group's lag. A moment counts if the lag of every topic is known."""
+    """Return the plot of a group's lag, the sum over its topics.
+
+    The line has a gap where the lag of a topic is unknown.
+    """
     points = history.total(keys, now_ms - SPAN_MS)
     return plot_of("Lag in records", [("lag", points)], shown_count, now_ms)

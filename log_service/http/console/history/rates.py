@@ -16,7 +16,10 @@ Pages = Mapping[str, NodeFigures]
 
 
 def sample_of(before: Pages, now: Pages, interval_s: float) -> dict[SeriesKey, float]:
-    """Return the values of one moment. A rate needs the page of the moment before."""
+    """Return the values of one moment. Rates are measured from the earlier pages ``before``.
+
+    A node without an earlier page has no rates.
+    """
     return {**_rates(before, now, interval_s), **_times(now), **_lags(now)}
 
 
@@ -34,9 +37,10 @@ def _rates(before: Pages, now: Pages, interval_s: float) -> dict[SeriesKey, floa
 def producer_rates(
     before: Pages, now: Pages, interval_s: float
 ) -> dict[tuple[str, str], float | None]:
-    """Return the records per second of each client id and topic, None if no page came before.
+    """Return the records per second of each client id and topic.
 
-    A pair that a known page did not have before began at 0.
+    A rate is None if its node has no earlier page. A pair that the earlier page did not have is
+    counted from 0.
     """
     found: dict[tuple[str, str], float | None] = {}
     for url, figures in now.items():
@@ -58,7 +62,10 @@ def _times(now: Pages) -> dict[SeriesKey, float]:
 
 
 def _lags(now: Pages) -> dict[SeriesKey, float]:
-    """Return the lag of each group in each topic, if the ends of all its partitions are known."""
+    """Return the lag of each group in each topic.
+
+    A lag is left out if the end offset of a partition with a commit is unknown.
+    """
     ends: dict[TopicPartition, float] = {}
     for figures in now.values():
         for where, end in figures.ends.items():

@@ -30,7 +30,10 @@ logger = logging.getLogger(__name__)
 
 
 class Sampler:
-    """The last hour of a cluster. ``urls`` are the metrics pages of its nodes."""
+    """Keeps the figures of the last hour of a cluster.
+
+    ``urls`` are the metrics pages of the cluster's nodes.
+    """
 
     def __init__(self, urls: Sequence[str], clock: Clock) -> None:
         self.urls = tuple(urls)
@@ -92,8 +95,8 @@ async def read_page(client: httpx.AsyncClient, url: str) -> NodeFigures:
     """Return the figures of one page. Other tasks run between the received parts.
 
     Raises:
-        httpx.HTTPError: it cannot be read.
-        ValueError: it is longer than ``MAX_PAGE_BYTES``, or is not a metrics page.
+        httpx.HTTPError: the page cannot be read.
+        ValueError: the page is longer than ``MAX_PAGE_BYTES``, or is not a metrics page.
     """
     reader, size = PageReader(), 0
     headers = {"accept-encoding": "identity"}

@@ -1,10 +1,11 @@
-"""Chunks of a topic's records as lines, and the window of the newest ones.
+"""Chunks of a topic's records as lines, and the window of the newest chunks.
 
-A chunk lies between two positions and holds each wanted record there. A stream may take it if its
-own positions are at or past the chunk's beginning, and so gets each record once.
+A chunk covers the offsets between two positions, and has each record there that the filter accepts.
+A stream may send it if its own positions are at or after the chunk's beginning, and so sends each
+record once.
 
-Invariants: the chunks of a window join each other without a gap. The newest one is always kept, and
-older ones within bounds of number and bytes.
+Invariants: the chunks of a window follow each other without a gap. The newest chunk is always kept,
+and older ones within bounds of number and bytes.
 """
 
 from collections import deque
@@ -25,7 +26,10 @@ LineAt = tuple[int, int, bytes]
 
 
 class Chunk:
-    """The wanted records from the positions ``before`` up to ``after``. Neither may be changed."""
+    """The accepted records from the positions ``before`` up to ``after``.
+
+    Do not change either mapping.
+    """
 
     __slots__ = ("_texts", "after", "before", "records", "size_bytes")
 
@@ -44,7 +48,7 @@ class Chunk:
         return f"<Chunk {self.before} to {self.after} records={len(self.records)}>"
 
     def text(self, lines: Lines) -> bytes:
-        """Return all records as one text. It is made once for all streams of its kind."""
+        """Return all records as one text. Streams with the same type of ``lines`` share it."""
         found = self._texts.get(type(lines))
         if found is None:
             positions, pieces = dict(self.before), list[bytes]()
@@ -56,19 +60,19 @@ class Chunk:
         return found
 
     def records_from(self, positions: Mapping[int, int]) -> Iterator[LineAt]:
-        """Yield the records that positions have not passed. Missing partitions begin at 0."""
+        """Yield the records at or after these positions. A missing partition has the position 0."""
         for record in self.records:
             if record[1] >= positions.get(record[0], 0):
                 yield record
 
     def moved(self, positions: Mapping[int, int]) -> dict[int, int]:
-        """Return the positions after the chunk."""
+        """Return the positions of a stream after it has sent the chunk."""
         ends = {each: max(end, positions.get(each, 0)) for each, end in self.after.items()}
         return {**positions, **ends}
 
 
 class Window:
-    """The newest chunks of a topic. Each has a number, which grows by one."""
+    """The newest chunks of a topic. Chunks are numbered consecutively."""
 
     def __init__(self, positions: Mapping[int, int]) -> None:
         self._chunks = deque[Chunk]()
@@ -80,28 +84,28 @@ class Window:
 
     @property
     def next_number(self) -> int:
-        """The number of the chunk that comes next."""
+        """The number of the next chunk that is appended."""
         return self.first_number + len(self._chunks)
 
     def append(self, chunk: Chunk) -> None:
-        """Add a chunk. It begins at the window's end, and new partitions begin at 0."""
+        """Append a chunk. It has to begin at the window's end, in new partitions at 0."""
         self._chunks.append(chunk)
         self.end = chunk.after
 
     def trim(self, max_bytes: int) -> None:
-        """Drop the oldest chunks until the others are few and small enough, or one is left."""
+        """Drop the oldest chunks beyond ``MAX_CHUNKS`` or ``max_bytes``, except the newest one."""
         size_bytes = sum(each.size_bytes for each in self._chunks)
         while len(self._chunks) > 1 and (size_bytes > max_bytes or len(self._chunks) > MAX_CHUNKS):
             size_bytes -= self._chunks.popleft().size_bytes
             self.first_number += 1
 
     def get(self, number: int) -> Chunk | None:
-        """Return a chunk, None if it was dropped or is still to come."""
+        """Return the chunk with a number, None if it was dropped or does not exist yet."""
         index = number - self.first_number
         return self._chunks[index] if 0 <= index < len(self._chunks) else None
 
     def join(self, positions: Mapping[int, int]) -> int | None:
-        """Return the number of the chunk at which a stream at ``positions`` goes on, or None.
+        """Return the number of the chunk at which a stream at ``positions`` continues, or None.
 
         Return None if records between the positions and the window are missing, or if the window
         ends more than ``MAX_AHEAD`` offsets before the positions.

@@ -1,4 +1,4 @@
-"""Decoders of records, which ask the schema registry with a login."""
+"""Opens decoders of records. They read schemas from the registry with the login of a request."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from log_service.http.rest_proxy.settings import RestSettings
 async def open_decoder(
     settings: RestSettings, login: Credentials | None
 ) -> AsyncIterator[RecordDecoder]:
-    """Yield a decoder with a client of its own, because it may outlive those of its login."""
+    """Yield a decoder with its own registry client, because it may outlive the login's clients."""
     make = _registry_maker(settings, login)
     if make is None:
         yield RecordDecoder(None)
@@ -27,7 +27,7 @@ async def open_decoder(
 
 
 async def shared_decoder(settings: RestSettings, clients: LoginClients) -> RecordDecoder:
-    """Return a decoder for one request, by the registry client that a login shares."""
+    """Return a decoder for one request, with the registry client that the login shares."""
     make = _registry_maker(settings, clients.credentials)
     if make is None:
         return RecordDecoder(None)
@@ -37,7 +37,7 @@ async def shared_decoder(settings: RestSettings, clients: LoginClients) -> Recor
 def _registry_maker(
     settings: RestSettings, login: Credentials | None
 ) -> Callable[[], SchemaRegistryClient] | None:
-    """Return the maker of a registry client of the login, None without a registry."""
+    """Return a function that makes a registry client with the login, None without a registry."""
     if not settings.registry_url:
         return None
     client = settings.registry_client

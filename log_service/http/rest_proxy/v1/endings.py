@@ -9,7 +9,7 @@ from log_service.http.rest_proxy import errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """Why a stream ends. ``reason`` is a word for programs, ``message`` a sentence for people."""
+    """The reason for the end of a stream: ``reason`` for programs, ``message`` for people."""
 
     reason: str
     message: str
@@ -25,7 +25,7 @@ FAILED: Final = Ending(reason="error", message="The proxy failed, and its log sa
 
 
 def ending_of(error: KafkaError) -> Ending:
-    """Return the end of a stream that the cluster does not serve any more."""
+    """Return the reason for the end of a stream after an error of the cluster."""
     if error.code in errors.NO_TOPIC:
         return DELETED
     if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:

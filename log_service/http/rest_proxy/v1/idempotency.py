@@ -1,15 +1,17 @@
 """Writes the records of a request once, however often the request comes, at any proxy.
 
-The records and their places are one transaction. Its transactional id is derived from user, topic
-and key. The places are committed as offsets of a group with the same name, and a repeat reads them.
+The records and their positions are written in one transaction. Its transactional id is derived from
+user, topic and key. The positions are committed as offset metadata of a group with the same name. A
+repeated request reads them there.
 
-- A repeat first looks for committed places. They never change, so the response contains them.
-- Otherwise it claims the id. That fences an attempt that still runs or died, and waits for one
-  whose commit has begun. Only then it looks once more, and writes if there are still no places.
+- A repeat first looks for committed positions. They never change, so it responds with them.
+- Otherwise it initializes the transactional id. That fences an earlier attempt that still runs or
+  died, and waits for one whose commit has begun. Only then it looks once more, and writes if there
+  are still no positions.
 
-Invariant: of all attempts with one key at most one commits, because places are read under the
-claim that writes them. Limits: readers of uncommitted records see aborted attempts, and the cluster
-forgets places after ``offsets.retention.minutes``.
+Invariant: of all attempts with one key at most one commits, because positions are read under the
+producer epoch that writes them. Limits: readers of uncommitted records see aborted attempts, and
+the cluster forgets positions after ``offsets.retention.minutes``.
 """
 
 import json
@@ -66,7 +68,7 @@ NOT_OURS: Final = (
 )  # fmt: skip
 """What reading the committed text of something else raises."""
 FEW: Final = 200
-"""Work on more records is done in other threads, so that other requests go on."""
+"""Work on more records is done in threads, so that other requests are handled meanwhile."""
 
 T = TypeVar("T")
 Place = tuple[int, int]
@@ -75,7 +77,10 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedBody:
-    """The records of a request with a key. ``digest`` identifies the body."""
+    """The records of a request with an idempotency key.
+
+    ``name`` is the transactional id. ``digest`` is a hash of the body.
+    """
 
     name: str
     topic: str
@@ -86,18 +91,18 @@ class KeyedBody:
     def of(
         cls, name: str, topic: str, encoding: str, body: bytes, records: Sequence[OutgoingRecord]
     ) -> "KeyedBody":
-        """Return a body under the name of its key."""
+        """Make a value of a body and its records. ``name`` is the transactional id of the key."""
         digest = sha256(f"{encoding}\n".encode() + body).digest()
         return cls(name=name, topic=topic, digest=_short(digest), records=records)
 
     async def work(self, work: Callable[[], T]) -> T:
-        """Do work on the records. Other threads do that on many."""
+        """Call ``work``, in a thread if there are many records, and return its result."""
         return work() if len(self.records) <= FEW else await trio.to_thread.run_sync(work)
 
     def partitions(self, count: int) -> list[int]:
         """Return the partition of each record, in a topic of ``count`` partitions.
 
-        It depends on the body and the key alone. So a repeat finds each record's partition again.
+        It depends only on the body and the key, so a repeat computes the same partitions.
         """
         own = int.from_bytes(sha256(self.name.encode()).digest()[:8]) % count
         found = []
@@ -109,17 +114,20 @@ class KeyedBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The places of all records. ``is_repeat`` tells that an earlier request wrote them."""
+    """The partition and offset of each record.
+
+    ``is_repeat`` tells that an earlier request has written them.
+    """
 
     places: Sequence[Place]
     is_repeat: bool
 
 
 def checked_key(text: str) -> str:
-    """Return an idempotency key.
+    """Return an idempotency key if it is valid.
 
     Raises:
-        RestError: 422, it is empty, too long or not printable.
+        RestError: 422, the key is empty, too long or not printable.
     """
     if not 0 < len(text) <= MAX_KEY_CHARACTERS or not text.isascii() or not text.isprintable():
         bound = f"1 to {MAX_KEY_CHARACTERS} printable characters of ASCII"
@@ -128,9 +136,10 @@ def checked_key(text: str) -> str:
 
 
 def keyed_id(principal: str, topic: str, key: str) -> str:
-    """Return the transactional id and the group of a key. Each user has names of its own. A login
-    over HTTP has no colon (RFC 7617), so the colon ends the user's name. A right to one user's
-    prefix therefore never covers a user with a longer name.
+    """Return the name of a key, which is both a transactional id and a group id.
+
+    Each user has different names. A login over HTTP has no colon (RFC 7617), so the colon ends the
+    user's name. A right to one user's prefix therefore never covers a user with a longer name.
     """
     user = principal.partition(":")[2]
     digest = sha256(f"{principal}\0{topic}\0{key}".encode()).digest()
@@ -138,12 +147,13 @@ def keyed_id(principal: str, topic: str, key: str) -> str:
 
 
 def notes_of(keyed: KeyedBody, places: Sequence[Place], count: int) -> dict[int, OffsetAndMetadata]:
-    """Return the committed offset of each partition that got records, with their places.
+    """Return the offset and metadata to commit for each partition that got records.
 
-    A place is kept with its neighbours, as the first offset and a number.
+    The metadata has the positions of the partition's records. Consecutive offsets are kept as the
+    first offset and a number.
 
     Raises:
-        RestError: 413, there are too many to be kept.
+        RestError: 413, there are too many positions for the metadata.
     """
     runs: dict[int, list[list[int]]] = {}
     for partition, offset in places:
@@ -164,7 +174,7 @@ def notes_of(keyed: KeyedBody, places: Sequence[Place], count: int) -> dict[int,
 
 
 def places_of(keyed: KeyedBody, notes: Mapping[int, str]) -> list[Place]:
-    """Return the place of each record, from the texts that were committed.
+    """Return the partition and offset of each record, from the committed metadata by partition.
 
     Raises:
         RestError: 42206, the key was used with another body.
@@ -183,12 +193,12 @@ def places_of(keyed: KeyedBody, notes: Mapping[int, str]) -> list[Place]:
 
 
 def _offsets_in(text: str, keyed: KeyedBody) -> tuple[int, list[int]]:
-    """Return the number of partitions and the offsets in a committed text.
+    """Return the number of partitions and the offsets in a partition's committed metadata.
 
-    A client may have written the text through the cluster, so its numbers are checked.
+    A client may have committed the metadata at the cluster, so its numbers are checked.
 
     Raises:
-        Exception: one of ``NOT_OURS``, something else was committed.
+        Exception: one of ``NOT_OURS``, the metadata is not ours or is of another body.
     """
     content = json.loads(text)
     count, runs = (
@@ -208,7 +218,7 @@ def _offsets_in(text: str, keyed: KeyedBody) -> tuple[int, list[int]]:
 
 
 async def write_once(call: Call, keyed: KeyedBody, count: int) -> Written:
-    """Write records to a topic of ``count`` partitions, or return where they were written before.
+    """Write records to a topic of ``count`` partitions, unless an earlier request has written them.
 
     Raises:
         RestError: 42206, the key was used with another body. 40904, another request with the key
@@ -255,7 +265,7 @@ async def _write(producer: Producer, keyed: KeyedBody, count: int) -> Written:
 
 
 def _placed(keyed: KeyedBody, count: int) -> list[OutgoingRecord]:
-    """Return the records with their partitions."""
+    """Return the records with their partitions set, for a topic of ``count`` partitions."""
     return [
         replace(each, partition=partition)
         for each, partition in zip(keyed.records, keyed.partitions(count), strict=True)

@@ -23,7 +23,7 @@ EVENTS_START: Final = b"retry: 1000\n\n"
 
 
 async def record_line(found: DecodedRecord, **more: Any) -> bytes:
-    """Return a record as JSON, with ``more`` fields. Another thread makes a long one."""
+    """Return a record as JSON, with the fields ``more``. A long record is converted in a thread."""
 
     def write() -> bytes:
         text = json_text({**shown_record(found), **more}, is_long=found.is_long)
@@ -33,7 +33,7 @@ async def record_line(found: DecodedRecord, **more: Any) -> bytes:
 
 
 def shown_record(found: DecodedRecord) -> dict[str, Any]:
-    """Return a record as a value of JSON."""
+    """Return a record as a JSON object."""
     record = found.record
     shown = {
         "partition": record.partition,
@@ -56,7 +56,10 @@ def _schema_fields(name: str, part: Decoded) -> dict[str, Any]:
 
 
 def shown_headers(headers: Sequence[RecordHeader]) -> list[tuple[str, Any]]:
-    """Return pairs of name and value. A value that is not text is ``{"base64": ...}``."""
+    """Return headers as pairs of name and value.
+
+    A value that is not text is shown as ``{"base64": ...}``.
+    """
     return [(name, _shown_header(value)) for name, value in headers]
 
 
@@ -70,27 +73,27 @@ def _shown_header(value: bytes | None) -> Any:
 
 
 class NdjsonLines:
-    """Lines of JSON. The last one has ``end``."""
+    """Writes a stream as lines of JSON. The last line is an object with the field ``end``."""
 
     start = b""
 
     def record(self, line: bytes, positions: Mapping[int, int]) -> bytes:
-        """Return the text of a record."""
+        """Return a record's JSON as a line."""
         del positions
         return line + b"\n"
 
     def note(self, name: str, content: Mapping[str, Any]) -> bytes:
-        """Return a line that is not a record. Its only field names its kind."""
+        """Return a line that is not a record. ``name`` is the name of its only field."""
         return json_text({name: content}, is_long=False).encode() + b"\n"
 
     def heartbeat(self, positions: Mapping[int, int]) -> bytes:
-        """Return an empty line, which readers of such lines skip."""
+        """Return an empty line, which readers of NDJSON skip."""
         del positions
         return b"\n"
 
 
 class EventLines:
-    """Server-sent events. Records have the usual type ``message``."""
+    """Writes a stream as server-sent events. Records have the default event type ``message``."""
 
     start = EVENTS_START
 
@@ -104,7 +107,7 @@ class EventLines:
         return b"event: %b\ndata: %b\n\n" % (name.encode(), text)
 
     def heartbeat(self, positions: Mapping[int, int]) -> bytes:
-        """Return a comment, and the position after records that no filter wanted."""
+        """Return a comment, and an id with the position after records that the filter rejected."""
         return b": alive\nid: %b\n\n" % pairs_text(positions).encode()
 
 
@@ -112,7 +115,7 @@ Lines = NdjsonLines | EventLines
 
 
 def gap_note(lines: Lines, gap: Gap) -> bytes:
-    """Return the text that reports offsets which the log no longer has."""
+    """Return the text that reports a gap: offsets that the log does not have."""
     return lines.note("gap", asdict(gap))
 
 

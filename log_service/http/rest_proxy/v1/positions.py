@@ -1,7 +1,7 @@
-"""Offsets by partition as text: ``0:17,1:5``. They are the next offsets to read.
+"""Positions as text, such as ``0:17,1:5``: the next offset to read by partition.
 
-Clients keep such a text and send it back, as ``Last-Event-ID`` or as ``from``. It decides where a
-stream begins. Nothing is kept at the proxy.
+Clients keep such a text and send it back, as ``Last-Event-ID`` or as ``from``. A stream begins at
+these offsets. The proxy itself keeps no positions.
 """
 
 import re
@@ -22,7 +22,7 @@ USUAL: Final = "write earliest, latest, an offset, 0:17,1:5, or a time such as 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The beginning of a stream. ``kind`` is earliest, latest, offset, pairs or time."""
+    """The requested beginning of a stream. ``kind`` is earliest, latest, offset, pairs or time."""
 
     kind: str
     offset: int = 0
@@ -32,9 +32,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A requested offset that the log does not hold, and the next one that it does.
+    """A requested offset that the log does not have, and the offset at which reading begins.
 
-    The offset was removed, or is beyond the end.
+    The requested offset was removed, or is beyond the end.
     """
 
     partition: int
@@ -48,10 +48,10 @@ def pairs_text(positions: Mapping[int, int]) -> str:
 
 
 def parse_start(text: str) -> Start:
-    """Return the start in ``from`` or ``Last-Event-ID``.
+    """Parse the beginning of a stream in ``from`` or ``Last-Event-ID``.
 
     Raises:
-        RestError: 422, the text is none.
+        RestError: 422, the text is not valid.
     """
     if text in {"earliest", "latest"}:
         return Start(kind=text)
@@ -76,12 +76,11 @@ def parse_start(text: str) -> Start:
 def first_positions(
     start: Start, logs: Mapping[int, tuple[int, int]], at_time: Mapping[int, int]
 ) -> tuple[dict[int, int], list[Gap]]:
-    """Return the first offset to read of each partition, and the offsets that the log does not
-    have.
+    """Return the first offset to read of each partition, and the requested offsets not in the log.
 
-    ``logs`` has the first offset and the end of each partition, ``at_time`` the offset at the time
-    that is asked for. A partition without a pair is new to the client, and begins at its first
-    record.
+    ``logs`` has the first offset and the end of each partition, ``at_time`` the offset at the
+    requested time. A partition that is not in the client's positions is new to the client, and
+    begins at its first record.
     """
     positions, gaps = dict[int, int](), list[Gap]()
     for partition, (first, end) in logs.items():

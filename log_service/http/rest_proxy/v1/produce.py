@@ -1,7 +1,7 @@
 """Writes records to a topic: as a stream with a line for each, or once for an idempotency key.
 
-The body has to be JSON by its Content-Type. A page of another site cannot send such a type without
-asking first, and a proxy does not agree.
+The ``Content-Type`` of the body has to be JSON. A browser page of another site cannot send this
+type without a CORS preflight, which the proxy does not answer.
 """
 
 from collections.abc import Mapping
@@ -49,8 +49,8 @@ MAX_KEYED_RECORDS: Final = 10_000
 async def produce(call: Call) -> HttpResponse:
     """Write records, JSON objects one after the other, and send a line for each.
 
-    With the header Idempotency-Key, the body is written as a whole or not at all, and once,
-    however often and wherever it is sent. A repeat has the lines of the first time.
+    With the header Idempotency-Key, the body is written as a whole or not at all, and only once,
+    however often and to whichever proxy it is sent. A repeat gets the lines of the first response.
     """
     require_json(call.request)
     encoding = encoding_of(call.request)
@@ -79,10 +79,10 @@ async def produce(call: Call) -> HttpResponse:
 
 
 def require_json(request: HttpRequest) -> None:
-    """Refuse a body that a page of another site could send without asking.
+    """Refuse a content type that a page of another site could send without a CORS preflight.
 
     Raises:
-        RestError: 415.
+        RestError: 415, the content type is not JSON.
     """
     found = parse_media_type(request.headers.get("content-type", ""))
     if found is None or found.name not in BODY_TYPES:
@@ -91,7 +91,7 @@ def require_json(request: HttpRequest) -> None:
 
 
 def encoding_of(request: HttpRequest) -> str:
-    """Return how keys and values become bytes.
+    """Return the requested encoding of keys and values, a key of ``ENCODERS``.
 
     Raises:
         RestError: 422, the query has another parameter or value.
@@ -106,7 +106,10 @@ def encoding_of(request: HttpRequest) -> str:
 
 
 async def _respond_once(stream: RecordStream, key: str, encoding: str) -> HttpResponse:
-    """Write the body once, and return its lines."""
+    """Write the records of a body with an idempotency key, and return their lines.
+
+    Nothing is written if an earlier request with the key has written them.
+    """
     call = stream.call
     body = await _whole_body(call.request)
     records = await _all_records(stream, body)
@@ -127,10 +130,10 @@ async def _respond_once(stream: RecordStream, key: str, encoding: str) -> HttpRe
 
 
 async def _whole_body(request: HttpRequest) -> bytes:
-    """Return the body, which is counted while it is in memory.
+    """Read the whole body. Its bytes count towards the server's limit of memory.
 
     Raises:
-        RestError: 413, it is too long.
+        RestError: 413, the body is too long.
         HttpError: too many bodies are in memory.
     """
     pieces, size_bytes = list[bytes](), 0
@@ -149,7 +152,7 @@ async def _all_records(stream: RecordStream, body: bytes) -> list[OutgoingRecord
     """Return all records of a body.
 
     Raises:
-        RestError: one of them is wrong, or there are too many or none. Its text says which.
+        RestError: a record is not valid, or there are too many or none. The text has its number.
     """
     objects = JsonObjects(MAX_RECORD_BYTES)
     found = await run_off_loop(partial(objects.add, body), len(body))

@@ -21,17 +21,17 @@ ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 BOOLEANS: Final = {"": False, "false": False, "0": False, "true": True, "1": True}
 MAX_LIMIT: Final = 2**53
 MAX_PARTITIONS: Final = 64
-"""Partitions of one stream. Their positions stand in the id of each event."""
+"""The most partitions of one stream. The id of each event has all their positions."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamQuery:
-    """The records that a client asks for. ``partitions`` empty is all, ``limit`` None means no
-    limit.
+    """The records that a client requests.
 
-    ``encoding`` says how keys and values are shown, as ``FORMATS`` of decoding.
+    Empty ``partitions`` mean all, and a ``limit`` of None means no limit. ``encoding`` is the
+    format of keys and values, one of ``FORMATS`` of decoding.
     """
 
     start: Start
@@ -45,11 +45,12 @@ class StreamQuery:
 
 
 def query_of(request: HttpRequest) -> StreamQuery:
-    """Return the parameters of a request.
+    """Return the parameters of a request for a stream.
 
     Raises:
-        RestError: 422, a parameter is unknown or not valid. 406, ``Accept`` takes no stream.
-        HttpError: 400, the filter is not clear.
+        RestError: 422, a parameter is unknown or not valid. 406, ``Accept`` has no type of a
+            stream.
+        HttpError: 400, the filter is not valid.
     """
     given: dict[str, str] = {}
     for name, value in request.query:

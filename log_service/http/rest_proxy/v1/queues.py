@@ -1,9 +1,9 @@
-"""Queues over share groups (KIP-932): acquire records with a lease each, and settle them anywhere.
+"""Queues over share groups (KIP-932): acquires records, each with a lease, and acknowledges them.
 
-A lease names the share session that acquired the record. It holds no secret of the proxy, and any
-proxy settles it with the rights of its own request. A forged lease is harmless: its member id is
-drawn from 128 random bits, and the cluster settles only records that this member holds, for users
-who may read the group and the topic.
+A lease names the share session that acquired the record. It has no secret of the proxy, and any
+proxy can acknowledge with it, with the rights of the request. A forged lease is harmless: its
+member id is drawn from 128 random bits. The cluster only takes acknowledgements of records that
+this member has acquired, from users who may read the group and the topic.
 """
 
 import re
@@ -67,8 +67,8 @@ OVER: Final = frozenset(
 async def acquire(call: Call) -> HttpResponse:
     """Acquire records of a queue, and wait for some if there are none.
 
-    The body may have max_records, wait_ms and encoding. Each record has a lease, by which any proxy
-    settles it until its lock is over after lock_ms.
+    The body may have max_records, wait_ms and encoding. Each record has a lease, with which any
+    proxy can settle the record until its lock expires after lock_ms.
     """
     require_json(call.request)
     body = await read_object(call.request)
@@ -103,8 +103,8 @@ async def acquire(call: Call) -> HttpResponse:
 async def settle(call: Call) -> HttpResponse:
     """Accept, release, reject or extend records by their leases.
 
-    The body has lists of leases under accept, release, reject and extend. Those that are over are
-    named in the response, whose status is 409 then.
+    The body has lists of leases under accept, release, reject and extend. If some leases have
+    expired, the status is 409 and the response names them.
     """
     require_json(call.request)
     body = await read_object(call.request)
@@ -135,15 +135,15 @@ async def settle(call: Call) -> HttpResponse:
 
 
 def text_of_token(token: LeaseToken) -> str:
-    """Return a token as a lease of the API."""
+    """Format a token as the text of a lease."""
     return f"{token.member_id}.{token.epoch}.{token.partition}.{token.offset}"
 
 
 def token_of(text: Any) -> LeaseToken:
-    """Return the token in a lease.
+    """Parse the text of a lease.
 
     Raises:
-        RestError: 422, the text is none.
+        RestError: 422, the text is not a lease.
     """
     found = LEASE.fullmatch(text) if isinstance(text, str) else None
     numbers = [] if found is None else [int(each) for each in found.groups()[1:]]
@@ -172,7 +172,7 @@ async def _line(
 
 
 async def _leases(call: Call) -> ShareLeases:
-    """Return the leases of a login, which its requests share."""
+    """Return the client that acquires and settles records for all requests of a login."""
     clients = call.clients
     settings = {**clients.settings(), "fetch_max_bytes": MAX_FETCH_BYTES}
     make = partial(ShareLeases, clients.servers, env=clients.env, **settings)
@@ -182,7 +182,10 @@ async def _leases(call: Call) -> ShareLeases:
 async def _unless_stopping(
     call: Call, acquire_some: Callable[[], Awaitable[Lease | None]]
 ) -> Lease | None:
-    """Acquire records, none once the proxy stops."""
+    """Call ``acquire_some``, and cancel it once the proxy stops.
+
+    Return its result, None if it was cancelled.
+    """
     lease: Lease | None = None
     failure: KafkaError | None = None
     async with trio.open_nursery() as nursery:
@@ -203,6 +206,6 @@ async def _unless_stopping(
 
 
 async def _keep_clients(call: Call, lease: Lease) -> None:
-    """Keep the clients of a login open while a lease of it is open."""
+    """Keep the clients of a login open until a lease has ended."""
     async with call.context.clients.lease(call.credentials):
         await lease.ended.wait()

@@ -1,8 +1,8 @@
-"""One stream of records: where it begins, what it sends, and why it ends.
+"""Runs one stream of records: where it begins, which records it sends, and why it ends.
 
-A stream takes chunks of lines from a reader that it shares with others, and asks for the next one
-once the client has taken those before. So a slow client holds back its own stream alone. Every
-stream that ends says why and where to go on.
+A stream gets chunks of lines from a reader that it shares with other streams. It requests the next
+chunk once the client has received those before, so a slow client delays only its own stream. At its
+end each stream sends the reason and the positions to continue from.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,17 +60,20 @@ class Reading:
 
     @property
     def lines(self) -> Lines:
-        """How the stream is written."""
+        """The writer of the stream's format."""
         return EventLines() if self.query.has_events else NdjsonLines()
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all records were read that existed when the stream began."""
+        """Whether all records have been sent that existed when the stream began.
+
+        It is false for a stream that follows its topic.
+        """
         ends = self.ends
         return ends is not None and all(self.positions[each] >= ends[each] for each in ends)
 
     def followed_by(self, credentials: Credentials | None) -> Followed:
-        """Return the records that a reader has to follow for the stream."""
+        """Return the key of the readers that this stream can share."""
         query = self.query
         is_growing = self.ends is None and not query.partitions
         return Followed(
@@ -84,7 +87,7 @@ class Reading:
         )
 
     def wants_all(self, chunk: Chunk) -> bool:
-        """Return whether the stream is at a chunk's beginning, and wants all of its records."""
+        """Return whether the stream is at a chunk's beginning, and will send all of its records."""
         ends, limit = self.ends, self.query.limit
         return (
             self.positions == chunk.before
@@ -93,13 +96,13 @@ class Reading:
         )
 
     def wanted(self, chunk: Chunk) -> Iterator[LineAt]:
-        """Yield the records of a chunk that the stream has not sent and that are before its end."""
+        """Yield the records of a chunk between the stream's positions and its end."""
         for record in chunk.records_from(self.positions):
             if self.ends is None or record[1] < self.ends[record[0]]:
                 yield record
 
     def move_behind(self, chunk: Chunk) -> None:
-        """Move the positions past a chunk, but not past the end."""
+        """Advance the positions to the chunk's end, but not beyond the stream's end."""
         moved = chunk.moved(self.positions)
         if self.ends is not None:
             moved = {each: min(moved[each], end) for each, end in self.ends.items()}
@@ -110,8 +113,8 @@ async def read(call: Call) -> HttpResponse:
     """Send the records of a topic as a stream.
 
     The stream is NDJSON or server-sent events, by Accept or format. It begins at Last-Event-ID or
-    from. With follow it goes on with new records. filter chooses records, and encoding says how
-    keys and values are shown. The last line says why the stream ends.
+    from. With follow it continues with new records. filter selects records, and encoding is the
+    format of keys and values. The last line has the reason for the end of the stream.
     """
     query, user = query_of(call.request), "" if call.credentials is None else call.request.principal
     streams = call.context.streams
@@ -126,12 +129,13 @@ async def read(call: Call) -> HttpResponse:
 
 
 async def begun(admin: Admin, topic: str, query: StreamQuery) -> Reading:
-    """Return a stream at its beginning.
+    """Return the initial state of a stream.
 
     Raises:
-        RestError: 40401 or 40402, there is no such topic or partition. 422, it has too many.
-        KafkaError: the user may not describe it. TOPIC_AUTHORIZATION_FAILED, the user may not read
-            it.
+        RestError: 40401 or 40402, the topic or the partition does not exist. 422, the topic has too
+            many partitions.
+        KafkaError: the user may not describe the topic. TOPIC_AUTHORIZATION_FAILED, the user may
+            not read it.
     """
     try:
         found = await admin.describe_offsets([topic])
@@ -174,7 +178,7 @@ async def begun(admin: Admin, topic: str, query: StreamQuery) -> Reading:
 
 
 class _Stream:
-    """One stream while it is sent."""
+    """Sends one stream to its client."""
 
     def __init__(self, call: Call, reading: Reading, send: Send) -> None:
         self._call = call
@@ -185,7 +189,7 @@ class _Stream:
         self._waiting = bytearray()
 
     async def run(self) -> None:
-        """Send records until the stream ends, and then why."""
+        """Send records until the stream ends, and then the reason for its end."""
         reading = self._reading
         self._waiting += self._lines.start
         for gap in reading.gaps:
@@ -200,7 +204,7 @@ class _Stream:
         await self._flush()
 
     async def _follow(self, seat: Seat) -> Ending | None:
-        """Send the chunks of a reader. Return None if the stream goes on at another reader."""
+        """Send the chunks of a reader. Return None if the stream continues with another reader."""
         ending: Ending | None = None
         while ending is None:
             if self._streams.stopping.is_set():
@@ -217,7 +221,7 @@ class _Stream:
         return ending
 
     async def _take(self, chunk: Chunk) -> Ending | None:
-        """Send the records of a chunk, as one piece if the stream wants them all."""
+        """Send the records of a chunk. Return why the stream ends there, None if it continues."""
         reading = self._reading
         if reading.wants_all(chunk):
             await self._send(chunk.text(self._lines))
@@ -239,9 +243,9 @@ class _Stream:
         return CAUGHT_UP if reading.is_caught_up else None
 
     async def _look(self) -> Ending | None:
-        """Return the end of a stream whose login is no longer valid.
+        """Check the login from time to time, and send a heartbeat on an idle stream.
 
-        Send a heartbeat on an idle stream.
+        Return the reason for the end of the stream if the login is no longer valid, otherwise None.
         """
         reading, now_s = self._reading, trio.current_time()
         if now_s - reading.checked_s >= CHECK_S:

@@ -1,7 +1,7 @@
 """One record of version 1: its JSON becomes a record of a topic, and its outcome becomes a line.
 
-Text is written as it is, and any other value as its JSON. So a record that a stream shows can be
-sent as it is shown. ``encoding`` asks for JSON, text or base64 alone.
+By default text is written as it is, and any other value as its JSON. So a record can be sent in the
+form in which a stream shows it. With an ``encoding``, all values are JSON, text or base64.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ MAX_HEADERS: Final = 1_000
 
 
 def auto_to_bytes(value: Any) -> bytes | None:
-    """Return a text in UTF-8, and the JSON of any other value.
+    """Return text in UTF-8, any other value as JSON, and None for null.
 
     Raises:
         RestError: 400, a number is beyond those of JSON.
@@ -65,7 +65,13 @@ def record_of(fields: Mapping[str, Any], partition_count: int, encoding: str) ->
 
 
 def _headers(found: Any) -> tuple[RecordHeader, ...]:
-    """Return headers, which are an object of names and values, or pairs as a stream shows them."""
+    """Return the headers in a record's JSON: an object of names and values, or a list of pairs.
+
+    A stream shows headers as pairs.
+
+    Raises:
+        RestError: 422, the headers are not valid.
+    """
     if found is None:
         return ()
     pairs = list(found.items()) if isinstance(found, dict) else found
@@ -87,17 +93,17 @@ def _header(pair: Any) -> RecordHeader:
 
 
 def shown_place(partition: int, offset: int) -> dict[str, Any]:
-    """Return the line of a record that was written. An unknown offset is null."""
+    """Return the response line of a record that was written. An unknown offset is null."""
     return {"partition": partition, "offset": offset if offset >= 0 else None}
 
 
 def shown_outcome(outcome: Outcome) -> dict[str, Any]:
-    """Return the line of a record."""
+    """Return the response line of a record: its position, or why it was not written."""
     if isinstance(outcome, KafkaError):
         return shown_refusal(errors.of_cluster(outcome))
     return shown_place(outcome.partition, outcome.offset)
 
 
 def shown_refusal(error: RestError) -> dict[str, Any]:
-    """Return the line of a record that was not written."""
+    """Return the response line of a record that was not written."""
     return {"error_code": error.code, "message": error.text}

@@ -1,12 +1,12 @@
-"""Readers that follow a topic for all streams of a login that ask for the same records.
+"""Readers that follow a topic for all streams of a login that request the same records.
 
 A reader has one consumer, decodes each record once, and keeps the newest chunks of lines. A stream
-takes them at its own pace, by its own positions. A stream that falls behind the kept chunks goes on
-with another reader at its positions. Readers that reach the same positions are merged.
+takes them at its own pace, from its own positions. If a stream's next chunk was dropped already,
+the stream continues with another reader at its positions. Readers at the same positions are merged.
 
-Invariants: a reader exists while streams use it. It goes on when any of its streams has taken all
-chunks, so the fastest stream sets the pace and no slow stream holds back another. All windows of a
-proxy have at most ``TOTAL_BYTES``, beside the newest chunk of each.
+Invariants: a reader exists while streams use it. It reads on when any of its streams has taken all
+chunks, so the fastest stream sets the pace and no slow stream delays another. All windows of a
+proxy have at most ``TOTAL_BYTES``, not counting the newest chunk of each.
 """
 
 import logging
@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """The records that a reader follows. ``partitions`` empty is all, also new ones."""
+    """The records that a reader follows. Empty ``partitions`` mean all, including new ones."""
 
     credentials: Credentials | None
     topic: str
@@ -72,14 +72,14 @@ class Followed:
 
 
 class Seat:
-    """The place of one stream at a reader."""
+    """One stream's use of a reader: the number of the next chunk that the stream takes."""
 
     def __init__(self, reader: "SharedReader", number: int) -> None:
         self._reader = reader
         self._number = number
 
     def next_chunk(self) -> Chunk | None:
-        """Return the next chunk, None if there is none now."""
+        """Return the next chunk for the stream, None if there is none now."""
         chunk = self._reader.window.get(self._number)
         if chunk is not None:
             self._number += 1
@@ -87,13 +87,14 @@ class Seat:
 
     @property
     def is_over(self) -> bool:
-        """Whether no chunk follows here, because the reader has ended or left the stream behind."""
+        """Whether no chunk will follow, because the reader has ended or dropped the next chunk."""
         return self._reader.is_over or self._number < self._reader.window.first_number
 
     def ending_at(self, positions: Mapping[int, int]) -> Ending | None:
-        """Return the end of a stream at these positions, None if it goes on at another reader.
+        """Return the reason for the end of a stream, None if it continues with another reader.
 
-        Missing offsets do not matter to a stream that is already past them.
+        ``positions`` are those of the stream. If the log no longer has the reader's next offsets, a
+        stream at other positions does not end.
         """
         reader, ending = self._reader, self._reader.ending
         is_elsewhere = positions != reader.window.end
@@ -102,7 +103,7 @@ class Seat:
         return ending
 
     async def wait(self) -> None:
-        """Wait for the next chunk, or for the end of the reader."""
+        """Wait until the reader has a new chunk or has ended."""
         self._reader.wanted.set()
         await self._reader.changed.wait()
 
@@ -126,12 +127,12 @@ class SharedReaders:
 
     @property
     def window_bytes(self) -> int:
-        """The bytes that the window of one reader may have now."""
+        """The limit of bytes in the window of one reader, with the present number of readers."""
         return min(WINDOW_BYTES, TOTAL_BYTES // max(len(self), 1))
 
     @contextmanager
     def seat(self, followed: Followed, positions: Mapping[int, int]) -> Iterator[Seat]:
-        """Seat a stream for a block, at a reader that it can join or at a new one."""
+        """Let a stream use a reader within a ``with`` block: one that it can join, or a new one."""
         reader = self.joinable(followed, positions)
         if reader is None:
             reader = SharedReader(self, followed, positions)
@@ -157,14 +158,14 @@ class SharedReaders:
         positions: Mapping[int, int],
         other_than: "SharedReader | None" = None,
     ) -> "SharedReader | None":
-        """Return a reader that a stream at these positions can join."""
+        """Return a reader that a stream at these positions can join, None if there is none."""
         for each in self._joinable.get(followed, ()):
             if each is not other_than and each.window.join(positions) is not None:
                 return each
         return None
 
     def remove(self, reader: "SharedReader") -> None:
-        """Let no further stream join a reader."""
+        """Take a reader out of those that streams can join."""
         several = self._joinable[reader.followed]
         several.remove(reader)
         if not several:
@@ -172,7 +173,7 @@ class SharedReaders:
 
 
 class SharedReader:
-    """One reader. ``run`` reads until it has ended."""
+    """One reader of a topic. ``run`` reads until the reader has ended."""
 
     def __init__(
         self, readers: SharedReaders, followed: Followed, positions: Mapping[int, int]
@@ -194,10 +195,11 @@ class SharedReader:
         return f"<SharedReader {self.followed.topic} seats={self.seat_count} {self.window}>"
 
     def end(self, ending: Ending | None) -> None:
-        """End the reader, and its streams too if an ending is given. Idempotent.
+        """End the reader. With an ``ending``, its streams end too. Idempotent.
 
         Streams that end get none of the older chunks, because the login may have lost the right to
-        their records. They say where to go on. Streams that go on elsewhere take the rest first.
+        their records. They send their positions. Without an ``ending``, streams take the remaining
+        chunks, and then continue with another reader.
         """
         if self.is_over:
             return
@@ -209,7 +211,7 @@ class SharedReader:
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Read until no stream uses the reader, or it cannot go on."""
+        """Read until no stream uses the reader, or it cannot continue."""
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._end_on_stop)
@@ -229,7 +231,10 @@ class SharedReader:
         self.end(STOPPING)
 
     async def _read(self) -> Ending | None:
-        """Return why the streams end, None if they go on at another reader."""
+        """Read until the reader has to end. Return the reason for the end of its streams.
+
+        Return None if the streams continue with another reader at the same positions.
+        """
         readers, followed = self._readers, self.followed
         async with (
             readers.clients.lease(followed.credentials) as clients,
@@ -263,9 +268,9 @@ class SharedReader:
     async def _append_all(
         self, consumer: Consumer, decoder: RecordDecoder, records: Sequence[ConsumerRecord]
     ) -> None:
-        """Append polled records to the window, the last ones up to the consumer's positions.
+        """Append polled records to the window, in chunks that end at the consumer's positions.
 
-        The consumer's positions are after offsets without a record, such as transaction markers.
+        These positions may be after offsets without a record, such as transaction markers.
         """
         after, lines, size_bytes = dict(self.window.end), list[LineAt](), 0
         for count, record in enumerate(records, 1):
@@ -286,7 +291,7 @@ class SharedReader:
             await self._append(after, lines)
 
     async def _append(self, after: Mapping[int, int], lines: Sequence[LineAt]) -> None:
-        """Append a chunk once a stream has taken all those before."""
+        """Wait until a stream has taken all chunks, and append a chunk that ends at ``after``."""
         await self.wanted.wait()
         self.wanted = trio.Event()
         window = self.window
@@ -296,14 +301,17 @@ class SharedReader:
         self.changed = trio.Event()
 
     async def _line(self, decoder: RecordDecoder, record: ConsumerRecord) -> bytes | None:
-        """Return the line of a record, None for one that the filter does not want."""
+        """Return a record as a line, None if the filter rejects it."""
         found = await decoded(decoder, record, self.followed.encoding)
         if not await is_wanted(self.followed.comparisons, found):
             return None
         return await record_line(found)
 
     async def _check(self, consumer: Consumer, admin: Admin) -> Ending | None:
-        """Return why the streams have to end. If they need not, begin to read new partitions."""
+        """Return why the streams have to end, None if they continue.
+
+        In the latter case, also begin to read new partitions.
+        """
         followed = self.followed
         if trio.current_time() - self._checked_s < CHECK_S:
             return None

@@ -79,7 +79,7 @@ async def create(call: Call) -> HttpResponse:
 def consumer_settings_of(
     body: Mapping[str, Any], request_timeout_ms: int
 ) -> tuple[InstanceSettings, dict[str, Any]]:
-    """Return the settings of an instance, and those of its consumer.
+    """Return the settings of a consumer instance, and the client settings of its consumer.
 
     Raises:
         RestError: 42204, a value is not valid for its field.
@@ -158,7 +158,7 @@ async def get_subscription(call: Call) -> HttpResponse:
 
 
 async def unsubscribe(call: Call) -> HttpResponse:
-    """Give up the subscription or assignment of a consumer."""
+    """End the subscription or the assignment of a consumer."""
     await _instance(call).unsubscribe()
     return NO_CONTENT
 
@@ -186,7 +186,7 @@ async def get_assignments(call: Call) -> HttpResponse:
 
 
 async def seek(call: Call) -> HttpResponse:
-    """Continue at the offsets of a body."""
+    """Seek to the offsets in the body."""
     require_json(call.request)
     instance = _instance(call)
     body = await read_object(call.request)
@@ -206,17 +206,17 @@ async def _seek_to(call: Call, *, is_end: bool) -> HttpResponse:
 
 
 async def seek_to_beginning(call: Call) -> HttpResponse:
-    """Continue at the beginning of partitions."""
+    """Seek to the beginning of partitions."""
     return await _seek_to(call, is_end=False)
 
 
 async def seek_to_end(call: Call) -> HttpResponse:
-    """Continue at the end of partitions."""
+    """Seek to the end of partitions."""
     return await _seek_to(call, is_end=True)
 
 
 async def commit(call: Call) -> HttpResponse:
-    """Commit the offsets of the last records read, or those behind all delivered records."""
+    """Commit the offsets of records that the body names, or all delivered records."""
     content_type = content_type_of(call.request)
     require_json(call.request)
     instance = _instance(call)
@@ -239,7 +239,7 @@ async def commit(call: Call) -> HttpResponse:
 
 
 async def get_committed(call: Call) -> HttpResponse:
-    """Return the committed offsets of partitions, which a body or the query names."""
+    """Return the committed offsets of partitions in the body or the query."""
     content_type = content_type_of(call.request)
     instance = _instance(call)
     body = await read_object(call.request)
@@ -293,7 +293,7 @@ async def read(call: Call) -> HttpResponse:
 async def _part_reader(
     call: Call, record_format: str, records: Sequence[ConsumerRecord]
 ) -> ReadPart:
-    """Return the function that reads keys and values of a format."""
+    """Return the function that decodes keys and values of a format to JSON."""
     plain = PLAIN.get(record_format)
     if plain is not None:
         return lambda _record, data, _is_key: plain(data)
@@ -306,7 +306,10 @@ async def _part_reader(
 def _shown_records(
     record_format: str, records: Sequence[ConsumerRecord], read_part: ReadPart
 ) -> tuple[list[bytes], RestError | None]:
-    """Return the JSON of records up to the first that cannot be shown, and the reason."""
+    """Return the JSON of records, and the refusal of the first record that cannot be decoded.
+
+    The list ends before that record. The refusal is None if all records can be decoded.
+    """
     shown: list[bytes] = []
     for record in records:
         fields = {
@@ -337,9 +340,9 @@ def _shown_records(
 
 
 def _shown_key(record: ConsumerRecord, read_part: ReadPart) -> Any:
-    """Return the JSON of a key. One that the format cannot read is base64.
+    """Return the JSON of a key. A key that is not in the format is shown as base64.
 
-    Many producers write text or numbers as keys beside values of a format.
+    Many producers write keys as text or numbers, although the values have the format.
     """
     try:
         return read_part(record, record.key, True)

@@ -1,11 +1,11 @@
-"""One consumer of a group, and the records between the cluster and its client.
+"""One consumer of a group, and the records that it has polled for its HTTP client.
 
 Decides which records a response has, and which offsets a commit names. Offsets are committed here
 and not by the consumer, because the consumer counts a record as read once it was polled. A record
-counts as delivered once a response has taken it.
+counts as delivered once a response contains it.
 
-Invariants: one request at a time uses the consumer. A record that no response took is held, and
-the next response begins with it. Only delivered records are committed.
+Invariants: one request at a time uses the consumer. A polled record that no response contained is
+kept, and the next response begins with it. Only delivered records are committed.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ RECORD_OVERHEAD_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSettings:
-    """The choices of the client that created a consumer."""
+    """The settings that a client chose for its consumer."""
 
     record_format: str = "binary"
     is_committing: bool = True
@@ -44,7 +44,7 @@ class InstanceSettings:
 
 
 class ConsumerInstance:
-    """One consumer. ``owner`` is the principal that created it, and that alone may use it."""
+    """One consumer. Only ``owner``, the principal that created it, may use it."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ConsumerInstance:
         return self._user_count == 0 and self._used_ms <= until_ms
 
     async def __aenter__(self) -> Consumer:
-        """Wait for the turn of a request, and return the consumer."""
+        """Wait until no other request uses the consumer, and return the consumer."""
         self._user_count += 1
         try:
             await self._turn.acquire()
@@ -115,7 +115,7 @@ class ConsumerInstance:
     # Partitions
 
     async def subscribe(self, topics: Sequence[str]) -> None:
-        """Read topics together with the other members of the group.
+        """Subscribe to topics as a member of the group.
 
         Raises:
             RestError: 40903, partitions are assigned.
@@ -125,10 +125,12 @@ class ConsumerInstance:
             await self._subscribe(consumer, topics)
 
     async def subscribe_pattern(self, pattern: str, topics: Iterable[str]) -> None:
-        """Read the topics whose whole name matches a pattern. ``topics`` are those of the cluster.
+        """Subscribe to the topics whose whole name matches a pattern.
+
+        ``topics`` are the names of all topics of the cluster.
 
         Raises:
-            KafkaError: INVALID_REGULAR_EXPRESSION.
+            KafkaError: INVALID_REGULAR_EXPRESSION, the pattern is not valid.
             RestError: 40903, partitions are assigned.
         """
         await trio.to_thread.run_sync(regexes.validate_regex, pattern)
@@ -137,12 +139,12 @@ class ConsumerInstance:
             await self._match(consumer, topics)
 
     def is_match_due(self) -> bool:
-        """Return whether new topics may match the pattern."""
+        """Return whether it is time to match the pattern with the cluster's topics again."""
         now_ms = self._clock.monotonic_ms()
         return self._pattern is not None and now_ms - self._matched_ms >= MATCH_MS
 
     async def match_again(self, topics: Iterable[str]) -> None:
-        """Subscribe to the topics that match the pattern now."""
+        """Match the pattern with ``topics`` again, and subscribe to those that match."""
         async with self as consumer:
             await self._match(consumer, topics)
 
@@ -161,7 +163,7 @@ class ConsumerInstance:
         await consumer.subscribe(topics, on_revoked=self._revoked, on_lost=self._lost)
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions and leave the group."""
+        """End the subscription or assignment, and leave the group."""
         async with self as consumer:
             await self._commit_delivered(consumer)
             self._pattern = None
@@ -169,7 +171,7 @@ class ConsumerInstance:
             self._drop(set(), is_kept=True)
 
     async def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read exactly these partitions.
+        """Assign exactly these partitions.
 
         Raises:
             RestError: 40903, the consumer is subscribed.
@@ -193,7 +195,10 @@ class ConsumerInstance:
         self._drop(set(partitions), is_kept=False)
 
     def _drop(self, partitions: set[TopicPartition], *, is_kept: bool) -> None:
-        """Forget the records of these partitions, or of all others."""
+        """Forget the kept records and delivered offsets of these partitions.
+
+        With ``is_kept`` keep those, and forget those of all other partitions.
+        """
         kept = [each for each in self._held if (each.topic_partition in partitions) is is_kept]
         self._held = deque(kept)
         for each in list(self._delivered):
@@ -204,7 +209,7 @@ class ConsumerInstance:
     # Positions and commits
 
     async def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Continue at these offsets.
+        """Seek to these offsets.
 
         Raises:
             RestError: 40903, a partition is not assigned.
@@ -216,7 +221,7 @@ class ConsumerInstance:
                 await consumer.seek(partition, offset)
 
     async def seek_to(self, partitions: Sequence[TopicPartition], *, is_end: bool) -> None:
-        """Continue at the end or at the beginning of partitions.
+        """Seek to the end or to the beginning of partitions.
 
         Raises:
             RestError: 40903, a partition is not assigned.
@@ -251,9 +256,9 @@ class ConsumerInstance:
     # Records
 
     async def take(self, max_bytes: int, timeout_ms: int) -> list[ConsumerRecord]:
-        """Return the next records: at least one if any arrives in time, and about ``max_bytes``.
+        """Return the next records, of about ``max_bytes``, at least one if any arrives in time.
 
-        The caller gives back the records that it cannot deliver.
+        The caller passes records that it cannot deliver to ``give_back``.
         """
         async with self as consumer:
             now_ms = self._clock.monotonic_ms()
@@ -292,10 +297,11 @@ class ConsumerInstance:
             self._held.extend(polled)
 
     def give_back(self, records: Sequence[ConsumerRecord]) -> None:
-        """Hold records again, in their order, that a response could not take. Records of partitions
-        that were revoked meanwhile are dropped, because they belong to another member. So are
-        records that a seek of another request has passed. It does not wait for a turn, so that a
-        cancelled request loses no record.
+        """Keep records that a response could not deliver for the next one, in their order.
+
+        Records of partitions that were revoked meanwhile are dropped, because they belong to
+        another member. Records that another request has skipped by a seek are dropped, too. The
+        method does not wait for other requests, so that a cancelled request loses no record.
         """
         mine = [] if self._consumer is None else _of_assigned(self._consumer, records)
         kept = [each for each in mine if each.topic_partition in self._taken]
@@ -304,7 +310,10 @@ class ConsumerInstance:
             self._delivered[each.topic_partition] = each.offset
 
     async def close(self) -> None:
-        """Commit, leave the group and close the consumer. A poll that waits ends at once."""
+        """Commit, leave the group and close the consumer. A waiting poll ends at once.
+
+        Nothing is committed if automatic commits are off.
+        """
         if self._user_count and self._consumer is not None:
             self._consumer.wakeup()
         try:
@@ -317,7 +326,7 @@ class ConsumerInstance:
             await self._hosted.close()
 
     async def expire(self) -> None:
-        """Leave the group and close the consumer, which no request has used for a while.
+        """Leave the group and close a consumer that no request has used for a while.
 
         Nothing is committed, because the client may not have processed the last response.
         """
@@ -327,13 +336,13 @@ class ConsumerInstance:
 
 
 def size_of(record: ConsumerRecord) -> int:
-    """Return about how many bytes a record has."""
+    """Return about how many bytes a record takes in memory."""
     content = len(record.key or b"") + len(record.value or b"")
     return RECORD_OVERHEAD_BYTES + content + size_of_headers(record.headers)
 
 
 def _of_assigned(consumer: Consumer, records: Iterable[ConsumerRecord]) -> list[ConsumerRecord]:
-    """Return the records of partitions that the consumer has now."""
+    """Return those of ``records`` whose partitions are assigned to the consumer now."""
     assigned = set(consumer.assignment)
     return [each for each in records if each.topic_partition in assigned]
 

@@ -1,9 +1,9 @@
 """The consumers of this proxy, by the principal that created them, group and name.
 
-A consumer lives in one proxy. It ends when its client deletes it, when no request has used it for
-a while, or with the proxy.
+A consumer exists only in one proxy. It ends when its client deletes it, when no request has used it
+for a while, or with the proxy.
 
-Invariant: there are at most ``max_count`` consumers, those that are being closed included.
+Invariant: there are at most ``max_count`` consumers, including those that are being closed.
 """
 
 import logging
@@ -43,7 +43,7 @@ class InstanceKey(NamedTuple):
 
 
 class ConsumerInstances:
-    """The consumers of one proxy. ``run`` owns them."""
+    """The consumers of one proxy. ``run`` has to run while they are used."""
 
     def __init__(self, env: Env, *, max_count: int, idle_ms: int) -> None:
         self._env = env
@@ -60,7 +60,7 @@ class ConsumerInstances:
         return len(self._instances)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold consumers open, and close those that are idle, until cancelled."""
+        """Run the consumers and close idle ones, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -87,8 +87,8 @@ class ConsumerInstances:
 
         Raises:
             ConfigError: a setting of the consumer is not valid.
-            RestError: 40902, the owner has a consumer of this group and name here. 42901, there are
-                too many, or too many of this owner.
+            RestError: 40902, the owner already has a consumer of this group and name here. 42901,
+                there are too many consumers, in total or of this owner.
         """
         owner, group, name = key
         if key in self._instances:
@@ -131,12 +131,15 @@ class ConsumerInstances:
             raise
 
     def _has_room(self, owner: str) -> bool:
-        """Return whether an owner may have another consumer. Without logins all share one bound."""
+        """Return whether an owner may have another consumer.
+
+        Without logins only the limit for the whole proxy applies.
+        """
         count = sum(each.owner == owner for each in self._instances.values())
         return owner == ANONYMOUS or count < max(self._max_count // OWNERS, 1)
 
     def find(self, key: InstanceKey) -> ConsumerInstance:
-        """Return a consumer of a principal.
+        """Return the consumer of a principal, group and name.
 
         Raises:
             RestError: 40403, the principal has no consumer of this group and name.
@@ -147,7 +150,7 @@ class ConsumerInstances:
         return found
 
     async def delete(self, instance: ConsumerInstance) -> None:
-        """Close a consumer. It leaves its group first."""
+        """Let a consumer leave its group, and close it."""
         self._remove(instance)
         self._closing_count += 1
         try:
@@ -156,7 +159,7 @@ class ConsumerInstances:
             self._closing_count -= 1
 
     async def close(self) -> None:
-        """Close all consumers, at the same time, because the proxy stops."""
+        """Close all consumers at the same time, because the proxy stops."""
         async with trio.open_nursery() as nursery:
             for each in list(self._instances.values()):
                 nursery.start_soon(self._delete_quietly, each)

@@ -35,7 +35,7 @@ def content_type_of(request: HttpRequest) -> str:
     """Return the media type of a response without records.
 
     Raises:
-        RestError: 406, the client accepts none.
+        RestError: 406, the client accepts no type of version 2.
     """
     offered = (*PLAIN_TYPES, *FORMAT_OF)
     found = best_media_type(request.headers.get("accept"), offered)
@@ -45,7 +45,10 @@ def content_type_of(request: HttpRequest) -> str:
 
 
 def refusal_type_of(request: HttpRequest) -> str:
-    """Return the media type of a refusal. A client that accepts none gets the usual one."""
+    """Return the media type of an error response.
+
+    If the client accepts no type of version 2, return the default one.
+    """
     return best_media_type(request.headers.get("accept"), PLAIN_TYPES) or PLAIN_TYPES[0]
 
 
@@ -53,7 +56,7 @@ def require_json(request: HttpRequest) -> None:
     """Refuse a body whose media type does not belong to version 2.
 
     Raises:
-        RestError: 415.
+        RestError: 415, the type does not belong to version 2.
     """
     if request.body:
         format_of_body(request)
@@ -74,12 +77,12 @@ def format_of_body(request: HttpRequest) -> str:
 
 
 def is_format_named(request: HttpRequest) -> bool:
-    """Return whether the type of a body names a format. The others mean ``binary``."""
+    """Return whether the media type of a body names a format. Without one it is ``binary``."""
     return _content_type(request) in FORMAT_OF
 
 
 def _content_type(request: HttpRequest) -> str | None:
-    """Return the media type of a body, None without one, and "" for something else."""
+    """Return the media type of a body, None if it has none, and "" if it is malformed."""
     text = request.headers.get("content-type")
     if text is None:
         return None
@@ -91,7 +94,7 @@ def type_of_records(request: HttpRequest, own: str) -> str:
     """Return the media type of a response with records. ``own`` is the format of the consumer.
 
     Raises:
-        RestError: 40601, ``Accept`` asks for another format. 406, for no type of version 2.
+        RestError: 40601, ``Accept`` names another format. 406, it names no type of version 2.
     """
     accept = request.headers.get("accept")
     offered = [f"application/vnd.kafka.{own}{version}+json" for version in VERSIONS]

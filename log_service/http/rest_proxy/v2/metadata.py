@@ -50,7 +50,7 @@ async def get_partition(call: Call) -> HttpResponse:
 
 
 async def get_offsets(call: Call) -> HttpResponse:
-    """Return the first offset of a partition, and the offset behind its last record."""
+    """Return the first offset of a partition, and the offset after its last record."""
     content_type, name = content_type_of(call.request), call.value("topic")
     admin = await call.admin()
     found = partition_of(await topic_of(admin, name), call.value("partition"))

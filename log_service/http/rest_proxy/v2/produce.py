@@ -1,7 +1,7 @@
-"""Records of a request become records of a topic.
+"""Writes the records of a request to a topic.
 
-The whole request is read and encoded before the first record is sent. So a request with one wrong
-record writes none. After that each record has an outcome of its own.
+The whole request is read and encoded before the first record is sent. So if one record is not
+valid, none is written. After that each record has its own outcome.
 """
 
 import base64
@@ -93,7 +93,7 @@ async def _encoders(
     """Return the encoders of keys and values, and the ids of their schemas.
 
     Raises:
-        RestError: 42201 or 42202, there are keys or values and no schema for them.
+        RestError: 42201 or 42202, the records have keys or values, but no schema is given for them.
     """
     ids: dict[str, int | None] = {"key_schema_id": None, "value_schema_id": None}
     plain = PLAIN.get(record_format)
@@ -131,7 +131,9 @@ async def _encoders(
 
 
 def unnamed_to_bytes(value: Any) -> bytes | None:
-    """Return the bytes of a base64 text, None for null, if no media type asked for base64.
+    """Decode base64, None for null, for a request whose media type names no format.
+
+    The error advises the client to name a format.
 
     Raises:
         RestError: 400, the value is not base64.
@@ -157,7 +159,7 @@ def records_of(
     topic: TopicView,
     fixed: int | None,
 ) -> list[OutgoingRecord]:
-    """Return the records of a body. ``fixed`` is the partition of all of them.
+    """Return the records of a body. With ``fixed``, all have that partition.
 
     Raises:
         RestError: a record has an unknown field, or a field that is not valid.
@@ -220,7 +222,7 @@ def shown_headers(headers: Sequence[RecordHeader]) -> list[dict[str, Any]]:
 
 
 def shown_outcome(outcome: Outcome) -> dict[str, Any]:
-    """Return what became of a record, as the API shows it."""
+    """Return the outcome of a record, as the API shows it."""
     if isinstance(outcome, KafkaError):
         refusal = errors.of_cluster(outcome)
         code = RETRIABLE if refusal.code == errors.RETRIABLE_ERROR else PERMANENT
@@ -239,7 +241,10 @@ def shown_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def _raise_common(outcomes: Sequence[Outcome]) -> None:
-    """Refuse the request if the cluster refused all its records because of a missing right."""
+    """Refuse the request if all its records failed for the same kind of reason.
+
+    The reason is the login, a missing permission, or an unknown topic.
+    """
     failures = [each for each in outcomes if isinstance(each, KafkaError)]
     if len(failures) < len(outcomes):
         return

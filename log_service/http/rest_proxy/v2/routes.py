@@ -54,9 +54,9 @@ def routes(context: RestContext) -> list[Route]:
 
 
 def doubled_routes(context: RestContext) -> list[Route]:
-    """Return routes with a doubled slash.
+    """Return the routes whose paths some clients write with a double slash.
 
-    A client makes one by appending a path to a URL with a slash.
+    A client does so if it appends a path to a URL that ends in a slash.
     """
     return [
         replace(each, path=each.path.replace(POSITIONS, f"{POSITIONS}/"))

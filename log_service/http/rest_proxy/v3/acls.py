@@ -140,5 +140,5 @@ def _fields(acl: AclBinding) -> dict[str, str]:
 
 
 def _link(at: ClusterCall, acl: AclBinding) -> str:
-    """Return the link whose query selects one ACL. A DELETE of it deletes no other."""
+    """Return the URL whose query selects exactly one ACL, so that a DELETE deletes no other."""
     return f"{at.link('acls')}?{urlencode(_fields(acl), safe=':*')}"

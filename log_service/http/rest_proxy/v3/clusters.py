@@ -54,7 +54,7 @@ async def broker_of(at: ClusterCall) -> Node:
     """Return the broker that the path names.
 
     Raises:
-        RestError: 404, there is none.
+        RestError: 404, the broker does not exist.
     """
     wanted = at.value("broker")
     for each in (await at.admin.describe_cluster()).nodes:

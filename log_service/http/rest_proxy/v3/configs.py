@@ -34,7 +34,7 @@ Change = ConfigChange | str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The thing that has configs, and how its documents look."""
+    """A topic, a broker or all brokers: the owner of configs, and the fields of its documents."""
 
     resource: ConfigResource
     kind: str
@@ -63,7 +63,7 @@ class Owner:
 
 
 async def owner_of(at: ClusterCall) -> Owner:
-    """Return the thing whose configs a request is about.
+    """Return the topic, the broker or all brokers whose configs a request is about.
 
     Raises:
         RestError: the topic or broker in the path does not exist.
@@ -112,7 +112,7 @@ async def list_configs(at: ClusterCall) -> HttpResponse:
 
 
 async def list_new_topic_configs(at: ClusterCall) -> HttpResponse:
-    """Return the configs that a topic would have if it were created without any."""
+    """Return the configs that a topic would have if it were created without configs of its own."""
     name = at.value("topic")
     entries = await at.admin.describe_new_topic(NewTopic(name=name))
     owner = _topic_owner(name)
@@ -176,7 +176,7 @@ async def alter_configs(at: ClusterCall) -> HttpResponse:
 
 
 async def alter_topics_configs(at: ClusterCall) -> HttpResponse:
-    """Set and reset configs of several topics. All changes of one topic count, or none."""
+    """Set and reset configs of several topics. The changes of one topic are made all or none."""
     body = await read_object(at.call.request)
     refuse_unknown(body, ("data", "validate_only"), "The body")
     is_validated_only = flag_of(body, "validate_only")
@@ -201,7 +201,11 @@ async def alter_topics_configs(at: ClusterCall) -> HttpResponse:
 
 
 def _changes_of(fields: Mapping[str, Any], name: str) -> dict[str, Change]:
-    """Return the changes in a list of a body."""
+    """Return the config changes in the list ``name`` of a body. None resets a config.
+
+    Raises:
+        RestError: 422, an item is not valid.
+    """
     changes: dict[str, Change] = {}
     for each in list_of(fields, name, max_count=1_000):
         item = as_object(each, f"An item of {name}")
@@ -223,7 +227,8 @@ async def _alter(
 ) -> None:
     """Change configs of a topic, of a broker, or of all brokers.
 
-    The default of all brokers shows only configs that were set, so further ones can be set.
+    An unknown config of a topic or a broker is refused. For all brokers the cluster lists only
+    configs that were set, so unlisted ones are accepted.
     """
     if owner.resource != ConfigResource.all_brokers():
         known = (await at.admin.describe_configs([owner.resource]))[owner.resource]

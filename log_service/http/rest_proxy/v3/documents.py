@@ -1,6 +1,6 @@
 """Documents of version 3: each names its kind, and has links to itself and to its parts.
 
-A request names its cluster by its id. A proxy stands in front of one cluster, so another id is
+A request names its cluster by its id. A proxy has exactly one cluster, so any other id is
 unknown.
 """
 
@@ -22,7 +22,7 @@ MULTI_STATUS: Final = 207
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCall:
-    """A request about one cluster."""
+    """A request about the proxy's cluster, with the admin client of its login."""
 
     call: Call
     admin: Admin
@@ -33,11 +33,11 @@ class ClusterCall:
         return self.call.value(name)
 
     def query(self, name: str) -> str | None:
-        """Return a parameter of the query."""
+        """Return a parameter of the query, None if it is missing."""
         return self.call.request.query_value(name)
 
     def link(self, *parts: object) -> str:
-        """Return the URL of a path below the cluster."""
+        """Return the URL of a path within the cluster's path."""
         return self.call.link("v3", "clusters", self.cluster_id, *parts)
 
     def related(self, *parts: object) -> dict[str, str]:
@@ -47,9 +47,10 @@ class ClusterCall:
     def document(
         self, kind: str, path: tuple[object, ...], names: tuple[object, ...], **fields: Any
     ) -> Document:
-        """Return a document at a path. ``names`` are kinds and names of its resource name.
+        """Return a document at a path.
 
-        A part whose name is None has a kind alone.
+        ``names`` alternates the kinds and the names in the document's resource name. The last kind
+        may have the name None.
         """
         pairs = zip(names[::2], names[1::2], strict=True)
         resource = "".join(
@@ -69,7 +70,7 @@ class ClusterCall:
 
 
 def listed(kind: str, link: str, documents: Iterable[Document]) -> HttpResponse:
-    """Return the response with a list of documents."""
+    """Return the response with a list of documents. ``link`` is the URL of the list."""
     head = compact({"kind": kind, "metadata": {"self": link, "next": None}})
     return list_response(documents, before=head[:-1] + b',"data":[', after=b"]}")
 
@@ -78,7 +79,7 @@ ClusterHandler = Callable[[ClusterCall], Awaitable[HttpResponse]]
 
 
 def in_cluster(handler: ClusterHandler) -> CallHandler:
-    """Return a handler that refuses requests about another cluster."""
+    """Wrap a handler so that requests about another cluster are refused."""
 
     async def respond(call: Call) -> HttpResponse:
         return await handler(await cluster_call(call))
@@ -88,10 +89,10 @@ def in_cluster(handler: ClusterHandler) -> CallHandler:
 
 
 async def cluster_call(call: Call) -> ClusterCall:
-    """Return a request about the cluster that its path names.
+    """Check the cluster id in the path, and return the request with its admin client.
 
     Raises:
-        RestError: 404, it is another cluster.
+        RestError: 404, the id is of another cluster.
     """
     admin, wanted = await call.admin(), call.value("cluster")
     known = admin.cluster.view.cluster_id

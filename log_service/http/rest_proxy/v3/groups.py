@@ -1,4 +1,4 @@
-"""Consumer groups, their members, and their lag behind the ends of partitions."""
+"""Consumer groups, their members, and their lag in each partition."""
 
 import re
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int:
-        """The records that the group has not committed yet."""
+        """The number of records after the committed offset."""
         return max(self.log_end_offset - self.current_offset, 0)
 
 
@@ -89,7 +89,7 @@ async def get_assignment(at: ClusterCall) -> HttpResponse:
 
 
 async def list_lags(at: ClusterCall) -> HttpResponse:
-    """Return the lag of a group in each partition that it has committed."""
+    """Return the lag of a group in each partition for which it has committed an offset."""
     group = await _named(at)
     lags = await lags_of(at, group)
     path = ("consumer-groups", group.group_id, "lags")
@@ -109,7 +109,7 @@ async def get_lag(at: ClusterCall) -> HttpResponse:
 
 
 async def get_lag_summary(at: ClusterCall) -> HttpResponse:
-    """Return the largest lag of a group in a partition, and the sum of all."""
+    """Return the largest lag of a group in one partition, and its total lag."""
     group = await _named(at)
     lags = await lags_of(at, group)
     if not lags:
@@ -138,7 +138,7 @@ async def get_lag_summary(at: ClusterCall) -> HttpResponse:
 
 
 async def lags_of(at: ClusterCall, group: GroupDescription) -> list[PartitionLag]:
-    """Return the lag of a group in each partition that it has committed."""
+    """Return the lag of a group in each partition for which it has committed an offset."""
     committed = await at.admin.list_group_offsets(group.group_id)
     if not committed:
         return []
@@ -160,7 +160,7 @@ async def _named(at: ClusterCall) -> GroupDescription:
     """Return the group that the path names.
 
     Raises:
-        RestError: 404, there is none.
+        RestError: 404, the group does not exist.
     """
     name = at.value("group")
     found = (await at.admin.describe_groups([name]))[name]
@@ -184,7 +184,7 @@ def member_of(at: ClusterCall, members: Iterable[M]) -> M:
     """Return the member that the path names.
 
     Raises:
-        RestError: 404, there is none.
+        RestError: 404, the group has no member with this id.
     """
     wanted = at.value("consumer")
     for each in members:

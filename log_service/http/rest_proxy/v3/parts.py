@@ -1,9 +1,9 @@
 """Keys and values of version 3: their types, and the schemas that they name.
 
-A part with a type ``BINARY``, ``JSON`` or ``STRING`` has no schema. Any other one has the schema
-that it names, or else the latest version of its subject. Confluent's proxy refuses a type beside
-the id or version of a schema. Here the type is compared with the schema, because such a request is
-not wrong.
+A key or value of type ``BINARY``, ``JSON`` or ``STRING`` has no schema. Otherwise it has the schema
+that it names, or else the latest version of its subject. Confluent's proxy refuses a type together
+with the id or version of a schema. Here the type is compared with the schema, because such a
+request is not wrong.
 """
 
 from collections.abc import Mapping
@@ -50,10 +50,10 @@ KnownEncoders = dict["SchemaChoice", "PartEncoder | RestError"]
 async def find_encoders(
     call: Call, topic: str, fields: Mapping[str, Any], known: KnownEncoders
 ) -> RecordEncoders:
-    """Return the encoders of a record's parts that have a schema, once its parts are validated.
+    """Validate the key and value of a record, and return the encoders of those with a schema.
 
     Raises:
-        RestError: a part is not valid, or its schema cannot be used.
+        RestError: a key or value is not valid, or its schema cannot be used.
     """
     found: dict[str, PartEncoder] = {}
     for name in PARTS:
@@ -67,10 +67,10 @@ async def find_encoders(
 
 
 def valid_type(part: Mapping[str, Any], name: str) -> str | None:
-    """Return the type of a part whose fields go together, None for one that names none.
+    """Return the type of a key or value if its fields fit together, None if it names no type.
 
     Raises:
-        RestError: a field is unknown, or two contradict each other.
+        RestError: a field is unknown, or two fields contradict each other.
     """
     refuse_unknown(part, ("type", "data", *SCHEMA_FIELDS), name)
     given = [each for each in SCHEMA_FIELDS if part.get(each) is not None]
@@ -145,7 +145,7 @@ def _number(part: Mapping[str, Any], name: str) -> int | None:
 
 
 def refusal_of_registry(error: SchemaRegistryError, choice: "SchemaChoice") -> RestError:
-    """Return Confluent's refusal for a schema that the registry refuses or does not have."""
+    """Return the error that Confluent's proxy has for a schema that is refused or missing."""
     refusal = errors.of_registry(error)
     if refusal.code in {errors.UNAUTHENTICATED, errors.FORBIDDEN}:
         return refusal

@@ -1,4 +1,4 @@
-"""Records as a stream, with a line of the response for each, and records as a batch."""
+"""Writes records as a stream with a response line for each, or as a batch."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -37,7 +37,7 @@ MAX_ID_CHARACTERS: Final = 80
 async def produce(call: Call) -> HttpResponse:
     """Write the records of a stream, and send a line for each.
 
-    A body with a single record has the status of that record.
+    The response to a body with a single record has the status of that record.
     """
     at = await cluster_call(call)
     require_room(await call.producer())

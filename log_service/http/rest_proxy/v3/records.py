@@ -1,7 +1,7 @@
 """One record of version 3: its JSON becomes a record of a topic, and its outcome becomes JSON.
 
-Keys and values name their type: ``BINARY`` (base64), ``JSON``, ``STRING``, or a language of
-schemas, for which there is an encoder. ``parts`` has validated them.
+Keys and values name their type: ``BINARY`` (base64), ``JSON``, ``STRING``, or a schema type, for
+which there is an encoder. ``parts`` has validated them.
 """
 
 from collections.abc import Mapping
@@ -95,10 +95,12 @@ def _headers(fields: Mapping[str, Any]) -> tuple[RecordHeader, ...]:
 
 
 def timestamp_ms_of(fields: Mapping[str, Any]) -> int | None:
-    """Return the time of a record, which is ISO 8601 or milliseconds since 1970.
+    """Return the timestamp of a record, given as ISO 8601 or as milliseconds since 1970.
+
+    Return None if it is missing.
 
     Raises:
-        RestError: 422, it is neither.
+        RestError: 422, the timestamp has another form.
     """
     value = fields.get("timestamp")
     if not isinstance(value, str):
@@ -120,7 +122,7 @@ def timestamp_ms_of(fields: Mapping[str, Any]) -> int | None:
 def shown_outcome(
     outcome: Outcome, parts: Mapping[str, Any], _record: OutgoingRecord, cluster_id: str
 ) -> dict[str, Any]:
-    """Return what became of a record, as the API shows it."""
+    """Return the outcome of a record, as the API shows it."""
     if isinstance(outcome, KafkaError):
         return shown_refusal(errors.of_cluster(outcome))
     return {**_shown_place(outcome, cluster_id), **parts}

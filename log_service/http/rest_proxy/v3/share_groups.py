@@ -48,7 +48,7 @@ async def _named(at: ClusterCall) -> ShareGroupDescription:
     """Return the share group that the path names.
 
     Raises:
-        RestError: 404, there is none.
+        RestError: 404, the share group does not exist.
     """
     name = at.value("group")
     found = (await at.admin.describe_share_groups([name]))[name]

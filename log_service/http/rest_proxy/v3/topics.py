@@ -63,10 +63,10 @@ async def get_topic(at: ClusterCall) -> HttpResponse:
 
 
 def is_wanted(at: ClusterCall, name: str) -> bool:
-    """Return a parameter of the query that is true or false. It is false if it is missing.
+    """Return a boolean parameter of the query. It is false if it is missing.
 
     Raises:
-        RestError: 400, it is neither.
+        RestError: 400, the value is neither true nor false.
     """
     text = (at.query(name) or "false").lower()
     if text not in {"true", "false"}:
@@ -75,7 +75,7 @@ def is_wanted(at: ClusterCall, name: str) -> bool:
 
 
 async def create_topic(at: ClusterCall) -> HttpResponse:
-    """Create a topic, or only say whether it could be created."""
+    """Create a topic, or only check whether it could be created."""
     body = await read_object(at.call.request)
     refuse_unknown(body, NEW_TOPIC_FIELDS, "The body")
     topic = new_topic(body)
@@ -110,10 +110,10 @@ def new_topic(body: Mapping[str, Any]) -> NewTopic:
 
 
 def _assignments(body: Mapping[str, Any]) -> Iterator[tuple[int, list[int]]]:
-    """Yield partitions with the brokers of their replicas.
+    """Yield the partitions in a body, each with the brokers of its replicas.
 
-    They come as a list of objects, as the API is documented, or as an object of lists, as
-    Confluent's proxy reads it.
+    The body has a list of objects, as the API is documented, or an object of lists, as Confluent's
+    proxy reads it.
     """
     given = body.get("replicas_assignments")
     if isinstance(given, dict):
@@ -128,7 +128,11 @@ def _assignments(body: Mapping[str, Any]) -> Iterator[tuple[int, list[int]]]:
 
 
 def _count_of(body: Mapping[str, Any], name: str, at_most: int) -> int:
-    """Return a count. Without one, and with -1, the cluster's default counts."""
+    """Return a count in a body. It is -1, the cluster's default, if it is missing.
+
+    Raises:
+        RestError: 422, the count is not a number within the bounds, or is 0.
+    """
     found = number_of(body, name, at_least=-1, at_most=at_most, default=-1)
     if found == 0:
         raise RestError(422, f"{name} has to be at least 1.")
@@ -136,10 +140,10 @@ def _count_of(body: Mapping[str, Any], name: str, at_most: int) -> int:
 
 
 def config_value(value: Any) -> str | None:
-    """Return the value of a config as Kafka writes it: true and false are in small letters.
+    """Return a config value as text in Kafka's form, with booleans in lower case.
 
     Raises:
-        RestError: 422, it is a list or an object.
+        RestError: 422, the value is a list or an object.
     """
     if value is None or isinstance(value, str):
         return value
@@ -151,10 +155,10 @@ def config_value(value: Any) -> str | None:
 
 
 def flag_of(body: Mapping[str, Any], name: str) -> bool:
-    """Return a field that is true or false. It is false if it is missing.
+    """Return a boolean field. It is false if it is missing.
 
     Raises:
-        RestError: 422, it is neither.
+        RestError: 422, the value is neither true nor false.
     """
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
@@ -163,7 +167,7 @@ def flag_of(body: Mapping[str, Any], name: str) -> bool:
 
 
 async def change_topic(at: ClusterCall) -> HttpResponse:
-    """Raise the number of a topic's partitions."""
+    """Increase the number of a topic's partitions."""
     body = await read_object(at.call.request)
     refuse_unknown(body, ("partitions_count",), "The body")
     count = number_of(body, "partitions_count", at_least=1, at_most=MAX_COUNT)
@@ -274,7 +278,10 @@ def _topic(at: ClusterCall, topic: TopicDescription) -> Document:
 
 
 def _expected_topic(at: ClusterCall, topic: NewTopic) -> Document:
-    """Return the document that a topic would have. Defaults of the cluster are not known."""
+    """Return the document of a topic that is not created yet.
+
+    A count for which the cluster's default applies is unknown, and shown as 0.
+    """
     replicas = max(topic.replication_factor, 0)
     count = max(topic.partition_count, 0)
     if topic.assignments:

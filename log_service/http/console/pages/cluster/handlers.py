@@ -43,7 +43,7 @@ async def show(page_request: PageRequest) -> HttpResponse:
 
 
 async def _moves(admin: Admin) -> Sequence[tuple[Move, int]]:
-    """Return the moves under way.
+    """Return the moves of replicas under way, each with the bytes that have arrived.
 
     The list is empty if a broker does not report the copied bytes.
     """

@@ -58,7 +58,7 @@ ADVICE: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingRow:
-    """One problem with the way out of it."""
+    """One problem, with its remedy."""
 
     mark: str
     text: str
@@ -107,7 +107,7 @@ class QuorumRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """One partition that needs attention, or moves.
+    """One partition that needs attention, or whose replicas move.
 
     ``copied_bytes`` of ``total_bytes`` have arrived. None means unknown, or that there is no move.
     """
@@ -125,7 +125,7 @@ class PartitionRow:
 
     @property
     def percent(self) -> int | None:
-        """How much of a move has arrived."""
+        """The part of a move that has arrived, in percent. None if it is unknown."""
         if self.copied_bytes is None or not self.total_bytes:
             return None
         return min(100, 100 * self.copied_bytes // self.total_bytes)
@@ -161,7 +161,7 @@ def cluster_page(
     findings: Sequence[Finding],
     moves: Sequence[tuple[Move, int]] = (),
 ) -> ClusterPage:
-    """Return the page of a cluster. ``moves`` has the bytes that have arrived of each move."""
+    """Return the page of a cluster. ``moves`` has each move with the bytes that have arrived."""
     arrived = {
         move.where: (min(count, move.copied_bytes), move.copied_bytes) for move, count in moves
     }

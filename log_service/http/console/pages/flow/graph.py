@@ -10,9 +10,9 @@ MAX_EDGES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowGraph:
-    """The edges of all areas, in order, with the page and the failure of nodes.
+    """The edges of all areas, sorted, with the page and the reported failure of each node.
 
-    ``left_out_count`` tells how many edges are not shown.
+    ``left_out_count`` is the number of edges that are not shown.
     """
 
     edges: tuple[FlowEdge, ...]
@@ -28,10 +28,10 @@ class FlowGraph:
 
 
 def joined(parts: Sequence[FlowPart], *, search: str = "") -> FlowGraph:
-    """Return the graph of some parts.
+    """Join the parts of all areas into one graph.
 
-    With a ``search`` it has the nodes whose name contains the text, those that their records come
-    from, and those that they go to. If an edge occurs twice, known figures win.
+    With a ``search`` it has the nodes whose names contain the text, all nodes before them in the
+    flow, and all nodes after them. If an edge occurs twice, known figures win.
     """
     edges: dict[tuple[FlowNode, FlowNode], FlowEdge] = {}
     for edge in (each for part in parts for each in part.edges):

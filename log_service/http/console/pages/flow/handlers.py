@@ -19,7 +19,7 @@ FIRST_TIMEOUT_S = 0.5
 
 
 async def show(page_request: PageRequest) -> HttpResponse:
-    """Show the flow of records through the nodes that a text names, or through all."""
+    """Show the flow of records, or only the part that is joined with the searched nodes."""
     search = page_request.query.get("q", "")[:MAX_SEARCH_CHARACTERS]
     limit_s = PART_TIMEOUT_S if page_request.is_part else FIRST_TIMEOUT_S
     parts, late = await read_parts(page_request, limit_s)
@@ -46,7 +46,7 @@ async def show(page_request: PageRequest) -> HttpResponse:
 async def read_parts(
     page_request: PageRequest, limit_s: float
 ) -> tuple[list[FlowPart], tuple[str, ...]]:
-    """Return the parts of all areas, and the areas whose part takes longer.
+    """Return the parts of all areas, and the names of areas that take longer than ``limit_s``.
 
     A part that cannot be read becomes a note, and does not affect the others.
     """

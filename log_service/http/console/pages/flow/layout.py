@@ -1,7 +1,7 @@
 """Places the nodes and edges of a flow in a picture. Values in, values out.
 
-Nodes of one kind stand in a column, in the order that crosses few edges. An edge is a curve. An
-edge between nodes of the same column goes around on the right. Words of two edges never overlap.
+Nodes of one kind form a column. Their order makes few edges cross. An edge is a curve. An edge
+between nodes of the same column goes around on the right. The texts of two edges never overlap.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ HEADS: Mapping[FlowKind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedNode:
-    """One node. ``path`` is its page, and ``failure`` says why it needs attention."""
+    """One node with its position. ``path`` is its page, ``failure`` the reason to look at it."""
 
     node: FlowNode
     x: float
@@ -42,7 +42,7 @@ class PlacedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedEdge:
-    """One edge. ``path`` is that of an SVG path, and ``text`` stands at ``x`` and ``y``."""
+    """One edge. ``path`` is an SVG path. ``x`` and ``y`` are the position of ``text``."""
 
     path: str
     text: str
@@ -109,9 +109,9 @@ def edge_text(edge: FlowEdge) -> str:
 
 
 def _columns(graph: FlowGraph) -> list[list[FlowNode]]:
-    """Return the nodes by kind, without empty kinds.
+    """Return the nodes in a column for each kind that occurs.
 
-    Each node is near the nodes that it is joined with.
+    A column is sorted so that nodes are near the nodes that they are joined with.
     """
     columns = [[node for node in graph.nodes if node.kind is kind] for kind in FlowKind]
     columns = [column for column in columns if column]
@@ -163,7 +163,7 @@ def _placed_edges(
 
 
 def _apart(points: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the heights of words, moved down if those in the same column would overlap."""
+    """Return a height for each text, moved down if it would overlap another in its column."""
     ys = [y for _, y in points]
     last: dict[float, float] = {}
     for index in sorted(range(len(points)), key=lambda index: points[index][1]):

@@ -37,14 +37,17 @@ Pair = tuple[str, str]
 
 @dataclass(slots=True)
 class Pace:
-    """The counts at the last look, and how fast they grew before it."""
+    """Measures how fast counts grow between two calls of ``look``."""
 
     at_ms: int = 0
     counts: Mapping[Pair, int] = field(default_factory=dict)
     rates: dict[Pair, float] = field(default_factory=dict)
 
     def look(self, now_ms: int, counts: Mapping[Pair, int]) -> Mapping[Pair, float]:
-        """Return the growth per second since the last look. A new count has no rate yet."""
+        """Return the growth per second of each count since the last call.
+
+        A new count has no rate yet. If the last call was too short ago, return its rates.
+        """
         elapsed_ms = now_ms - self.at_ms
         if self.at_ms and elapsed_ms < LEAST_INTERVAL_MS:
             return self.rates
@@ -121,7 +124,10 @@ def _of_groups(
     pace: Pace,
     now_ms: int,
 ) -> list[FlowEdge]:
-    """Return an edge for each topic that a group reads, with the lag behind its known ends."""
+    """Return an edge from each topic to each group that reads it, with the group's lag.
+
+    The lag counts only partitions whose end offset is known.
+    """
     counts: dict[tuple[str, str], int] = {}
     lags: dict[tuple[str, str], int] = {}
     for group, found in positions.items():

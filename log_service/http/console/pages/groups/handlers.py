@@ -77,10 +77,10 @@ async def show_list(page_request: PageRequest) -> HttpResponse:
 
 
 async def read_group(admin: Admin, group_id: str) -> GroupPage:
-    """Return a group.
+    """Return the page of a group.
 
     Raises:
-        HttpError: 404, there is none.
+        HttpError: 404, the group does not exist.
     """
     listed = {each.group_id: each for each in await admin.list_groups()}
     group_type = listed[group_id].group_type if group_id in listed else ""
@@ -152,7 +152,7 @@ async def _in_flight(admin: Admin, page: GroupPage) -> InFlight:
 
 
 async def reset(page_request: PageRequest) -> HttpResponse:
-    """Show where a group's offsets would go, or move them there."""
+    """Preview a reset of a group's offsets, or reset them if the person has confirmed it."""
     group_id, form = page_request.required("id"), page_request.form
     admin = await page_request.admin()
     page = await read_group(admin, group_id)
@@ -226,7 +226,7 @@ def _change_row(move: Move) -> ChangeRow:
 
 
 async def delete(page_request: PageRequest) -> HttpResponse:
-    """Show what is lost with a group, or delete it."""
+    """Preview the deletion of a group, or delete it if the person has confirmed it."""
     group_id = page_request.required("id")
     admin = await page_request.admin()
     if is_confirmed(page_request):
@@ -252,7 +252,7 @@ async def delete(page_request: PageRequest) -> HttpResponse:
 
 
 async def release(page_request: PageRequest) -> HttpResponse:
-    """Show which records of a queue a member would release, or release them."""
+    """Preview which records of a queue a member would release, or release them if confirmed."""
     group_id, member_id = page_request.required("id"), page_request.required("member")
     admin = await page_request.admin()
     page = await read_group(admin, group_id)

@@ -1,6 +1,7 @@
-"""How far groups have read: their positions, and how many records they are behind.
+"""How far groups have read: their positions, and their lags.
 
-Groups are asked a few at a time, within a deadline. A group that cannot be read has no positions.
+A few groups are described at the same time, within a deadline. A group that cannot be read has no
+positions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,10 @@ class Progress:
     queue_lag: int | None = None
 
     def lag(self, ends: Ends) -> int | None:
-        """Return how many records the group is behind the known ends, None if none is known."""
+        """Return the lag of the group, None if no end offset is known.
+
+        Without a lag from the cluster, it counts only partitions whose end offset is known.
+        """
         if self.queue_lag is not None:
             return self.queue_lag
         behind = [
@@ -45,7 +49,7 @@ class Progress:
 
 
 async def read_progress(admin: Admin, groups: Iterable[GroupListing]) -> dict[str, Progress]:
-    """Return how far each group has read, by its id.
+    """Return how far each group has read, by group id.
 
     A group that was just deleted has no positions.
     """
@@ -78,7 +82,7 @@ async def _progress(admin: Admin, group: GroupListing) -> Progress:
 
 
 async def read_ends(admin: Admin, topics: Sequence[str]) -> Ends:
-    """Return the ends of the logs that this person may see."""
+    """Return the offsets of the partitions of ``topics`` that this person may see."""
     if not topics:
         return {}
     try:
@@ -88,7 +92,7 @@ async def read_ends(admin: Admin, topics: Sequence[str]) -> Ends:
 
 
 async def read_lags(admin: Admin, groups: Sequence[GroupListing]) -> dict[str, int | None]:
-    """Return the lags of groups, as far as they are known within the deadline."""
+    """Return the lag of each group by id. It is None if it is not known within the deadline."""
     lags: dict[str, int | None] = dict.fromkeys([each.group_id for each in groups])
     with trio.move_on_after(LAG_TIMEOUT_S):
         found = await read_progress(admin, groups)

@@ -41,7 +41,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupList:
-    """One page of the list of groups. ``lags`` is None until they were asked for."""
+    """One page of the list of groups. ``lags`` is None until they have been requested."""
 
     rows: tuple[GroupListing, ...]
     page: int
@@ -52,10 +52,10 @@ class GroupList:
 
 
 def group_list(groups: Sequence[GroupListing], *, search: str, kind: str, page: int) -> GroupList:
-    """Return one page of the groups whose ids contain a text.
+    """Return one page of the groups whose ids contain ``search``.
 
-    Without a text the groups of a REST proxy's idempotent requests are left out, because each such
-    request has one.
+    Without ``search``, the groups of a REST proxy's idempotent requests are left out, because each
+    of these requests has its own group.
     """
     needle = search.casefold()
     wanted = [
@@ -119,7 +119,7 @@ class GroupPage:
 
     @property
     def is_empty(self) -> bool:
-        """Whether its offsets may be changed, because it has no members."""
+        """Whether the group's offsets may be changed, because it has no members."""
         return not self.members and self.state in {"Empty", "Dead"}
 
 
@@ -154,7 +154,7 @@ def queue_page(
     offsets: Mapping[TopicPartition, ShareGroupOffset],
     ends: Mapping[TopicPartition, PartitionOffsets],
 ) -> GroupPage:
-    """Return the page of a share group. Its cluster counts the lag."""
+    """Return the page of a share group. The cluster itself counts the lag of a share group."""
     owners = _owners(group.members)
     rows = [
         OffsetRow(
@@ -173,7 +173,7 @@ def queue_page(
 def _owners(
     members: Sequence[MemberDescription | ShareMemberDescription],
 ) -> dict[TopicPartition, str]:
-    """Return the clients that read each partition."""
+    """Return the ids of the clients that read each partition, joined by commas."""
     found: dict[TopicPartition, list[str]] = {}
     for member in members:
         for where in member.assignment:
@@ -213,9 +213,10 @@ def _member_row(member: MemberDescription | ShareMemberDescription) -> MemberRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlightRow:
-    """Records of one partition in the same state. ``holder`` names the member, empty without one.
+    """Adjacent records in the same state. ``holder`` names the member that has acquired them.
 
-    ``lock_s`` is the time until the lock of the member expires, None without a lock.
+    ``holder`` is empty without a member. ``lock_s`` is the time until the member's acquisition lock
+    expires, None without a lock.
     """
 
     topic: str
@@ -233,8 +234,9 @@ class InFlightRow:
 class InFlight:
     """The records of a queue that are in flight.
 
-    ``refusal`` is the reason why they are unknown. ``record_count`` also counts records without a
-    row. ``held_counts`` counts the shown records that each member holds, by the member's id.
+    ``refusal`` is the reason why they cannot be shown, empty if they can. ``record_count`` also
+    counts records that are not in ``rows``. ``held_counts`` has the number of records that each
+    member has acquired, by the member's id.
     """
 
     rows: tuple[InFlightRow, ...] = ()

@@ -1,7 +1,7 @@
-"""The outcome of records' transactions, from their markers. Values in, values out.
+"""Finds out from control records how the transactions of records ended. Values in, values out.
 
-Records are noted in the order of their partition's log. A marker ends the transaction of its
-producer in that partition.
+Call ``note`` with the records in the order of their partition's log. A marker ends the transaction
+of its producer in that partition.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ FATES = {"COMMIT": "committed", "ABORT": "aborted"}
 
 
 class Fates:
-    """The ends of transactions among records that were read."""
+    """The outcomes of transactions whose records or markers were read."""
 
     def __init__(self) -> None:
         self._ends: dict[Producer, list[tuple[int, str]]] = {}
@@ -26,11 +26,11 @@ class Fates:
 
     @property
     def has_open(self) -> bool:
-        """Whether a requested outcome of a transaction is not known yet."""
+        """Whether ``ask`` was called for a transaction whose outcome is still unknown."""
         return bool(self._open)
 
     def note(self, record: ConsumerRecord) -> None:
-        """Note the outcome in a marker. Other records are ignored."""
+        """Note the outcome that a marker tells. Other records are ignored."""
         marker = record.marker if isinstance(record, LogRecord) else None
         if marker is not None and marker.kind in FATES:
             producer = record.topic_partition, marker.producer_id
@@ -38,15 +38,18 @@ class Fates:
             self._open.discard(producer)
 
     def ask(self, record: ConsumerRecord) -> None:
-        """Request the outcome of the transaction of the last noted record, if it has one."""
+        """Make ``has_open`` true until the marker of this record's transaction is noted.
+
+        Call it before ``note`` gets a later record. A record without a transaction is ignored.
+        """
         if isinstance(record, LogRecord) and record.is_transactional and not record.is_control:
             self._open.add((record.topic_partition, record.producer_id))
 
     def of(self, record: ConsumerRecord) -> str:
         """Return the outcome of a record's transaction: committed, aborted or open.
 
-        The outcome is empty without a transaction, and open if no marker after the record was
-        noted.
+        The outcome is empty without a transaction. It is open if no later marker of its producer
+        was noted.
         """
         if not isinstance(record, LogRecord) or not record.is_transactional or record.is_control:
             return ""

@@ -44,7 +44,7 @@ MAX_DOWNLOAD_S = 900.0
 
 
 async def browse(page_request: PageRequest) -> HttpResponse:
-    """Show the records that the query asks for."""
+    """Show the records that the query selects."""
     admin = await page_request.admin()
     question = await _with_key(admin, question_of(page_request.value("topic"), page_request.query))
     async with (
@@ -63,7 +63,10 @@ async def _with_key(admin: Admin, question: Question) -> Question:
 
 
 def _browse_page(page_request: PageRequest, question: Question, scan: Scan) -> HttpResponse:
-    """Return the page of a search. It may take a while, because records may be long."""
+    """Return the page with the result of a search.
+
+    Blocks while it formats the records, which may be long.
+    """
     records = [
         record_view(each.record, each.key, each.value, scan.fates.of(each.record))
         for each in scan.found
@@ -88,7 +91,7 @@ def _browse_page(page_request: PageRequest, question: Question, scan: Scan) -> H
 
 
 async def show_question(page_request: PageRequest) -> HttpResponse:
-    """Show the form of a refused search, with its input."""
+    """Show the form of a refused search again, with its input."""
     name = page_request.value("topic")
     await (await page_request.admin()).describe_topics([name])
     return page_request.page(
@@ -106,7 +109,10 @@ async def show_question(page_request: PageRequest) -> HttpResponse:
 
 
 def _neighbour(question: Question, offsets: list[int], *, is_older: bool) -> str:
-    """Return the path of the previous or next records of one partition, empty if there are none."""
+    """Return the path of the page with the previous or the next records of the partition.
+
+    It is empty if there are none, or if the search is not for one partition.
+    """
     if question.partition is None or not offsets:
         return ""
     offset = max(0, min(offsets) - question.limit) if is_older else max(offsets) + 1
@@ -117,7 +123,7 @@ def _neighbour(question: Question, offsets: list[int], *, is_older: bool) -> str
 
 
 def _line(question: Question) -> str:
-    """Return the command that prints the same records, apart from the filter."""
+    """Return the ``tidelog`` command that prints the same records, without the filter."""
     options: list[object] = []
     if question.partition is not None:
         options += ["--partition", question.partition]
@@ -208,7 +214,7 @@ async def show_live(page_request: PageRequest) -> HttpResponse:
 
 
 async def show_live_question(page_request: PageRequest) -> HttpResponse:
-    """Show the form of a refused live view, with its input."""
+    """Show the form of a refused live view again, with its input."""
     return await _live_page(page_request, "")
 
 

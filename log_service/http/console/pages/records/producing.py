@@ -1,7 +1,7 @@
-"""The bytes of a new record, from the fields of a form.
+"""Encodes a new record from the fields of a form.
 
-A key or a value in the format ``json by schema`` is JSON that the latest version of a subject
-encodes. Its id stands in front of the bytes.
+A key or a value in the format ``json by schema`` is JSON that is encoded with the latest version of
+a subject. The schema's id comes before the encoded bytes.
 """
 
 import base64
@@ -31,7 +31,7 @@ MAX_REASON_CHARACTERS = 2_000
 
 
 def formats_of(page_request: PageRequest) -> tuple[str, ...]:
-    """Return the formats that keys and values can be written in."""
+    """Return the formats that a person may write keys and values in."""
     return FORMATS if page_request.context.registry is None else (*FORMATS, BY_SCHEMA)
 
 
@@ -65,14 +65,20 @@ async def record_part(page_request: PageRequest, name: str) -> bytes | None:
 
 
 def _codecs() -> "ModuleType":
-    """Return the module of codecs, whose libraries take 8 MB once they are imported."""
+    """Import the module of codecs. It is imported late because its libraries take 8 MB."""
     from log_service.client.schemas import json_codecs  # noqa: PLC0415 - few people need it
 
     return json_codecs
 
 
 def _encoded(text: str, name: str, encode: "Encode", about: str) -> bytes | None:
-    """Return the bytes of a JSON text, None for null. It may take a while for a long text."""
+    """Encode a JSON text with ``encode``. JSON's null gives None.
+
+    Blocks for a while if the text is long.
+
+    Raises:
+        HttpError: 400, the text is not JSON, or does not fit the schema.
+    """
     value = _json_of(text, name)
     if value is None:
         return None
@@ -84,10 +90,10 @@ def _encoded(text: str, name: str, encode: "Encode", about: str) -> bytes | None
 
 
 def _json_of(text: str, name: str) -> object:
-    """Return the value of a JSON text, within the bounds of shown values.
+    """Parse a JSON text, within the bounds of shown values.
 
     Raises:
-        HttpError: 400, it is none, or too long to be looked at.
+        HttpError: 400, the text is not JSON, or exceeds the bounds.
     """
     try:
         return parse_json(text.encode())

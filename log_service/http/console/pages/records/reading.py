@@ -39,15 +39,14 @@ POLL_RECORDS = 100
 POLL_MS = 500
 
 TakeRecord = Callable[[ConsumerRecord], Awaitable[bool]]
-"""Take a record, and return whether reading goes on."""
+"""Take a record, and return whether to read on."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Scan:
-    """The result of a search so far. ``stopped`` is the reason why it ended early, empty if it did
-    not.
+    """The result of a search so far. ``stopped`` says why it ended early, empty if it did not.
 
-    Records of one partition are in the order of its log. Those of several are in that of time.
+    Records of one partition are sorted by offset. Those of several are sorted by timestamp.
     """
 
     is_by_offset: bool = False
@@ -58,14 +57,17 @@ class Scan:
     fates: Fates = field(default_factory=Fates)
 
     def place_of(self, found: DecodedRecord) -> tuple[int, int, int]:
-        """Return the place of a record in the order. Producers choose timestamps, also old ones."""
+        """Return the sort key of a record: its timestamp, unless the search reads one partition.
+
+        Within a partition the offset counts, because producers may choose older timestamps.
+        """
         record = found.record
         time_ms = 0 if self.is_by_offset else record.timestamp_ms
         return time_ms, record.partition, record.offset
 
 
 async def read_bounds(admin: Admin, question: Question) -> Bounds:
-    """Return where to read.
+    """Return the offsets at which reading begins and ends in each partition.
 
     Raises:
         KafkaError: the topic or the partition does not exist, or this person may not read it.
@@ -92,10 +94,10 @@ async def read_bounds(admin: Admin, question: Question) -> Bounds:
 
 @asynccontextmanager
 async def open_decoder(page_request: PageRequest) -> AsyncIterator[RecordDecoder]:
-    """Yield a decoder that asks the schema registry as the person, if there is one.
+    """Yield a decoder that reads schemas as the person, if there is a schema registry.
 
-    It has a client of its own, because a stream may outlive those that a login shares, and because
-    the schemas that it keeps end with it.
+    It has its own registry client, because a stream may outlive the clients that a login shares,
+    and because the cached schemas are freed with the client.
     """
     if page_request.context.registry is None:
         yield RecordDecoder(None)
@@ -110,10 +112,11 @@ async def read_through(
     take: TakeRecord,
     deliver: Callable[[], Awaitable[None]] | None = None,
 ) -> str:
-    """Give all records within bounds to ``take``. Return why reading ended early, or an empty text.
+    """Call ``take`` with each record within bounds, and return why reading ended early.
 
-    ``deliver`` is called after each record. Its time does not count, because it waits for a
-    receiver.
+    The result is empty if all records were read. ``take`` returns False to end reading, with the
+    result ``ENOUGH``. ``deliver`` is called after each record. Its time does not count towards the
+    time limit, because it waits for a receiver.
     """
     left = {where for where, end in bounds.ends.items() if bounds.starts[where] < end}
     if not left:
@@ -156,7 +159,7 @@ async def _beside(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) 
 async def search(
     clients: LoginClients, admin: Admin, decoder: RecordDecoder, question: Question
 ) -> Scan:
-    """Return the records that a query selects, the latest ones or the first ones."""
+    """Return the records that a query selects: the latest ones, or the first from its start."""
     bounds = await read_bounds(admin, question)
     scan, is_latest = Scan(is_by_offset=len(bounds.ends) == 1), question.start == "latest"
     most = 0
@@ -196,6 +199,6 @@ async def search(
 
 
 def keep_latest(scan: Scan, count: int) -> None:
-    """Keep the latest records, the last one first."""
+    """Reduce a scan to its ``count`` latest records, latest first."""
     scan.found = nlargest(count, scan.found, key=scan.place_of)
     scan.found_bytes = sum(each.size for each in scan.found)

@@ -1,8 +1,7 @@
-"""Follows a topic live: new records as they come, and a sample of them when they come too fast.
+"""Follows a topic live: sends new records to a page, or a sample of them if they come too fast.
 
-Invariants: at most ``SHOWN_PER_TICK`` records are sent in a tick. A reader that is further behind
-than ``MAX_BEHIND`` records goes to the end. The page gets the number of records that it does not
-show.
+Invariants: at most ``SHOWN_PER_TICK`` records are sent in a tick. A reader whose lag is more than
+``MAX_BEHIND`` records skips to the end. The page gets the number of records that it does not show.
 """
 
 from collections.abc import Sequence
@@ -38,7 +37,10 @@ REPORT_TICKS = 2
 
 @dataclass(slots=True, kw_only=True)
 class TailCounts:
-    """The records since the last report."""
+    """Counts of records since the last report to the page.
+
+    ``unexamined`` were not checked by the filter. ``skipped`` were not even read.
+    """
 
     arrived: int = 0
     shown: int = 0
@@ -46,7 +48,7 @@ class TailCounts:
     skipped: int = 0
 
     def report(self, seconds: float) -> str:
-        """Return a sentence for the page."""
+        """Return a sentence for the page about the records of the last ``seconds``."""
         rate = round(self.arrived / seconds)
         text = f"{rate} records a second"
         if self.skipped:
@@ -117,7 +119,7 @@ async def _follow(
 
 
 async def _poll_tick(consumer: Consumer, until_s: float) -> list[ConsumerRecord]:
-    """Return the records that come within a tick, and let other tasks run between polls."""
+    """Return the records that arrive until ``until_s``. Other tasks run between the polls."""
     records: list[ConsumerRecord] = []
     while (left_s := until_s - trio.current_time()) > 0 and len(records) < MAX_BEHIND:
         records += await consumer.poll(POLL_RECORDS, timeout_ms=max(1, round(left_s * 1_000)))
@@ -126,7 +128,7 @@ async def _poll_tick(consumer: Consumer, until_s: float) -> list[ConsumerRecord]
 
 
 async def _catch_up(consumer: Consumer) -> int:
-    """Go to the end if reading is far behind, and return the number of skipped records."""
+    """Seek to the end if the lag is over ``MAX_BEHIND``. Return the number of skipped records."""
     behind = sum(consumer.lag(where) or 0 for where in consumer.assignment)
     if behind <= MAX_BEHIND:
         return 0
@@ -140,7 +142,7 @@ async def _chosen(
     records: Sequence[ConsumerRecord],
     counts: TailCounts,
 ) -> list[RecordView]:
-    """Return the latest records that satisfy the filter, the last one first."""
+    """Return the latest records that satisfy the filter, latest first."""
     shown: list[RecordView] = []
     is_bounded = needs_decoding(question.comparisons)
     for looked_at, record in enumerate(reversed(records)):

@@ -27,9 +27,11 @@ MAX_KEY_CHARACTERS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The query of a page for records. ``partition`` None means all. ``start`` is one of STARTS,
-    with an offset or a time if it needs one. ``limit`` bounds the records that are shown. With a
-    ``key`` it selects only records with that key.
+    """The query of a page for records.
+
+    A ``partition`` of None means all. ``start`` is one of ``STARTS``, with an ``offset`` or a
+    ``time_ms`` if it needs one. ``limit`` bounds the records that are shown. A ``key`` selects only
+    records with that key.
     """
 
     topic: str
@@ -46,7 +48,7 @@ class Question:
     comparisons: tuple[Comparison, ...] = field(default=())
 
     def as_query(self) -> dict[str, object]:
-        """Return the parameters of a page that asks the same."""
+        """Return the URL parameters of a page with the same query."""
         return {
             "partition": self.partition,
             "from_": self.start,
@@ -62,7 +64,7 @@ class Question:
 
 
 def question_of(topic: str, query: Mapping[str, str], *, most: int = MAX_LIMIT) -> Question:
-    """Return the question in a query.
+    """Return the search that a query describes.
 
     Raises:
         HttpError: 400, a parameter is not valid.
@@ -89,10 +91,10 @@ def question_of(topic: str, query: Mapping[str, str], *, most: int = MAX_LIMIT) 
 
 
 def at_key(question: Question, partition_count: int) -> Question:
-    """Return the query for the records of its key.
+    """Return a query that selects only records with its ``key``.
 
-    They are in the partition that clients choose by default, unless the query names another. The
-    key is compared as the page shows it.
+    It reads the partition that clients choose for the key by default, unless it names another. The
+    key is compared in the form in which the page shows it.
     """
     if not question.key:
         return question
@@ -108,7 +110,7 @@ def at_key(question: Question, partition_count: int) -> Question:
 
 
 def asked(query: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of the form that sends a query, also of one that is not valid."""
+    """Return the fields of the search form, filled in from a query that may not be valid."""
     fields = {
         "partition": "",
         "offset": "",
@@ -125,10 +127,10 @@ def asked(query: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartView:
-    """A key or a value as it is shown.
+    """A key or a value as a page shows it.
 
-    ``preview`` is one short line. ``text`` is the whole, cut at a bound. ``kind`` says how it was
-    decoded.
+    ``preview`` is one short line. ``text`` is the whole text, cut if it is too long. ``kind`` says
+    how it was decoded.
     """
 
     kind: str
@@ -145,8 +147,8 @@ class PartView:
 class RecordView:
     """One record as a page shows it.
 
-    A control record has a ``marker``. ``fate`` tells how the transaction of a record ended, as far
-    as that was read: committed, aborted or open, and nothing for a record without a transaction.
+    A control record has a ``marker``. ``fate`` is the outcome of the record's transaction as far as
+    it was read: committed, aborted or open. It is empty for a record without a transaction.
     """
 
     topic: str
@@ -163,12 +165,12 @@ class RecordView:
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether it deletes its key in a compacted topic."""
+        """Whether the record deletes its key in a compacted topic."""
         return self.value.is_null and not self.key.is_null and self.marker is None
 
 
 def part_view(decoded: Decoded, size_bytes: int) -> PartView:
-    """Return a decoded key or value as it is shown."""
+    """Return a decoded key or value as a page shows it."""
     is_null = decoded.kind == "null"
     value = decoded.value
     start = whole = "" if is_null else value
@@ -189,7 +191,7 @@ def part_view(decoded: Decoded, size_bytes: int) -> PartView:
 
 
 def record_view(record: ConsumerRecord, key: Decoded, value: Decoded, fate: str = "") -> RecordView:
-    """Return a record as it is shown."""
+    """Return a record as a page shows it."""
     log_record = record if isinstance(record, LogRecord) else None
     producer = (
         None
@@ -212,7 +214,7 @@ def record_view(record: ConsumerRecord, key: Decoded, value: Decoded, fate: str 
 
 
 def exported(record: ConsumerRecord, key: Decoded, value: Decoded) -> bytes:
-    """Return a record as a line of a download."""
+    """Return a record as one line of JSON for a download."""
     content = {
         "topic": record.topic,
         "partition": record.partition,
@@ -246,9 +248,11 @@ def bounds_of(
     logs: Mapping[TopicPartition, tuple[int, int]],
     at_time: Mapping[TopicPartition, int],
 ) -> Bounds:
-    """Return where to read. ``logs`` has the first offset and the end of each partition.
+    """Return the offsets at which reading begins and ends in each partition.
 
-    The latest records are those before the end. A filter looks back further for them.
+    ``logs`` has the first offset and the end offset of each partition. ``at_time`` has the offset
+    of the query's time. With the start ``latest``, reading begins ``limit`` records before the end,
+    and earlier if there is a filter.
     """
     starts, ends = {}, {}
     back = question.limit if not question.comparisons else SCANNED_BACK

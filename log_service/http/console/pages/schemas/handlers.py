@@ -63,7 +63,10 @@ async def show_list(page_request: PageRequest) -> HttpResponse:
 
 
 async def _with_details(registry: SchemaRegistryClient, found: SubjectList) -> SubjectList:
-    """Return a list whose rows have the latest version. Few requests run at the same time."""
+    """Add the latest version and the compatibility level to the rows of a list.
+
+    Only ``AT_ONCE`` requests run at the same time.
+    """
     limiter, complete = trio.CapacityLimiter(AT_ONCE), dict[str, SubjectRow]()
 
     async def read(subject: str) -> None:
@@ -84,7 +87,7 @@ async def _with_details(registry: SchemaRegistryClient, found: SubjectList) -> S
 
 
 async def show(page_request: PageRequest) -> HttpResponse:
-    """Show a version of a subject, and how it differs from the one before or another one."""
+    """Show a version of a subject, and its difference to the previous or to another version."""
     subject, query = page_request.required("subject"), {**page_request.query, **page_request.form}
     registry = await page_request.registry()
     versions = await registry.get_versions(subject)
@@ -115,14 +118,14 @@ async def _compared(
     compared: RegisteredSchema | None,
     level: str,
 ) -> object:
-    """Compare in another thread, because long schemas take long."""
+    """Make the page of a subject in a thread, because comparing long schemas takes long."""
     return await trio.to_thread.run_sync(
         partial(subject_page, subject, versions, shown, compared, level)
     )
 
 
 async def change_level(page_request: PageRequest) -> HttpResponse:
-    """Show what a level of compatibility changes, or change it."""
+    """Preview a change of the compatibility level, or change it if the person has confirmed it."""
     subject = page_request.required("subject")
     level = choice_of(page_request.form, "level", LEVELS)
     registry = await page_request.registry()
@@ -143,7 +146,7 @@ async def change_level(page_request: PageRequest) -> HttpResponse:
 
 
 async def delete(page_request: PageRequest) -> HttpResponse:
-    """Show that a version would be deleted, or delete it."""
+    """Preview the deletion of a version, or delete it if the person has confirmed it."""
     subject = page_request.required("subject")
     version = number_of(page_request.form, "version", 0, least=1)
     if not version:
@@ -174,7 +177,7 @@ async def delete(page_request: PageRequest) -> HttpResponse:
 
 
 async def _versions_of(registry: SchemaRegistryClient, ids: Sequence[int]) -> str:
-    """Return the subjects and versions of the first schemas of these ids, for people."""
+    """Return a text that lists the subjects and versions of the first of these schemas."""
     found = [
         f"{subject} version {version}"
         for schema_id in ids[:MAX_REFERRING]

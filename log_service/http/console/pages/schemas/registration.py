@@ -1,6 +1,7 @@
-"""Registers schemas: the first request checks a schema, and the second one registers it. The
-registry parses and compares each schema before the preview. So a preview is shown only for a schema
-that the registry can be expected to accept.
+"""Registers schemas: the first request checks a schema, and the second one registers it.
+
+The registry parses and compares each schema before the preview. So a preview is shown only for a
+schema that the registry can be expected to accept.
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ NO_SUBJECT = 40401
 
 
 async def show(page_request: PageRequest) -> HttpResponse:
-    """Show the form of a new schema. It begins with the latest version of the subject."""
+    """Show the form of a new schema, filled in with the latest version of the subject."""
     subject = (page_request.form.get("subject") or page_request.query.get("subject", "")).strip()
     registry = await page_request.registry()
     latest = None
@@ -45,7 +46,7 @@ async def show(page_request: PageRequest) -> HttpResponse:
 
 
 def fields_of(subject: str, latest: Schema | None) -> dict[str, str]:
-    """Return the fields of the form before a person fills it in."""
+    """Return the initial fields of the form, with the subject's latest schema if there is one."""
     if latest is None:
         return {"subject": subject}
     return {
@@ -60,7 +61,7 @@ def schema_of(form: Mapping[str, str]) -> Schema:
     """Return the schema in a form.
 
     Raises:
-        HttpError: 400, it has no text, too many references, or a line of them has another form.
+        HttpError: 400, the schema has no text or too many references, or a reference is malformed.
     """
     text = form.get("text", "")
     if not text.strip():
@@ -81,7 +82,7 @@ def schema_of(form: Mapping[str, str]) -> Schema:
 
 
 async def register(page_request: PageRequest) -> HttpResponse:
-    """Show that a schema is valid and compatible, or register it."""
+    """Preview a valid and compatible schema, or register it if the person has confirmed it."""
     subject = page_request.required("subject").strip()
     schema = schema_of(page_request.form)
     registry = await page_request.registry()
@@ -113,11 +114,11 @@ async def register(page_request: PageRequest) -> HttpResponse:
 async def _check(registry: SchemaRegistryClient, subject: str, schema: Schema) -> None:
     """Refuse a schema that the registry cannot parse, or that is not compatible.
 
-    Registries report an unparsable text by either error.
+    A text that cannot be parsed causes either error, depending on the registry.
 
     Raises:
-        HttpError: 409, it is not compatible, or invalid.
-        SchemaRegistryError: 422, it is invalid.
+        HttpError: 409, the schema is not compatible, or is invalid.
+        SchemaRegistryError: 422, the schema is invalid.
     """
     try:
         result = await registry.check_compatibility(subject, schema)

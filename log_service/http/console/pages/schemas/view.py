@@ -1,4 +1,4 @@
-"""Schemas as their pages show them: subjects, one version, and its difference to another."""
+"""Schemas as their pages show them: subjects, one version, and its difference to another one."""
 
 import json
 from collections.abc import Sequence
@@ -126,9 +126,9 @@ def subject_page(
 
 
 def printed(text: str, schema_type: str) -> str:
-    """Return the text of a schema in several lines.
+    """Return the text of an Avro or JSON schema with line breaks and indentation.
 
-    A text that is not JSON is returned unchanged.
+    The text is returned unchanged if it is of another type or cannot be parsed.
     """
     if schema_type not in {AVRO, JSON}:
         return text
@@ -139,9 +139,9 @@ def printed(text: str, schema_type: str) -> str:
 
 
 def difference(before: str, after: str) -> tuple[DiffLine, ...] | None:
-    """Return the lines of both texts, and mark those of only one.
+    """Return the lines of both texts, and mark the lines that only one of them has.
 
-    Return None for too many lines.
+    Return None if a text has too many lines.
     """
     old, new = before.splitlines(), after.splitlines()
     if max(len(old), len(new)) > MAX_COMPARED_LINES:

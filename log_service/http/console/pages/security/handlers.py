@@ -83,7 +83,7 @@ async def set_user(page_request: PageRequest) -> HttpResponse:
 
 
 async def remove_user(page_request: PageRequest) -> HttpResponse:
-    """Show that removing the password ends a user's logins, or remove it."""
+    """Preview the removal of a user's password, or remove it if the person has confirmed it."""
     name = page_request.required("name")
     mechanism = choice_of(page_request.form, "mechanism", MECHANISMS)
     if is_confirmed(page_request):
@@ -158,7 +158,7 @@ def binding_of(form: Mapping[str, str]) -> AclBinding:
 
 
 async def add_acl(page_request: PageRequest) -> HttpResponse:
-    """Show a new ACL as a sentence, or add it."""
+    """Preview a new ACL as a sentence, or add it if the person has confirmed it."""
     binding = binding_of(page_request.form)
     if is_confirmed(page_request):
         with page_request.audited("create ACL", str(binding)):
@@ -176,7 +176,7 @@ async def add_acl(page_request: PageRequest) -> HttpResponse:
 
 
 async def remove_acl(page_request: PageRequest) -> HttpResponse:
-    """Show that an ACL would go, or remove it."""
+    """Preview the removal of an ACL, or remove it if the person has confirmed it."""
     binding = binding_of(page_request.form)
     if is_confirmed(page_request):
         exact = AclFilter(
@@ -228,7 +228,10 @@ async def show_quotas(page_request: PageRequest) -> HttpResponse:
 
 
 async def change_quota(page_request: PageRequest) -> HttpResponse:
-    """Show a quota before and after, or set it. An empty value removes it."""
+    """Preview a change of a quota, or set it if the person has confirmed it.
+
+    An empty value removes the quota.
+    """
     form = page_request.form
     entity, options = _entity_of(form)
     key = choice_of(form, "key", QUOTA_KEYS)
@@ -254,7 +257,13 @@ async def change_quota(page_request: PageRequest) -> HttpResponse:
 
 
 def _entity_of(form: Mapping[str, str]) -> tuple[QuotaEntity, list[object]]:
-    """Return the entity in a form. ``*`` is the default of all."""
+    """Return the quota entity in a form, and the options that name it on a command line.
+
+    ``*`` means the default for all users, client ids or addresses.
+
+    Raises:
+        HttpError: 400, no entity is named, or an address together with a user or a client id.
+    """
     given = {name: form.get(name, "").strip() for name in ("user", "client_id", "ip")}
     named = {name: "" if text == "*" else text for name, text in given.items() if text}
     if not named or ("ip" in named and len(named) > 1):

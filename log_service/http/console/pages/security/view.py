@@ -40,7 +40,7 @@ QUOTA_KEYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRow:
-    """One user with its passwords' mechanisms."""
+    """One user, with the SCRAM mechanisms of its passwords and their iterations."""
 
     name: str
     mechanisms: tuple[tuple[str, int], ...]
@@ -55,7 +55,7 @@ def user_rows(users: Mapping[str, Mapping[str, int]]) -> tuple[UserRow, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCell:
-    """One operation on a pattern of resources. ``binding`` is None without an ACL."""
+    """One operation on a pattern of resources. ``binding`` is None if no ACL is about it."""
 
     operation: str
     binding: AclBinding | None
@@ -63,7 +63,10 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """A pattern of resources, and what a principal may do with them."""
+    """One row: a pattern of resources, with the ACLs of a principal from one host.
+
+    All of them either allow or deny.
+    """
 
     resource_type: str
     name: str
@@ -83,9 +86,9 @@ class Matrix:
 
 
 def matrices(bindings: Iterable[AclBinding], *, search: str = "") -> tuple[Matrix, ...]:
-    """Return a matrix for each principal.
+    """Return a matrix for each principal that has ACLs.
 
-    ``search`` is a part of its name, or of a resource's name.
+    With a ``search``, only ACLs count whose principal or resource name contains the text.
     """
     needle = search.casefold()
     by_principal: dict[str, list[AclBinding]] = {}

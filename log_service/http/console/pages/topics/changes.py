@@ -1,4 +1,4 @@
-"""Changes of topics: each is shown first, and happens with a second request.
+"""Changes of topics: the first request shows a change, and the second one makes it.
 
 The cluster checks new topics and configs before the preview is shown, so the shown change can be
 expected to work.
@@ -32,7 +32,7 @@ async def show_creation(page_request: PageRequest) -> HttpResponse:
 
 
 async def create(page_request: PageRequest) -> HttpResponse:
-    """Show a new topic as the cluster would create it, or create it."""
+    """Preview a new topic as the cluster would create it, or create it if confirmed."""
     form = page_request.form
     name = form.get("name", "").strip()
     if fault := topic_name_fault(name):
@@ -81,7 +81,11 @@ def _creation_line(topic: NewTopic) -> str:
 
 
 async def change_configs(page_request: PageRequest) -> HttpResponse:
-    """Show changes of configs, or make them. ``configs`` are lines, ``reset`` is a key."""
+    """Preview changes of a topic's configs, or make them if the person has confirmed them.
+
+    The form has either ``configs`` with lines of ``key=value``, ``key`` and ``value``, or ``reset``
+    with a key.
+    """
     name, form = page_request.value("topic"), page_request.form
     changes: dict[str, str | None] = dict(configs_of(form.get("configs", "")))
     if form.get("key"):
@@ -117,7 +121,7 @@ def _alteration_line(name: str, changes: Mapping[str, str | None]) -> str:
 
 
 async def add_partitions(page_request: PageRequest) -> HttpResponse:
-    """Show how a topic would grow, or let it grow."""
+    """Preview more partitions for a topic, or add them if the person has confirmed it."""
     name = page_request.value("topic")
     count = number_of(page_request.form, "partitions", 0, least=1, most=MAX_PARTITIONS)
     admin = await page_request.admin()
@@ -147,7 +151,7 @@ async def add_partitions(page_request: PageRequest) -> HttpResponse:
 
 
 async def delete(page_request: PageRequest) -> HttpResponse:
-    """Show what is lost with a topic, or delete it once its name was typed."""
+    """Preview the deletion of a topic, or delete it once the person has typed its name."""
     name = page_request.value("topic")
     admin = await page_request.admin()
     if is_confirmed(page_request):
@@ -170,7 +174,7 @@ async def delete(page_request: PageRequest) -> HttpResponse:
 
 
 async def _readers(admin: Admin, topic: str) -> list[str]:
-    """Return the groups whose members read a topic now, as far as this person may see them."""
+    """Return the groups whose members read a topic now, if this person may see them."""
     try:
         listed = await admin.list_groups(states=["Stable"])
         ids = [each.group_id for each in listed if each.group_type != "share"][:MAX_GROUPS]

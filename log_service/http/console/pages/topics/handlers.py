@@ -90,7 +90,10 @@ async def _with_details(admin: Admin, found: TopicList) -> TopicList:
 async def sizes_by_partition(
     admin: Admin, topics: Sequence[str]
 ) -> dict[TopicPartition, int] | None:
-    """Return the sizes of partitions, None if this person may not ask or no broker responds."""
+    """Return the sizes of partitions in bytes.
+
+    Return None if this person may not read sizes, or no broker responds.
+    """
     if not topics:
         return {}
     try:
@@ -120,7 +123,7 @@ async def read_topic(page_request: PageRequest, name: str) -> TopicPage:
     """Return a topic with its partitions.
 
     Raises:
-        KafkaError: it does not exist, or this person may not see it.
+        KafkaError: the topic does not exist, or this person may not see it.
     """
     admin = await page_request.admin()
     described = (await admin.describe_topics([name]))[name]
@@ -144,7 +147,7 @@ async def read_configs(page_request: PageRequest, name: str) -> dict[str, Config
     """Return the configs of a topic.
 
     Raises:
-        KafkaError: it does not exist, or this person may not describe them.
+        KafkaError: the topic does not exist, or this person may not describe its configs.
     """
     resource = ConfigResource.topic(name)
     return (await (await page_request.admin()).describe_configs([resource]))[resource]

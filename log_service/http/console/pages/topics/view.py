@@ -27,7 +27,7 @@ OWN = "DYNAMIC_TOPIC_CONFIG"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRow:
-    """One topic in the list. ``extra`` is None until sizes and configs were asked for."""
+    """One topic in the list. ``extra`` is None until sizes and configs have been requested."""
 
     name: str
     is_internal: bool
@@ -99,7 +99,10 @@ def _topic_row(topic: TopicView) -> TopicRow:
 
 
 def retention_of(entries: Mapping[str, ConfigEntry]) -> str | None:
-    """Return how long records are kept, in words. None means that age deletes no record."""
+    """Return the retention time of records in words.
+
+    Return None if it is unknown, or if the cleanup policy is only ``compact``.
+    """
     policy = entries.get("cleanup.policy")
     if policy is not None and "delete" not in (policy.value or ""):
         return None
@@ -120,7 +123,7 @@ def duration(time_ms: int) -> str:
 def sizes_of(
     directories: Mapping[int, Mapping[str, LogDirDescription]], topics: Iterable[str]
 ) -> dict[TopicPartition, int]:
-    """Return the size of each partition's largest replica, of some topics."""
+    """Return the size of each partition's largest replica, for the partitions of ``topics``."""
     wanted, sizes = frozenset(topics), dict[TopicPartition, int]()
     for by_path in directories.values():
         for directory in by_path.values():
@@ -211,7 +214,7 @@ class ConfigRow:
 
 
 def config_rows(entries: Mapping[str, ConfigEntry]) -> tuple[ConfigRow, ...]:
-    """Return the configs of a topic. Those that were set for it come first."""
+    """Return the configs of a topic. Those that are set for the topic itself come first."""
     rows = [
         ConfigRow(
             name=each.name,
@@ -228,9 +231,9 @@ def config_rows(entries: Mapping[str, ConfigEntry]) -> tuple[ConfigRow, ...]:
 
 
 def _default_of(entry: ConfigEntry) -> str | None:
-    """Return the value that applies if the topic's own value is reset.
+    """Return the value that applies once the topic's own value is reset, None if it is unknown.
 
-    It is that of the next synonym.
+    It is the value of the next synonym, such as the broker's default.
     """
     others = [value for _, value, source in entry.synonyms if source != OWN]
     if others:
@@ -241,7 +244,7 @@ def _default_of(entry: ConfigEntry) -> str | None:
 def config_change(
     entries: Mapping[str, ConfigEntry], changes: Mapping[str, str | None]
 ) -> tuple[ChangeRow, ...]:
-    """Return the changes of configs. A value of None resets the key."""
+    """Return one row for each changed config. A value of None in ``changes`` resets the key."""
     rows = []
     for name, value in changes.items():
         entry = entries.get(name)
@@ -257,7 +260,7 @@ def _shown(value: str | None) -> str:
 
 
 def deletion_warnings(page: TopicPage, groups: Sequence[str]) -> tuple[str, ...]:
-    """Return what is lost with a topic."""
+    """Return the warnings before a topic is deleted: lost records, and groups that read it."""
     warnings = []
     if page.record_count is None:
         warnings.append("Its records are deleted, and no one can bring them back.")

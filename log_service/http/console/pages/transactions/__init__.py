@@ -1,4 +1,4 @@
-"""The area of transactions: their states, their partitions, and those that hang.
+"""The area of transactions: their states, their partitions, and hanging transactions.
 
 - ``view``: the pages as values. ``handlers``: the requests.
 """

@@ -99,7 +99,7 @@ async def show_hanging(page_request: PageRequest) -> HttpResponse:
 
 
 async def abort(page_request: PageRequest) -> HttpResponse:
-    """Show what ends with a hanging transaction, or abort it."""
+    """Preview the abort of a hanging transaction, or abort it if the person has confirmed it."""
     form = page_request.form
     where = TopicPartition(page_request.required("topic"), number_of(form, "partition", -1))
     start_offset = number_of(form, "start_offset", -1)

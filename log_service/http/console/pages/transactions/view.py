@@ -1,4 +1,4 @@
-"""Transactions as their pages show them, and those that hang."""
+"""Transactions and hanging transactions as their pages show them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class TransactionList:
 def transaction_list(
     found: Sequence[TransactionListing], *, search: str, page: int
 ) -> TransactionList:
-    """Return one page of the ids that contain a text."""
+    """Return one page of the transactional ids that contain ``search``."""
     needle = search.casefold()
     wanted = [each for each in found if needle in each.transactional_id.casefold()]
     page_count = max(1, -(-len(wanted) // PAGE_SIZE))
@@ -52,7 +52,7 @@ def transaction_list(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingRow:
-    """One transaction that no coordinator will end."""
+    """One hanging transaction: an open transaction that no coordinator will end."""
 
     topic: str
     partition: int
@@ -64,7 +64,7 @@ class HangingRow:
 
 
 def hanging_rows(found: Sequence[HangingTransaction]) -> tuple[HangingRow, ...]:
-    """Return the transactions by partition."""
+    """Return the hanging transactions, sorted by partition."""
     rows = [
         HangingRow(
             topic=each.topic_partition.topic,
@@ -84,7 +84,7 @@ def hanging_rows(found: Sequence[HangingTransaction]) -> tuple[HangingRow, ...]:
 class WriterRow:
     """One partition of a transaction, with its producer's offsets there. None means unknown.
 
-    ``start_offset`` is that of the open transaction.
+    ``start_offset`` is the first offset of the open transaction.
     """
 
     topic: str
