@@ -3,7 +3,7 @@
 It speaks to any Kafka-compatible cluster. The stub beside this file lists the public names. A name
 is imported when it is first used, so a service that only produces imports no consumer.
 
-The rooms, from the bottom up. A room imports only from rooms above it in this list:
+The packages and modules, lowest first. Each imports only from those listed before it:
 
 - ``arguments``: checks of arguments. ``group_protocol``: the bytes that members of a group
   exchange. ``metrics``: counters. ``portal``: runs a client in a thread of its own.
@@ -15,8 +15,8 @@ The rooms, from the bottom up. A room imports only from rooms above it in this l
 - ``schemas``: serializers of Avro, JSON Schema and Protobuf, and the client of a schema registry.
 - ``blocking``: the same clients for threads. ``asyncio``: the same clients for asyncio.
 
-Two modules have no place in that order: ``foundation`` exports the names of ``common`` that
-programs need, and ``settings_files`` reads settings from properties files and from the environment.
+Two modules are not part of that order: ``foundation`` exports the names of ``common`` that programs
+need, and ``settings_files`` reads settings from properties files and from the environment.
 """
 
 from lazy_loader import attach_stub

@@ -1,7 +1,8 @@
-"""Check topics, partitions, groups and offsets of callers before any request is sent.
+"""Checks the arguments of client methods, such as topics and offsets, before a request is sent.
 
 A single text in place of several names is refused, because its letters would be taken for names. A
-value that no request can carry is refused, too. Only the cluster knows whether a topic exists.
+value that no request can carry is refused, too. Whether a topic exists is not checked here, because
+only the cluster knows it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 
 
 def topic_name(name: Any) -> str:
-    """Return a valid topic name.
+    """Check the name of a topic, and return it.
 
     Raises:
         TypeError: the name is not text.
@@ -36,7 +37,7 @@ def topic_name(name: Any) -> str:
 
 
 def names(named: Iterable[str], what: str) -> tuple[str, ...]:
-    """Return several names as a tuple. ``what`` (topics, groups) appears in the error text.
+    """Check names, and return them as a tuple. ``what``, such as "topics", is for the error text.
 
     Raises:
         TypeError: the argument is a single text, or an item is not text.
@@ -51,7 +52,7 @@ def names(named: Iterable[str], what: str) -> tuple[str, ...]:
 
 
 def partitions(named: Iterable[Any]) -> list[TopicPartition]:
-    """Return valid partitions as a list.
+    """Check partitions, and return them as a list.
 
     Raises:
         TypeError: an element is not a ``TopicPartition`` of a text and a whole number.
@@ -68,7 +69,9 @@ def partitions(named: Iterable[Any]) -> list[TopicPartition]:
 
 
 def by_partition(given: Mapping[TopicPartition, T], what: str) -> Mapping[TopicPartition, T]:
-    """Return a mapping by valid partition. ``what`` (offsets, times) appears in the error text.
+    """Check the partitions of a mapping, and return the mapping unchanged.
+
+    ``what``, such as "offsets", is for the error text.
 
     Raises:
         TypeError: ``given`` is not a mapping, or as ``partitions``.
@@ -84,10 +87,10 @@ def by_partition(given: Mapping[TopicPartition, T], what: str) -> Mapping[TopicP
 
 
 def values(given: Iterable[Any]) -> Iterable[Any]:
-    """Return the values of several records.
+    """Check that the argument is several values, and return it unchanged.
 
     Raises:
-        TypeError: the argument is a single text, whose letters would be taken for values.
+        TypeError: the argument is a single text or bytes, whose parts would be taken for values.
     """
     if isinstance(given, str | bytes | bytearray | memoryview):
         raise TypeError(f"values are several, such as [{given!r}], not one: send() takes one")
@@ -95,10 +98,12 @@ def values(given: Iterable[Any]) -> Iterable[Any]:
 
 
 def all_of(kind: type[T], given: Iterable[Any], what: str) -> list[T]:
-    """Return a list of values of one class. ``what`` (topics, resources) appears in the error text.
+    """Check that all items are of the class ``kind``, and return them as a list.
+
+    ``what``, such as "resources", is for the error text.
 
     Raises:
-        TypeError: the argument is one such value, or an item is of another class.
+        TypeError: the argument is a single value, or an item is of another class.
     """
     if isinstance(given, kind | str | bytes):
         raise TypeError(
@@ -112,7 +117,7 @@ def all_of(kind: type[T], given: Iterable[Any], what: str) -> list[T]:
 
 
 def offset(given: Any) -> int:
-    """Return a valid offset.
+    """Check an offset, and return it.
 
     Raises:
         TypeError: ``given`` is not a whole number.
@@ -125,7 +130,7 @@ def offset(given: Any) -> int:
 
 
 def whole_number(given: Any, what: str) -> int:
-    """Return a whole number. ``what`` appears in the error text.
+    """Check a whole number, and return it. ``what`` names it in the error text.
 
     Raises:
         TypeError: the value is not a whole number.
@@ -136,7 +141,7 @@ def whole_number(given: Any, what: str) -> int:
 
 
 def record_limit(given: Any) -> int:
-    """Return the maximum number of records of a poll.
+    """Check the maximum number of records of a poll, and return it.
 
     Raises:
         TypeError: ``given`` is not a whole number.
@@ -149,7 +154,7 @@ def record_limit(given: Any) -> int:
 
 
 def offset_metadata(given: Any) -> str:
-    """Return the metadata of a committed offset.
+    """Check the metadata of an offset to commit, and return it.
 
     Raises:
         TypeError: the metadata is not text.

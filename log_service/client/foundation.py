@@ -1,5 +1,6 @@
-"""Names of ``common`` that programs with a client need, so that they import them from the client,
-too.
+"""Exports names of ``common`` that programs with a client need.
+
+So they can import all that they need from the client.
 """
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError

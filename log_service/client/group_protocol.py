@@ -1,9 +1,9 @@
-"""Encode and decode subscriptions and assignments of classic consumer groups.
+"""Encodes and decodes subscriptions and assignments of classic consumer groups.
 
 Members exchange these bytes through the coordinator, in the format of every Kafka client. The
 client writes version 3 of the subscription (owned partitions, generation and rack, KIP-792,
-KIP-881) and version 1 of the assignment. It reads every version. A newer version is read as the
-newest known one.
+KIP-881) and version 1 of the assignment. It reads every version. A version that it does not know is
+read as the newest known one.
 """
 
 from collections.abc import Iterable
@@ -63,7 +63,7 @@ def decode_subscription(encoded: bytes) -> Subscription:
     """Decode a subscription.
 
     Raises:
-        ProtocolError: the bytes are not such a message.
+        ProtocolError: the bytes are not a subscription.
     """
     version = _version_of(encoded, SUBSCRIPTION_VERSION)
     message, _ = decode(ConsumerProtocolSubscription, version, encoded, _VERSION.size)
@@ -97,7 +97,7 @@ def decode_assignment(encoded: bytes) -> tuple[TopicPartition, ...]:
     """Return the partitions of an assignment. Empty bytes are an empty assignment.
 
     Raises:
-        ProtocolError: the bytes are not such a message.
+        ProtocolError: the bytes are not an assignment.
     """
     if not encoded:
         return ()
@@ -141,8 +141,8 @@ def subscription_for(
 ) -> Subscription:
     """Return the subscription that a member sends for one assignor.
 
-    An eager assignor gets no owned partitions, because the member gave them up before joining.
-    ``sticky`` finds the previous ones in its user data (KIP-54).
+    Only ``cooperative-sticky`` gets ``owned`` as owned partitions, because members with other
+    assignors give them up before joining. ``sticky`` gets them in its user data (KIP-54).
     """
     previous = tuple(owned)
     user_data = None
@@ -160,10 +160,10 @@ def subscription_for(
 
 
 def with_previous_assignment(assignor: str, subscription: Subscription) -> Subscription:
-    """Return a member's subscription with owned partitions and generation filled in from its user
-    data.
+    """Fill in what a sticky assignor put into the user data of a member's subscription.
 
-    The sticky assignors need both, and some versions carry them in the user data only.
+    That is the generation, and with ``sticky`` the previously owned partitions, too. Other
+    subscriptions are returned unchanged.
     """
     if not subscription.user_data:
         return subscription
@@ -195,9 +195,9 @@ def _encode_previous(owned: Iterable[TopicPartition], generation_id: int) -> byt
 
 
 def _decode_previous(user_data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """Decode the output of ``_encode_previous``, also that of another client.
+    """Decode the previously owned partitions and their generation from sticky's user data.
 
-    Malformed bytes count as a member that owned nothing.
+    If the bytes are malformed, the member counts as one that owned nothing.
     """
     owned: list[TopicPartition] = []
     try:

@@ -32,7 +32,10 @@ class ClientMetrics:
     metadata_age: float
 
     def named(self) -> dict[str, float]:
-        """Return every plain number under Kafka's name, such as ``record-send-total``."""
+        """Return all numbers by Kafka's names, such as ``record-send-total``.
+
+        Fields with several values, such as those by partition, are left out.
+        """
         values = {declared.name: getattr(self, declared.name) for declared in fields(self)}
         return {
             name.replace("_", "-"): value
@@ -118,7 +121,7 @@ class ConsumerMetrics(ClientMetrics):
 
 
 class Spread:
-    """Average and maximum of one quantity over the current window and the one before."""
+    """Average and maximum of one quantity over the current and the previous time window."""
 
     __slots__ = ("_before", "_count", "_highest", "_started_ms", "_sum")
 

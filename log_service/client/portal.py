@@ -2,13 +2,13 @@
 
 A call from another thread runs in the trio thread while the caller waits. An exception that
 interrupts the wait cancels the call. A caller that cannot wait, such as an event loop, passes an
-``Outcome`` instead. This module knows no clients and no event loops.
+``Outcome`` instead. This module works for any client and any event loop.
 
-Invariants: every accepted call ends with a result or an error, also when the run ends. Closing
-cancels the calls in progress. Calls that arrive while the client closes are served until it has
+Invariants: every accepted call ends with a result or an error, also when trio's run ends. Closing
+cancels the calls in progress. Calls that arrive during closing are executed until the client is
 closed, because its callbacks may call it. The thread ends with ``close``. It is a daemon, so it
-never keeps a process alive. A forked process has no such thread, so every call there is refused and
-closing does nothing.
+never keeps a process alive. A forked process does not have the thread, so every call there is
+refused and closing does nothing.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -51,11 +51,17 @@ class Outcome(Protocol[T_contra]):
 
 
 class Departed(Exception):  # noqa: N818 - it says what happened in the caller's thread, where it is raised by its own name
-    """An exception ended the caller's ``with`` block. Raised in the client's own block."""
+    """An exception ended the caller's ``with`` block.
+
+    It is raised in the ``async with`` block in the client's thread, which then ends likewise.
+    """
 
 
 class DepartedAtOnce(BaseException):
-    """Ctrl-C or an exit ended the caller's ``with`` block, so closing must not take long."""
+    """Ctrl-C or an exit ended the caller's ``with`` block.
+
+    As ``Departed``, but closing the client must not take long.
+    """
 
 
 class Portal(Generic[C]):
@@ -90,7 +96,7 @@ class Portal(Generic[C]):
         return self.is_running and self.is_here
 
     def require_open(self) -> None:
-        """Raise unless calls are accepted.
+        """Check that calls are accepted.
 
         Raises:
             KafkaError: INVALID_REQUEST, the client is closed, or belongs to the parent process of a
@@ -106,12 +112,12 @@ class Portal(Generic[C]):
             raise closed()
 
     def require_other_thread(self) -> None:
-        """Raise if the caller is the client's own thread.
+        """Check that the caller is not the client's own thread.
 
         A delivery callback that waits there would wait for itself.
 
         Raises:
-            KafkaError: INVALID_REQUEST.
+            KafkaError: INVALID_REQUEST, it is the client's own thread.
         """
         if current_thread() is self._thread:
             raise KafkaError(
@@ -161,7 +167,7 @@ class Portal(Generic[C]):
         self.post(self._stop.set)
 
     def hurry(self) -> None:
-        """Cancel everything that takes long while the client closes."""
+        """Cut closing short: cancel the client, so that it skips the steps that take long."""
         if self.is_here:
             self.post(self._haste.cancel)
 
@@ -233,8 +239,8 @@ class Portal(Generic[C]):
     def post(self, function: Callable[[], object]) -> bool:
         """Run a plain function in the trio thread soon, also while the client closes.
 
-        Returns false if the run is over or belongs to another process. In a forked process, a
-        thread that no longer exists may hold a lock of the run.
+        Returns false if trio's run is over, or was started in another process. After a fork the run
+        must not be used, because a thread that does not exist any more may hold one of its locks.
         """
         if self._token is None or not self.is_here:
             return False
@@ -374,13 +380,13 @@ class _Call(Generic[T]):
 
 
 class Steps(Generic[T]):
-    """An async generator, one step per call."""
+    """Returns the items of an async generator, one per call of ``step``."""
 
     def __init__(self, source: AsyncIterator[T]) -> None:
         self._source = source
 
     async def step(self) -> T:
-        """Return the next item. Raises StopAsyncIteration at the end."""
+        """Return the next item of the generator. Raises StopAsyncIteration at its end."""
         return await anext(self._source)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Read client settings from a properties file in Kafka's format and from environment variables.
+"""Reads client settings from a properties file in Kafka's format and from environment variables.
 
 ``config.client_properties`` interprets the text of the file and the variables.
 """

@@ -1,8 +1,8 @@
 """The present problems of a mirror, for its log, its status and the person at the terminal.
 
-A complaint is current until it is withdrawn, or until it was not repeated for ``LASTING_MS``. If a
-flow looks for problems more rarely than that, the time is longer, because a problem that persists
-is found again. A new complaint is logged. Decides nothing about the flow.
+A complaint is current until it is withdrawn, or until it was not repeated for ``LASTING_MS``. The
+time is longer for a flow that looks for problems at longer intervals, because each check repeats
+the complaint while the problem persists. A new complaint is logged. The flow does not depend on it.
 """
 
 import logging

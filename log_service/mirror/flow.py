@@ -1,9 +1,9 @@
-"""One flow with its clients, topics, groups and records, until something fails.
+"""Runs one flow with its clients, topics, groups and records, until something fails.
 
-Decides the order at the beginning. First the flow's producer takes its transactional id, which
-fences an earlier producer and ends its transaction. Only then is the committed progress read, so
-that no other process can change it afterwards. Any failure ends the flow. ``service`` then begins
-it again from the last committed transaction.
+Decides the order of the first steps. First the flow's producer initializes its transactional id,
+which fences an earlier producer and ends its transaction. Only then is the committed progress read,
+so that no other process can change it afterwards. Any failure ends the flow. ``service`` then
+starts it again from the last committed transaction.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ Say = Callable[[str], None]
 
 
 class Flow:
-    """One of several flows.
+    """One attempt to run ``flow``, until it fails. ``flows`` are all enabled flows.
 
     ``say`` is called with a line for a person when the mirrored topics change. ``beat`` is called
     while the flow makes progress.
@@ -164,12 +164,12 @@ def client_settings(cluster: ClusterSettings) -> dict[str, Any]:
 
 
 def admin_of(cluster: ClusterSettings, env: Env, **settings: Any) -> Admin:
-    """Return a cluster's admin client, for ``async with``. ``settings`` override the cluster's."""
+    """Return an admin client of a cluster, for ``async with``. ``settings`` override its own."""
     return Admin(cluster.bootstrap_servers, env=env, **client_settings(cluster) | settings)
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether another process has taken over the flow."""
+    """Whether the error means that another process has fenced the flow's producer."""
     return isinstance(error, KafkaError) and error.code in {
         ErrorCode.PRODUCER_FENCED,
         ErrorCode.INVALID_PRODUCER_EPOCH,

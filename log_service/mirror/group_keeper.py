@@ -1,8 +1,9 @@
-"""Commits the groups' offsets of the source in the target, translated, at intervals.
+"""Translates committed offsets of the source's groups, and commits them in the target at intervals.
 
-``group_plan`` decides which offsets. The offsets that a group has in the target are cached for a
-while and then read again, because they expire without members and disappear with a deleted topic. A
-group whose offsets cannot be committed causes a complaint and does not delay other groups.
+``group_plan`` decides which offsets to commit. The offsets that a group has in the target are
+cached for a while and then read again, because they expire without members and disappear with a
+deleted topic. A group whose offsets cannot be committed causes a complaint and does not delay other
+groups.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +36,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class GroupKeeper:
-    """Keeps the groups of one flow.
+    """Copies the committed offsets of the groups of one flow.
 
     ``progress`` returns the progress committed in the target, by partition of the source.
     """
@@ -57,7 +58,7 @@ class GroupKeeper:
         """By group: the time when its offsets in the target were read, and these offsets."""
 
     async def run(self) -> None:
-        """Carry offsets over at intervals, until cancelled."""
+        """Copy the offsets of all groups to the target at intervals, until cancelled."""
         while True:
             await trio.sleep(self._flow.sync_groups_s)
             try:
@@ -66,7 +67,7 @@ class GroupKeeper:
                 self._complaints.note(f"the groups cannot be looked at: {error}")
 
     async def carry_over(self) -> None:
-        """Carry the offsets of all groups over once.
+        """Copy the offsets of all groups to the target once.
 
         Raises:
             KafkaError: the groups cannot be listed.
@@ -101,9 +102,10 @@ class GroupKeeper:
     async def _behind_markers(
         self, offsets: Offsets, progress: Mapping[TopicPartition, Progress], known: Offsets
     ) -> Offsets:
-        """Return translated offsets, moved behind markers.
+        """Translate a group's offsets, and move them past the transaction markers of the target.
 
-        Offsets already known to be behind their marker cause no further request.
+        ``known`` are the group's offsets in the target. End offsets are requested only for
+        partitions whose known offset is not past the marker yet.
         """
         translated = translated_offsets(self._flow, offsets, progress)
         asked = {
@@ -126,9 +128,9 @@ class GroupKeeper:
     async def _ends(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, PartitionOffsets]:
-        """Return the end offsets of the target's partitions.
+        """Return the end offsets of partitions of the target.
 
-        Return nothing if the target does not respond. Offsets are then carried over without them.
+        Return an empty mapping if the request fails. No offset is then moved past a marker.
         """
         topics = sorted({where.topic for where in partitions})
         if not topics:

@@ -1,14 +1,13 @@
-"""Decides the offsets to commit in the target for a group, so that a moved consumer continues
-there.
+"""Decides the offsets to commit for a group in the target, so that its consumers can move there.
 
 Decides by the group's offsets in both clusters and by the mirrored progress. Sends no request.
 
 A transaction ends with a marker, which takes the offset after the last record. A group that has
-read all mirrored records gets the offset behind that marker. Otherwise it would have a lag of one
-for ever. This is done only if nothing but the marker can be at that offset.
+read all mirrored records gets the offset after that marker. Otherwise it would have a lag of one
+for ever. This is done only if nothing but the marker can be at the skipped offset.
 
-Invariants: a group's offset in the target never goes back. A group with members in the target gets
-no offsets, because it already reads there.
+Invariants: a group's offset in the target never goes back. No offsets are committed for a group
+with members in the target, because it already reads there.
 """
 
 from collections.abc import Mapping
@@ -31,9 +30,9 @@ WITHOUT_MEMBERS = frozenset({"empty", "dead"})
 
 
 def selected_groups(flow: FlowSettings, groups: list[GroupListing]) -> list[str]:
-    """Return the groups whose offsets are carried over. Only groups of consumers are selected.
+    """Return the ids of the groups whose offsets are copied to the target.
 
-    Share groups and Kafka Streams groups are not.
+    Only consumer groups are selected, but no share groups or Kafka Streams groups.
     """
     return [
         each.group_id
@@ -49,7 +48,10 @@ def translated_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     progress: Mapping[TopicPartition, Progress],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return a group's offsets in the target, for mirrored topics and translatable offsets."""
+    """Translate a group's offsets, by partition of the target.
+
+    Partitions that are not mirrored and offsets that cannot be translated are left out.
+    """
     translated: dict[TopicPartition, OffsetAndMetadata] = {}
     for where, committed in offsets.items():
         offset = progress[where].translated(committed.offset) if where in progress else None
@@ -64,9 +66,9 @@ def partitions_read_up(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     progress: Mapping[TopicPartition, Progress],
 ) -> dict[TopicPartition, str]:
-    """Return the target's partitions of which a group has read all mirrored records in the source.
+    """Return the partitions of which the group has read all mirrored records in the source.
 
-    Each comes with its topic's id.
+    They are named as in the target, and each maps to the id of its topic in the target.
     """
     return {
         TopicPartition(flow.remote_topic(where.topic), where.partition): (
@@ -78,11 +80,11 @@ def partitions_read_up(
 
 
 def behind_marker(offset: OffsetAndMetadata, ends: PartitionOffsets) -> OffsetAndMetadata:
-    """Return ``offset``, moved over the marker behind the last mirrored record.
+    """Return ``offset`` plus one if only a transaction marker can be at ``offset``.
 
-    Return it unchanged if the next offset may hold something else. It can only be the marker if the
-    partition has one more offset and all of it is stable, because the record's transaction is
-    committed.
+    Return it unchanged otherwise. The transaction of the last mirrored record is committed if the
+    last stable offset is after ``offset``. Its marker is at ``offset`` if that is the last offset
+    of the partition.
     """
     is_marker_last = ends.high_watermark == ends.last_stable_offset == offset.offset + 1
     return replace(offset, offset=offset.offset + 1) if is_marker_last else offset
@@ -92,7 +94,10 @@ def due_commits(
     translated: Mapping[TopicPartition, OffsetAndMetadata],
     there: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the translated offsets ahead of ``there``, the group's offsets in the target."""
+    """Return the translated offsets that are higher than ``there``, or missing in it.
+
+    ``there`` are the group's offsets in the target.
+    """
     return {
         where: each
         for where, each in translated.items()

@@ -1,8 +1,8 @@
-"""Topics left out for a while, because the target refuses their records.
+"""Topics that are not mirrored for a while, because the target refuses their records.
 
-Records of several topics share a transaction, and one refused record aborts it. Without its topic,
-the other topics of the flow continue. Decides which errors are the fault of one topic, and how long
-it is left out. Knows no cluster.
+Records of several topics share a transaction, and one refused record aborts it. The other topics of
+the flow can continue if its topic is left out. Decides which errors are the fault of one topic, and
+how long the topic is left out. Sends no request.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ FAULTS_OF_A_TOPIC = frozenset(
 
 
 class HeldTopics:
-    """The topics of one flow that are left out, each for ``hold_ms``."""
+    """The topics of one flow that are left out of mirroring, each for ``hold_ms``."""
 
     def __init__(self, hold_ms: int, now_ms: Callable[[], int]) -> None:
         self._hold_ms = hold_ms
@@ -34,9 +34,9 @@ class HeldTopics:
         self._until_ms: dict[str, int] = {}
 
     def hold(self, topic: str) -> None:
-        """Leave a topic of the source out for a while."""
+        """Leave out a topic of the source for ``hold_ms`` from now on."""
         self._until_ms[topic] = self._now_ms() + self._hold_ms
 
     def is_held(self, topic: str) -> bool:
-        """Whether a topic is left out now."""
+        """Whether a topic is left out of mirroring now."""
         return self._until_ms.get(topic, 0) > self._now_ms()

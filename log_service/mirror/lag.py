@@ -57,7 +57,7 @@ class FlowLag:
 
     @property
     def records_behind(self) -> int:
-        """The number of records behind, over all topics."""
+        """The sum of ``records_behind`` of all topics."""
         return sum(each.records_behind for each in self.topics)
 
     @property
@@ -136,7 +136,7 @@ async def _topic_lag(
 
 
 def _is_of(progress: Progress | None, ends: PartitionOffsets) -> bool:
-    """Return whether the progress belongs to this topic, not to a deleted one of its name."""
+    """Return whether the progress is that of this topic, and not of a deleted topic of its name."""
     return progress is not None and progress.lineage.source_topic_id == str(ends.topic_id)
 
 
@@ -146,7 +146,11 @@ async def _seconds_behind(
     behind: Mapping[TopicPartition, int],
     now_ms: int,
 ) -> float | None:
-    """Return the age of the oldest record not mirrored, in the partitions with the largest lag."""
+    """Return the age of the oldest record that is not mirrored yet.
+
+    Only the ``MAX_LOOKED_AT`` partitions with the largest lag are looked at. Return None if no
+    timestamp can be read.
+    """
     waiting = sorted(
         (where for where, count in behind.items() if count),
         key=lambda where: behind[where],
@@ -164,7 +168,7 @@ async def _seconds_behind(
 
 
 async def _timestamps(source: Admin, where: TopicPartition, position: int) -> list[int]:
-    """Return the timestamps of the batch that holds an offset, for records from that offset on."""
+    """Return the timestamps of the records from ``position`` up to the end of its batch."""
     return [
         record.timestamp
         async for chunk in read_range(source, where, position, position + 1, timeout_ms=LOOK_MS)

@@ -21,7 +21,7 @@ async def create_offsets_topic(target: Admin, topic: str, replication_factor: in
     """Create the topic if it does not exist.
 
     Raises:
-        KafkaError: the cluster refuses.
+        KafkaError: the cluster refuses to create the topic.
     """
     new = NewTopic(
         name=topic, partition_count=1, replication_factor=replication_factor, configs=CONFIGS
@@ -38,10 +38,10 @@ async def read_progress(
 ) -> dict[TopicPartition, Progress]:
     """Return the committed progress by partition of the source.
 
-    A partition whose last record is a tombstone has none. Without the topic there is none at all.
-    With ``is_every_transaction_ended`` the caller has fenced the flow's producer, so no transaction
-    can be open. The topic is then read to its end, and an open transaction is an error. Otherwise
-    reading ends before the first open transaction.
+    A partition whose last record is a tombstone is left out. The result is empty if the topic does
+    not exist. With ``is_every_transaction_ended`` the caller has fenced the flow's producer, so no
+    transaction can be open. The topic is then read to its end, and an open transaction is an error.
+    Otherwise reading ends before the first open transaction.
 
     Raises:
         KafkaError: INVALID_RECORD, a record was not written by a mirror; or as ``read_range``.

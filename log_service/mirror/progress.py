@@ -1,9 +1,9 @@
 """The mirrored offset of one partition, and the translation of source offsets to target offsets.
 
-Decides which runs of offsets are remembered, and how an offset is translated. In a *run* both
-offsets advance together: the record at ``source + i`` is at ``target + i``, for each i below
-``length``. Markers, compaction and aborted records end a run. KIP-382 calls the beginning of a run
-an offset sync.
+Decides which runs of offsets are remembered, and how an offset is translated. In a *run* the
+offsets of both clusters advance together: the record at ``source + i`` is at ``target + i``, for
+each i below ``length``. Markers, compaction and aborted records end a run. KIP-382 calls the
+beginning of a run an offset sync.
 
 Invariants:
 
@@ -30,7 +30,7 @@ An offset of 63 bits has 64 such distances. Thirty runs are usual.
 
 
 class Run(NamedTuple):
-    """``length`` records with consecutive offsets, from ``source`` and from ``target`` on."""
+    """A run of ``length`` records. Its first offsets are ``source`` and ``target``."""
 
     source: int
     target: int
@@ -69,13 +69,14 @@ class Progress:
     def begun(cls, lineage: Lineage, position: int, target_end: int) -> "Progress":
         """Return the progress of a partition without mirrored records.
 
-        Its first record will be at ``target_end`` or above.
+        The first mirrored record will get the target offset ``target_end`` or a higher one.
         """
         return cls(lineage=lineage, position=position, runs=(Run(position, target_end, 0),))
 
     def advanced(self, position: int, leader_epoch: int, runs: Iterable[Run]) -> "Progress":
-        """Return the progress after the records up to ``position`` were mirrored to the offsets of
-        ``runs``.
+        """Return the progress after the records before ``position`` were mirrored.
+
+        ``runs`` has the offsets of the newly mirrored records.
         """
         return replace(
             self, position=position, leader_epoch=leader_epoch, runs=kept_runs([*self.runs, *runs])
@@ -94,7 +95,8 @@ class Progress:
     def cut_to(self, end_offset: int) -> "Progress":
         """Return the progress after the source's log was truncated to ``end_offset``.
 
-        Other records will take the offsets from there on. The target retains the mirrored ones.
+        Other records of the source will get the offsets from there on. The target keeps the records
+        that were already mirrored.
         """
         kept = [
             run._replace(length=min(run.length, end_offset - run.source))
@@ -106,7 +108,7 @@ class Progress:
     def translated(self, offset: int) -> int | None:
         """Return the target offset at which a reader of the source at ``offset`` continues.
 
-        Return None if it is not known.
+        Return None if the offset is before all remembered runs.
         """
         before = [run for run in self.runs if run.source <= offset]
         return (
@@ -121,7 +123,7 @@ class Progress:
 
 
 def runs_of(pairs: Sequence[tuple[int, int]]) -> list[Run]:
-    """Return the runs of (source offset, target offset) of records in their order."""
+    """Combine (source offset, target offset) pairs of records into runs. The pairs are sorted."""
     runs: list[Run] = []
     if pairs and len(pairs) - 1 == pairs[-1][0] - pairs[0][0] == pairs[-1][1] - pairs[0][1]:
         return [Run(*pairs[0], len(pairs))]
@@ -135,11 +137,11 @@ def runs_of(pairs: Sequence[tuple[int, int]]) -> list[Run]:
 
 
 def kept_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs to remember.
+    """Select the runs to remember, and join adjacent ones.
 
-    They are the last run, and for each power of two of the distance from the end, the first and the
-    last run at that distance. A reader with a lag of n records whose run is not remembered gets
-    fewer than n records again.
+    The last run is kept. The other runs are grouped by the binary logarithm of their distance from
+    the end, and the first and the last run of each group are kept. If the run of a reader with a
+    lag of n records is not kept, the reader gets fewer than n records again.
     """
     joined: list[Run] = []
     for run in runs:

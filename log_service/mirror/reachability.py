@@ -1,8 +1,8 @@
-"""Checks whether the clusters of a flow respond, beside the flow's own work.
+"""Checks whether the clusters of a flow respond, concurrently with the flow's own work.
 
-A client waits for an unreachable cluster until its timeouts, a minute by default, without a report.
+A client reports an unreachable cluster only after its timeouts, which are a minute by default.
 Here a small request with a short timeout finds the problem within seconds. The complaint is
-withdrawn once the cluster responds again. Decides nothing about the flow.
+withdrawn once the cluster responds again. The flow does not depend on the result.
 """
 
 import trio
@@ -21,7 +21,7 @@ PAUSE_S = 3.0
 async def watch_clusters(flow: FlowSettings, env: Env, complaints: Complaints) -> None:
     """Send requests to the source and the target of a flow at intervals, until cancelled.
 
-    A cluster that does not respond causes a complaint until it does.
+    A cluster that does not respond causes a complaint, which is withdrawn when it responds.
     """
     async with trio.open_nursery() as nursery:
         for cluster in (flow.source, flow.target):

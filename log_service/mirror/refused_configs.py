@@ -1,9 +1,9 @@
 """Creates and alters topics without the configs that the target refuses.
 
-A cluster refuses a topic as a whole because of one config, and names at most one. So after a
-refusal each config of the topic is tried alone. The topic then gets the accepted ones, and its
-records are mirrored. Decides which errors may be about configs, and the text for a person. Knows no
-flow.
+A cluster refuses a topic as a whole because of one config, and its error names at most one config.
+So after a refusal each config of the topic is tried alone. The topic then gets the accepted
+configs, and its records are mirrored. Decides which errors may be about configs, and words the text
+that reports the refused ones.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,8 +28,8 @@ async def create_topics(
     """Create topics with the configs that the target accepts, and return their ids.
 
     Raises:
-        ItemsFailed: some topics could not be created with any configs. Its results are the ids of
-            the others.
+        ItemsFailed: some topics could not be created, even without refused configs. Its results
+            are the ids of the others.
         KafkaError: the request itself failed.
     """
     try:
@@ -67,10 +67,10 @@ async def create_topics(
 async def alter_configs(
     target: Admin, changes: Mapping[str, Configs], on_refusal: OnRefusal
 ) -> None:
-    """Change the configs of topics that the target allows to be changed.
+    """Change the configs of topics, without the changes that the target refuses.
 
     Raises:
-        ItemsFailed: some topics were refused for another reason than their configs.
+        ItemsFailed: the changes of some topics failed for another reason than their configs.
         KafkaError: the request itself failed.
     """
     try:
@@ -96,7 +96,7 @@ async def alter_configs(
 async def _refused(
     configs: Configs, ask: Callable[[str, str | None], Awaitable[None]]
 ) -> dict[str, KafkaError]:
-    """Try each config alone, and return the errors of the refused ones."""
+    """Try each config alone with ``ask``, and return the errors of the refused ones by key."""
     refused = {}
     for key, value in configs.items():
         try:
@@ -112,7 +112,10 @@ def _without(configs: Mapping[str, str], refused: Mapping[str, KafkaError]) -> d
 
 
 def _refusal_text(configs: Configs, refused: Mapping[str, KafkaError]) -> str:
-    """Return a text about refused configs. It stays the same while they do."""
+    """Return a text about refused configs, in a fixed order.
+
+    Equal refusals give equal texts, so that a complaint about them is logged once.
+    """
     return "; ".join(
         f"{key}={'its default' if configs[key] is None else configs[key]} ({refused[key]})"
         for key in sorted(refused)

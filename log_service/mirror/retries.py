@@ -1,15 +1,16 @@
 """Decides when failed attempts are repeated. The pause of each item doubles with every failure.
 
-So an item that fails for ever costs less and less, and does not delay an item that failed for the
-first time. Knows no cluster and no clock.
+So an item that keeps failing is tried more and more rarely, and does not delay an item that failed
+for the first time. The caller passes in the time.
 """
 
 from collections.abc import Collection
 
 
 class Retries:
-    """The failing items of one kind, by name. Pauses grow from ``first_s`` to ``last_s``, in
-    seconds.
+    """The failing items, such as topics, by name, and the times of their next attempts.
+
+    The pause of an item doubles from ``first_s`` up to ``last_s``.
     """
 
     def __init__(self, first_s: float, last_s: float) -> None:
@@ -32,5 +33,5 @@ class Retries:
             self._due_s[name] = now_s + self._pauses[name]
 
     def wait_s(self, now_s: float) -> float:
-        """Return the seconds until the next attempt, at most ``last_s``."""
+        """Return the seconds until the next attempt of any item, at most ``last_s``."""
         return min([self._last_s, *(max(due_s - now_s, 0.0) for due_s in self._due_s.values())])

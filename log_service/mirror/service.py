@@ -1,8 +1,9 @@
-"""Runs all flows of one process, and begins a failed flow again after a growing pause.
+"""Runs all flows of one process, and starts a failed flow again after a growing pause.
 
-Flows do not affect each other. Decides how long to wait before a flow begins again, and when the
+Flows do not affect each other. Decides how long to wait before a flow starts again, and when the
 process counts as hung. It touches the heartbeat file as long as all of its flows make progress. The
-complaint file has the present problems, and is empty without any. A supervisor reads both files.
+complaint file lists the present problems, and is empty if there are none. A supervisor reads both
+files.
 """
 
 import logging
@@ -31,10 +32,10 @@ logger = logging.getLogger(__name__)
 
 
 class MirrorService:
-    """The flows of a settings file.
+    """Runs the flows of a settings file.
 
     ``heartbeat`` and ``complaint`` are the files for a supervisor. ``say`` is called with lines for
-    a person.
+    the person at the terminal.
     """
 
     def __init__(
@@ -68,8 +69,8 @@ class MirrorService:
         """Run all flows until cancelled.
 
         Raises:
-            ConfigError: source and target of a flow are the same cluster, and no supervisor would
-                see a complaint about it.
+            ConfigError: source and target of a flow are the same cluster. With a complaint file,
+                this is a complaint instead.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._report_to_supervisor)

@@ -4,8 +4,9 @@ The keys are MirrorMaker's. This module decides the meaning of each key and refu
 key of a flow is looked up as ``A->B.key`` first, then as ``key``, which holds for all flows. A key
 of a cluster is ``A.`` and the key of a Kafka client. The caller passes in the file's text.
 
-Invariants: errors name keys and aliases, never secrets. No two enabled flows carry one topic in a
-circle, or topics of two sources into one. This is checked for the names and patterns of the file.
+Invariants: errors name keys and aliases, never secrets. Enabled flows do not mirror a topic back
+into its own cluster, or topics of two sources into one topic. Here this is checked with each name
+and pattern of the file as a topic's name.
 """
 
 import re
@@ -61,7 +62,7 @@ WITHOUT_MEANING: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """One cluster: its alias, its servers, and client settings such as ``security.protocol``."""
+    """The alias of a cluster, its bootstrap servers, and settings of the clients that connect."""
 
     alias: str
     bootstrap_servers: str
@@ -71,8 +72,9 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSettings:
-    """One flow. ``topics``, ``groups`` and the excluded names are regular expressions for whole
-    names.
+    """The settings of one flow.
+
+    ``topics``, ``groups`` and the excluded names are regular expressions that match whole names.
     """
 
     source: ClusterSettings
@@ -107,12 +109,14 @@ class FlowSettings:
         return f"tidelog-mirror.{self.source.alias}.{self.target.alias}"
 
     def remote_topic(self, topic: str) -> str:
-        """Return the name in the target of a topic of the source."""
+        """Return the name that a topic of the source gets in the target."""
         return self.policy.remote_topic(self.source.alias, topic)
 
     def selects_topic(self, topic: str) -> bool:
-        """Whether the flow's patterns select a topic of the source. ``loop_of`` may still exclude
-        it.
+        """Whether the flow's patterns select a topic of the source, by its name alone.
+
+        Internal topics and topics that came from the target are not selected. ``loop_of`` and
+        ``mixed_with`` may still exclude the topic.
         """
         is_wanted = _matches_any(self.topics, topic) and not _matches_any(
             self.topics_excluded, topic
@@ -124,19 +128,19 @@ class FlowSettings:
         )
 
     def selects_group(self, group_id: str) -> bool:
-        """Whether the offsets of a group of the source are carried over."""
+        """Whether the flow copies the committed offsets of a group of the source."""
         return _matches_any(self.groups, group_id) and not _matches_any(
             self.groups_excluded, group_id
         )
 
     def selects_config(self, key: str) -> bool:
-        """Whether a config of a topic is carried over."""
+        """Whether the flow copies the topic config ``key`` to the target."""
         return not _matches_any(self.configs_excluded, key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorSettings:
-    """The settings of one file. ``unused`` are its keys without a meaning here."""
+    """The settings of one file. ``unused`` are keys of the file that have no effect."""
 
     flows: tuple[FlowSettings, ...]
     unused: tuple[str, ...] = ()
@@ -147,7 +151,7 @@ class MirrorSettings:
 
         Raises:
             ConfigError: a cluster or a flow is not declared, a value is invalid for its key, or
-                flows carry a topic in a circle or mix topics of several sources.
+                flows bring a topic back to its own cluster or mix topics of several sources.
         """
         return _Reading(parse_properties(text), name).settings()
 
@@ -155,17 +159,17 @@ class MirrorSettings:
 def loop_of(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) -> tuple[str, ...]:
     """Return the names of the flows, in order, that bring ``topic`` back to the source of ``flow``.
 
-    The result is empty if the topic does not come back. Only the identity policy can loop, because
-    the default one puts the source's name into the topic's.
+    The result is empty if the topic does not come back. This can only happen with the identity
+    policy, because the default policy puts the alias of the source into the topic's name.
     """
     return _path_back(flows, flow.source.alias, flow, topic, ())
 
 
 def mixed_with(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) -> tuple[str, ...]:
-    """Return the other flows that would write into the target topic of ``topic``.
+    """Return the names of the other flows that would write into the target topic of ``topic``.
 
-    Their sources have a topic of the same name. With the default policy there are none, because
-    names contain the source. With the identity policy they do not.
+    They would if their sources have a topic of the same name. The result is empty with the default
+    policy, because it puts the alias of the source into the topic's name.
     """
     return tuple(
         each.name
@@ -203,7 +207,7 @@ def _matches_any(patterns: Iterable[str], name: str) -> bool:
 
 
 class _Reading:
-    """One reading of a file."""
+    """Turns the properties of one file into settings, and remembers which keys it used."""
 
     def __init__(self, properties: Mapping[str, str], name: str) -> None:
         self._properties = properties
@@ -282,7 +286,11 @@ class _Reading:
         )
 
     def _pairs(self, clusters: Mapping[str, ClusterSettings]) -> list[tuple[str, str]]:
-        """Return the source and target of every flow that has a key."""
+        """Return the aliases of source and target of each flow that a key of the file names.
+
+        Raises:
+            ConfigError: an alias is not among the clusters, or source and target are the same.
+        """
         pairs: dict[tuple[str, str], None] = {}
         for key in self._properties:
             named, _, _ = key.partition(".")
@@ -363,8 +371,12 @@ class _Reading:
         return ReplicationPolicy(is_identity=is_identity, separator=separator)
 
     def _refuse_circles(self, flows: Sequence[FlowSettings]) -> None:
-        """Refuse flows that carry a topic in a circle, with each name and pattern of the file as a
-        topic.
+        """Refuse flows that bring a topic back to its own cluster.
+
+        Each name and pattern of the file is tried as the name of a topic.
+
+        Raises:
+            ConfigError: there are such flows.
         """
         for flow in flows:
             for topic in flow.topics:
@@ -376,8 +388,12 @@ class _Reading:
                     )
 
     def _refuse_mixtures(self, flows: Sequence[FlowSettings]) -> None:
-        """Refuse flows that mix topics of several sources, with each name and pattern as their
-        topic.
+        """Refuse flows that mirror topics of several sources into one topic.
+
+        Each name and pattern of the file is tried as the name of a topic.
+
+        Raises:
+            ConfigError: there are such flows.
         """
         for flow in flows:
             for topic in flow.topics:

@@ -1,9 +1,9 @@
-"""Makes the target's topics like those of the source, at intervals.
+"""Creates and changes topics of the target at intervals, so that they are like the source's.
 
 ``topic_plan`` decides the changes. A topic that cannot be created or changed causes a complaint and
 does not delay other topics. A config that the target refuses causes a complaint, and the topic is
-mirrored without it. ``topics`` are the mirrored topics. The value is replaced as a whole and never
-changed in place.
+mirrored without the config. ``TopicKeeper.topics`` has the mirrored topics by name. It is replaced
+as a whole and never changed in place.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ class MirroredTopic:
 
 
 class TopicKeeper:
-    """Keeps the topics of one flow. ``flows`` are all enabled flows."""
+    """Keeps the target's topics of one flow up to date. ``flows`` are all enabled flows."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class TopicKeeper:
         self.topics: Mapping[str, MirroredTopic] = {}
 
     async def run(self) -> None:
-        """Refresh until cancelled.
+        """Call ``refresh`` at intervals, until cancelled.
 
-        The pause is the flow's interval. It is short after a ``doubt``, and grows with every failed
-        attempt.
+        The pause is the flow's interval. It is short after ``doubt`` was called and after a first
+        failure, and doubles with every further failure up to the interval.
         """
         while True:
             with trio.move_on_after(self._retries.wait_s(trio.current_time())):
@@ -81,7 +81,7 @@ class TopicKeeper:
                 self._complaints.note(f"the topics cannot be looked at: {error}")
 
     def doubt(self) -> None:
-        """Refresh soon, because a topic may have been deleted or created anew."""
+        """Cause a refresh soon, because a topic may have been deleted or created anew."""
         self._doubt.set()
 
     async def refresh(self) -> None:
@@ -136,7 +136,10 @@ class TopicKeeper:
         )
 
     async def _configs(self, admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the configs set for topics. Topics without described configs are left out."""
+        """Return the configs that are set for each topic itself, by topic.
+
+        Topics whose configs cannot be read are left out.
+        """
         resources = [ConfigResource.topic(topic) for topic in topics]
         if not resources:
             return {}
@@ -155,9 +158,9 @@ class TopicKeeper:
         }
 
     async def _change(self, changes: TopicChanges) -> tuple[dict[str, str], set[str]]:
-        """Make the changes.
+        """Make the planned changes in the target.
 
-        Return the ids of created topics, and the names of topics whose change failed.
+        Return the ids of the created topics by name, and the names of topics whose change failed.
         """
         created: dict[str, str] = {}
         failed: set[str] = set()
@@ -198,7 +201,10 @@ class TopicKeeper:
             )
 
     async def _attempt(self, what: str, change: Callable[[], Awaitable[None]]) -> set[str]:
-        """Make one kind of change, and return the topics of the target whose change failed."""
+        """Await ``change``, and return the names of the topics for which it failed.
+
+        ``what`` is a participle for complaints, such as "created".
+        """
         try:
             await change()
         except ItemsFailed as error:
@@ -214,9 +220,10 @@ class TopicKeeper:
 def _writable_count(
     topic: TopicListing, there: TopicListing | None, changes: TopicChanges, failed: set[str]
 ) -> int:
-    """Return how many partitions can be mirrored.
+    """Return how many partitions of a topic can be mirrored, after ``changes`` were tried.
 
-    There are fewer than in the source if the target could not get as many.
+    ``there`` is the target's topic before the changes. The result is lower than the source's count
+    if the target could not get as many partitions.
     """
     if there is None or (there.name in changes.grow and there.name not in failed):
         return topic.partition_count

@@ -4,7 +4,8 @@ Decides which topics to create, which get more partitions, and which configs to 
 no request, because the present topics are arguments. No topic loses partitions, and no topic is
 deleted. The target retains topics that the source deletes.
 
-Invariant: only configs set for the topic itself are compared. Each cluster has its own defaults.
+Invariant: only configs set for the topic itself are compared, because each cluster has its own
+defaults.
 """
 
 import re
@@ -21,9 +22,10 @@ SET_FOR_THE_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChanges:
-    """Topics to create, and configs and partitions to change.
+    """Changes of the target: topics to create, partition counts to raise, and configs to change.
 
-    ``alter`` has the new value of each config by topic. None resets a config.
+    ``grow`` has the new partition count by topic. ``alter`` has the new config values by topic and
+    key, and None resets a config.
     """
 
     create: tuple[NewTopic, ...]
@@ -36,9 +38,9 @@ def mirrored_topics(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the topics that a flow mirrors, and the topics that it must not mirror.
 
-    A topic must not be mirrored if it would go in a circle or into the target topic of another
-    source. Each of these comes with a sentence that says so. Whether the other source has the topic
-    is not known here.
+    A topic must not be mirrored if it would come back to its own cluster, or share a target topic
+    with another source. Each refused topic maps to a sentence with the reason. Whether the other
+    source has the topic is not known here.
     """
     mirrored: list[str] = []
     refused: dict[str, str] = {}
@@ -62,8 +64,9 @@ def mirrored_topics(
 
 
 def missing_topics(flow: FlowSettings, topics: Iterable[str]) -> list[str]:
-    """Return the topics that a flow selects by name, not by pattern, and the source (``topics``)
-    lacks.
+    """Return the topics that a flow names without a pattern, and that are not among ``topics``.
+
+    ``topics`` are those of the source.
     """
     there = set(topics)
     return [
@@ -74,7 +77,10 @@ def missing_topics(flow: FlowSettings, topics: Iterable[str]) -> list[str]:
 
 
 def own_configs(flow: FlowSettings, entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
-    """Return the configs set for a topic itself that the flow carries over."""
+    """Return the configs to copy: those that are set for a topic itself and selected by the flow.
+
+    Secret values cannot be read, and are left out.
+    """
     return {
         key: entry.value
         for key, entry in entries.items()
@@ -92,10 +98,11 @@ def plan_topics(
     source_configs: Mapping[str, Mapping[str, str]],
     target_configs: Mapping[str, Mapping[str, str]],
 ) -> TopicChanges:
-    """Return the changes for the topics in ``source``, which the flow mirrors.
+    """Return the changes in the target for the topics in ``source``, which the flow mirrors.
 
-    ``target`` and its configs have the target's names. A topic whose source configs are unknown is
-    not created, and the configs of an existing target topic stay.
+    ``target`` and ``target_configs`` are keyed by the names in the target. If the configs of a
+    topic in the source are unknown, its target topic is not created, and the configs of an existing
+    target topic are left alone.
     """
     create: list[NewTopic] = []
     grow: dict[str, int] = {}

@@ -11,7 +11,7 @@ Decides how to continue after changes of the source or the target:
 - Retention of the source was faster: mirroring continues at the log start offset, and the offsets
   between count as lost.
 - The target refuses records of a topic: the transaction is aborted, and the flow continues without
-  that topic for a while.
+  this topic for a while.
 - The source's log was truncated by an unclean election: mirroring continues where both logs agree.
   Mirrored records that the source lost stay in the target.
 
@@ -47,7 +47,8 @@ POLL_MS = 500
 class FlowClients:
     """The open clients of one flow.
 
-    The clients of the source read. The clients of the target read and write.
+    ``source`` and ``consumer`` are connected to the source and only read. ``target`` and
+    ``producer`` are connected to the target.
     """
 
     source: Admin
@@ -67,8 +68,8 @@ class RecordRefusedError(KafkaError):
 class Transfer:
     """Mirrors the records of one flow. ``progress`` is the committed progress at the beginning.
 
-    ``doubt`` is called if a topic may have been deleted or created anew. The caller then soon calls
-    ``follow`` with the present topics.
+    ``doubt`` is called if a topic may have been deleted or created anew. The caller should then
+    call ``follow`` with the present topics soon.
     """
 
     def __init__(
@@ -99,19 +100,20 @@ class Transfer:
 
     @property
     def topic_count(self) -> int:
-        """How many topics are mirrored."""
+        """The number of mirrored topics."""
         return len(self._topics)
 
     @property
     def partition_count(self) -> int:
-        """How many partitions are mirrored."""
+        """The number of mirrored partitions."""
         return len(self._read)
 
     # Which partitions
 
     async def follow(self, topics: Mapping[str, MirroredTopic]) -> bool:
-        """Mirror these topics from now on, each from its progress. Return whether partitions
-        changed.
+        """Mirror these topics from now on, and return whether the mirrored partitions changed.
+
+        Each partition continues from its progress. Topics in ``held`` are left out.
 
         Raises:
             KafkaError: the end offsets of new partitions cannot be read.
@@ -153,7 +155,7 @@ class Transfer:
         return known is not None and known.lineage == self._topics[where.topic].lineage
 
     async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
-        """Begin partitions that were never mirrored, or only in another incarnation."""
+        """Commit a first progress of partitions that have none for their present topic ids."""
         if not partitions:
             return
         is_latest = self._flow.auto_offset_reset == "latest"
@@ -186,9 +188,10 @@ class Transfer:
         return TopicPartition(self._topics[where.topic].remote_name, where.partition)
 
     async def _read_on(self, where: TopicPartition) -> None:
-        """Read a partition from its progress on.
+        """Assign a partition to the consumer, and seek to its progress.
 
-        No other task runs between the two steps. Otherwise it would look up a position itself.
+        No other task runs between the two steps. Otherwise the consumer's background task would
+        look up a position itself.
         """
         progress = self._progress[where]
         self._read.add(where)
@@ -198,8 +201,9 @@ class Transfer:
     # Records
 
     async def step(self) -> int:
-        """Mirror the next records of the source, and return their count. It is 0 after a while
-        without records.
+        """Mirror the next records of the source, and return their count.
+
+        The count is 0 if no records arrive for ``POLL_MS``, or if reading failed.
 
         Raises:
             KafkaError: the transaction failed, so its records are not mirrored. The flow has to
@@ -223,9 +227,9 @@ class Transfer:
     async def _write(
         self, records: Sequence[ConsumerRecord], positions: Mapping[TopicPartition, int]
     ) -> None:
-        """Write records and the positions after them in one transaction.
+        """Write records and the source positions after them in one transaction.
 
-        A topic whose records are refused is left out for a while.
+        If records of a topic are refused, nothing is written and the topic is left out for a while.
         """
         sent: dict[TopicPartition, list[tuple[int, Delivery]]] = {}
         try:
@@ -263,7 +267,7 @@ class Transfer:
         return moved
 
     async def _commit(self, moved: Mapping[TopicPartition, Progress]) -> None:
-        """Commit progress without records."""
+        """Commit progress in a transaction without mirrored records."""
         async with self._producer.transaction():
             await self._send_progress(moved)
         self._progress |= moved
@@ -315,7 +319,7 @@ class Transfer:
     async def _moved(self) -> dict[TopicPartition, int]:
         """Return the consumer's position of each partition whose position advanced.
 
-        It also advances over markers, which are not records.
+        A position also advances past markers, which are not records.
         """
         positions = {where: await self._consumer.position(where) for where in self._read}
         return {
@@ -327,9 +331,9 @@ class Transfer:
     # What is not as it was
 
     def _stale_topics(self, records: Iterable[ConsumerRecord]) -> set[str]:
-        """Return the topics of records whose topic id has changed in the client's metadata.
+        """Return the topics of ``records`` whose topic id changed in the consumer's metadata.
 
-        The records may be of another incarnation of the topic.
+        Their records may be of a topic that was created anew with the same name.
         """
         return {topic for topic in {record.topic for record in records} if self._is_stale(topic)}
 
@@ -340,7 +344,10 @@ class Transfer:
         )
 
     async def _leave(self, topics: Collection[str]) -> int:
-        """Stop reading topics until ``follow`` names them again, and read all others again."""
+        """Stop reading topics until ``follow`` names them again, and return 0.
+
+        All other topics are read again from the committed progress.
+        """
         self._doubt()
         await self._read_again_without(topics)
         return 0
@@ -356,9 +363,12 @@ class Transfer:
             )
 
     def _require_same_targets(self, topics: Iterable[str]) -> None:
-        """Raise unless the records went to the intended topics.
+        """Check that the records went to the intended topics of the target.
 
-        The target may have created a topic anew by itself.
+        A topic of the target may have been deleted and created anew with another id.
+
+        Raises:
+            KafkaError: INCONSISTENT_TOPIC_ID, a topic was created anew.
         """
         view = self._producer.cluster.view
         for name in topics:
@@ -385,9 +395,10 @@ class Transfer:
         await self._go_on(where, self._progress[where].cut_to(min(end_offset, before)))
 
     async def _look_into(self, error: KafkaError) -> None:
-        """Handle a failed poll.
+        """Handle the error of a poll: note a complaint, and wait before the next poll.
 
-        If the position is out of the source's log, continue where the log has records.
+        If a position is out of the range of the source's log, continue where the log has records
+        instead of waiting.
         """
         self._complaints.note(f"{self._flow.source.alias} cannot be read: {error}")
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -413,8 +424,9 @@ class Transfer:
                 )
 
     async def _epoch_end(self, where: TopicPartition, progress: Progress) -> int:
-        """Return the end offset of the mirrored leader epoch, as the source's leader reports it
-        (KIP-320).
+        """Ask the source's leader for the end offset of the last mirrored leader epoch (KIP-320).
+
+        Return the position of ``progress`` if the epoch is unknown.
         """
         if progress.leader_epoch < 0:
             return progress.position
@@ -422,7 +434,7 @@ class Transfer:
         return found.end_offset if found.end_offset >= 0 else progress.position
 
     async def _go_on(self, where: TopicPartition, progress: Progress) -> None:
-        """Commit another position, and read from there."""
+        """Commit ``progress``, and continue to read at its position."""
         await self._commit({where: progress})
         await self._consumer.seek(where, progress.position, progress.leader_epoch)
 
@@ -430,7 +442,7 @@ class Transfer:
 def _refused(
     sent: Mapping[TopicPartition, Sequence[tuple[int, Delivery]]],
 ) -> dict[str, KafkaError]:
-    """Return the topics with a record that the target refused, with the error."""
+    """Return the topics of which the target refused a record, each with the error."""
     refused: dict[str, KafkaError] = {}
     for where, deliveries in sent.items():
         for _, delivery in deliveries:

@@ -1,8 +1,8 @@
 """Administers access: SCRAM users (KIP-554), ACLs (KIP-11, KIP-290) and delegation tokens (KIP-48).
 
-Each function turns a question into requests and the responses into values. Resource types and
-operations have Kafka's names in lower case, with ``_`` between words. A password never leaves this
-process. The broker receives only the salted hash that PBKDF2 computes from the password.
+Each function sends the requests of one method of ``Admin``, and converts the responses to values.
+Resource types and operations have Kafka's names in lower case, with ``_`` between words. A password
+never leaves this process. The broker receives only the salted hash that PBKDF2 computes from it.
 
 Invariant: no ``repr`` shows a password or the HMAC of a token. The HMAC is as good as a password.
 """
@@ -121,9 +121,10 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """Selects the ACLs that agree with every given field.
+    """Selects the ACLs that match every given field.
 
-    ``pattern_type`` ``match`` selects all ACLs that apply to a resource of that name.
+    ``pattern_type`` ``match`` selects all ACLs that apply to a resource of that name, whatever
+    their own pattern types.
     """
 
     resource_type: str = "any"
@@ -214,7 +215,7 @@ async def _alter_users(
 async def describe_scram_users(
     cluster: ClusterMetadata, names: Sequence[str] | None, timeout_ms: int
 ) -> dict[str, dict[str, int]]:
-    """Return users with their mechanisms; see ``Admin.describe_scram_users``."""
+    """Return the SCRAM mechanisms of users; see ``Admin.describe_scram_users``."""
     request = DescribeUserScramCredentialsRequest(
         users=None if names is None else [UserName(name=name) for name in names]
     )

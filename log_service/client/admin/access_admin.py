@@ -1,6 +1,6 @@
 """The methods of the admin for SCRAM users, ACLs and delegation tokens.
 
-Each method passes its question to ``access``, which sends the requests.
+Each method calls the function of the same name in ``access``, which sends the requests.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from log_service.common.secrets import SecretBytes
 
 
 class AccessAdmin(AdminConnection):
-    """Administers who may log in, and who may do what."""
+    """The methods of ``Admin`` for users, delegation tokens and ACLs."""
 
     async def set_scram_users(
         self, users: Sequence[ScramUser], *, timeout_ms: int | None = None
@@ -42,7 +42,9 @@ class AccessAdmin(AdminConnection):
     async def describe_scram_users(
         self, names: Sequence[str] | None = None, *, timeout_ms: int | None = None
     ) -> dict[str, dict[str, int]]:
-        """Return the iterations of users by mechanism. ``names`` None means all users.
+        """Return the PBKDF2 iteration counts by user and mechanism.
+
+        ``names`` None means all users.
 
         The error is RESOURCE_NOT_FOUND if a user has no password.
         """
@@ -52,7 +54,7 @@ class AccessAdmin(AdminConnection):
     async def create_acls(
         self, bindings: Sequence[AclBinding], *, timeout_ms: int | None = None
     ) -> None:
-        """Create ACLs. ACLs that exist already stay.
+        """Create ACLs. Those that exist already are left as they are.
 
         The error is SECURITY_DISABLED if the cluster has no authorizer.
         """
@@ -90,11 +92,11 @@ class AccessAdmin(AdminConnection):
         max_lifetime_ms: int = -1,
         timeout_ms: int | None = None,
     ) -> DelegationTokenDescription:
-        """Create a token that logs in as its owner until the token expires (KIP-48).
+        """Create a token with which clients can log in as its owner until it expires (KIP-48).
 
         ``owner`` None means this client's user. The error is DELEGATION_TOKEN_AUTH_DISABLED if the
-        cluster has no secret for tokens. It is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED if the
-        connection has no login of its own.
+        cluster has no secret for tokens. It is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED if this client
+        is not logged in, or is logged in with a token.
         """
         named = arguments.names(renewers, "renewers")
         return await access.create_delegation_token(

@@ -1,8 +1,8 @@
 """The admin describes and changes a cluster: topics, configuration, offsets, groups and more.
 
-Each method passes its question to the module of this package that sends the requests. Every method
-takes ``timeout_ms`` (default ``default_api_timeout_ms``). It limits the whole call, with all its
-retries.
+Each method calls a function of another module of this package, which sends the requests. Every
+method takes ``timeout_ms`` (default ``default_api_timeout_ms``). It limits the whole call, with all
+its retries.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -168,7 +168,7 @@ class Admin(GroupAdmin, AccessAdmin):
     async def apply_retention(
         self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None
     ) -> list[RetentionResult]:
-        """Make the brokers apply retention now, and return what each partition lost.
+        """Make the brokers apply retention now, and return what was deleted in each partition.
 
         ``topics`` None means all topics.
 
@@ -185,7 +185,7 @@ class Admin(GroupAdmin, AccessAdmin):
     async def apply_compaction(
         self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None
     ) -> list[CompactionResult]:
-        """Make the brokers compact now as each topic's configuration asks, and return the figures.
+        """Make the brokers compact topics now by their configuration, and return the results.
 
         ``topics`` None means all compacted topics.
 
@@ -235,7 +235,7 @@ class Admin(GroupAdmin, AccessAdmin):
         is_validated_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Set quotas, and remove those whose value is None; all others stay (KIP-546).
+        """Set quotas, and remove those whose value is None (KIP-546). All other quotas stay.
 
         The error is INVALID_REQUEST if a quota is not valid.
         """
@@ -274,7 +274,7 @@ class Admin(GroupAdmin, AccessAdmin):
         """Elect leaders, and return the partitions that got a new leader (KIP-460).
 
         ``partitions`` None means all partitions that need an election. The error is
-        ELECTION_NOT_NEEDED if a partition has the right leader. It is
+        ELECTION_NOT_NEEDED if a named partition needs no election of this type. It is
         PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica can lead.
         """
         return await cluster.elect_leaders(
@@ -311,9 +311,9 @@ class Admin(GroupAdmin, AccessAdmin):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
-        """Return the producers that each partition remembers (KIP-664).
+        """Return the producers whose state the leader of each partition keeps (KIP-664).
 
-        They are idempotent or transactional.
+        These producers are idempotent or transactional.
         """
         return await cluster.describe_producers(self.cluster, partitions, self._limit(timeout_ms))
 
@@ -396,7 +396,7 @@ class Admin(GroupAdmin, AccessAdmin):
         isolation_level: str = "read_uncommitted",
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return the offset that each spec asks for, for example the latest offset."""
+        """Return the offset that each spec describes, for example the latest offset."""
         arguments.partitions(specs)
         return await offsets.list_offsets(
             self.cluster, specs, arguments.isolation_of(isolation_level), self._limit(timeout_ms)
@@ -412,7 +412,8 @@ class Admin(GroupAdmin, AccessAdmin):
         """Return the first and last offsets of all partitions of the topics.
 
         They are log start, high watermark and last stable offset, together with the topic's id.
-        A partition without a leader is waited for, or else left out.
+        The call waits for a leader of each partition. Without ``is_leader_awaited``, partitions
+        that have no leader are left out.
         """
         return await offsets.describe_offsets(
             self.cluster,

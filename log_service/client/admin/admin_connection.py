@@ -1,6 +1,6 @@
 """The connection of an admin to its cluster, which ``async with`` opens and closes.
 
-Each room of the admin's methods extends it.
+The classes with the admin's methods extend ``AdminConnection``.
 """
 
 from collections.abc import Iterable
@@ -71,7 +71,10 @@ class AdminConnection:
         return self._cluster
 
     def _is_idle(self, _topic: str, since_ms: int) -> bool:
-        """Whether no call has named a topic lately. Each call names its topics itself."""
+        """Whether no call has named the topic for ``IDLE_MS``. Its metadata is then dropped.
+
+        The next call that names the topic requests the metadata again.
+        """
         return self._env.clock.monotonic_ms() - since_ms >= IDLE_MS
 
     def _limit(self, timeout_ms: int | None) -> int:

@@ -1,8 +1,8 @@
 """Administers the cluster: log directories, leaders, the quorum, features, producers and voters.
 
-Each function turns a question into requests and the responses into values.
-``ClusterMetadata.retry`` tries again after a retriable error. An election is requested only once,
-because its retriable errors are its results.
+Each function sends the requests of one method of ``Admin``, and converts the responses to values.
+``ClusterMetadata.retry`` tries again after a retriable error. An election is not requested again
+for the sake of single partitions, because their errors are results of the election.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Sends one question to several brokers at once, and merges the responses into one result.
+"""Calls several brokers at once, and merges their responses into one result.
 
-An item that failed does not hide the others. ``Collected`` keeps results and errors by item, and
-raises ``ItemsFailed`` with both. This module knows no API.
+The results of other items are not lost if one item fails. ``Collected`` keeps the errors by item,
+and raises ``ItemsFailed`` with errors and results. This module depends on no particular request.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -45,7 +45,7 @@ async def gather(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
 
 
 class Collected:
-    """Results and errors of the items of one call."""
+    """Collects the errors of the items of one call, such as topics."""
 
     def __init__(self) -> None:
         self.errors: dict[object, KafkaError] = {}
@@ -54,10 +54,10 @@ class Collected:
     def note(self, item: object, code: int, text: str | None, what: str = "") -> bool:
         """Record the error code of an item, and return whether the code is an error.
 
-        ``what`` goes before the item in the error's text.
+        ``what`` is put before the item in the error's text.
 
         Raises:
-            KafkaError: the error is retriable. The whole call must be tried again.
+            KafkaError: the error is retriable. The caller must try the whole call again.
         """
         if code == ErrorCode.NONE:
             return False

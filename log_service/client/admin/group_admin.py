@@ -1,6 +1,6 @@
 """The methods of the admin for groups, share groups and their offsets.
 
-Each method passes its question to the module of this package that sends the requests.
+Each method calls a function of another module of this package, which sends the requests.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from log_service.common.types import TopicPartition
 
 
 class GroupAdmin(AdminConnection):
-    """Administers groups and share groups."""
+    """The methods of ``Admin`` for groups and share groups."""
 
     async def list_groups(
         self,
@@ -131,10 +131,11 @@ class GroupAdmin(AdminConnection):
         max_ranges: int = 100,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, QueueInFlight]:
-        """Return the records of a queue that are in flight: who holds them, how often delivered.
+        """Return the records of a queue that are in flight, with their members and delivery counts.
 
-        At most ``max_ranges`` ranges come from each broker. A partition without a leader is left
-        out. Only tidelog's brokers know it, and others refuse with UNSUPPORTED_VERSION.
+        Each broker returns at most ``max_ranges`` ranges of offsets. A partition without a leader
+        is left out. Brokers other than tidelog's do not know this request. The error is then
+        UNSUPPORTED_VERSION.
         """
         return await share_records.describe_share_records(
             self.cluster,
@@ -152,11 +153,12 @@ class GroupAdmin(AdminConnection):
         *,
         timeout_ms: int | None = None,
     ) -> tuple[int, ...]:
-        """End the share sessions of a member at the leaders of partitions.
+        """End a member's share sessions at the leaders of partitions, and return the leaders' ids.
 
-        All records that it holds there are delivered again, to any member. If it lives, it opens a
-        new session, and its acknowledgements of the released records are refused. It needs READ on
-        the group. Returns the brokers where it had a session.
+        All records that the member holds there are delivered again, to any member. A member that
+        still runs opens a new session, and its acknowledgements of the released records are
+        refused. The caller needs READ on the group. Brokers without a session of the member are
+        not among the returned ids.
         """
         return await share_records.release_share_records(
             self.cluster,

@@ -1,8 +1,8 @@
 """Administers groups: lists, describes and deletes them, and reads and sets committed offsets.
 
 The list of groups comes from every broker, everything else from the group's coordinator. Responses
-of different versions become the same value. Requests for offsets name topics by name, never by id.
-A consumer commits by topic id if the broker supports ids.
+of different versions and APIs are converted to the same types. The admin's requests for offsets
+identify topics by name, never by id. A consumer commits by topic id if the broker supports ids.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -322,8 +322,8 @@ def commit_request(
 ) -> OffsetCommitRequest:
     """Return a request to commit offsets.
 
-    Without a generation the request comes from outside the group. Versions after 9 name topics by
-    ``topic_ids``.
+    ``generation_id`` -1 and an empty ``member_id`` are for a sender that is not a member. Versions
+    after 9 of the request identify topics by ``topic_ids``.
     """
     return OffsetCommitRequest(
         group_id=group_id,

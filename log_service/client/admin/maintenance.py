@@ -58,7 +58,7 @@ async def apply_retention(
 async def apply_compaction(
     cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int
 ) -> list[CompactionResult]:
-    """Make every broker compact now what is due; see ``Admin.apply_compaction``."""
+    """Make every broker compact partitions that are due; see ``Admin.apply_compaction``."""
     request = MaintenanceRequest(
         operation=APPLY_COMPACTION,
         topics=None if topics is None else list(topics),
@@ -107,7 +107,8 @@ async def _ask_all(
 ) -> list[T]:
     """Send ``request`` to every broker, and return the results of all partitions.
 
-    ``read`` converts each result.
+    ``read`` converts each result. ``level`` is the level of the maintenance feature that a broker
+    must support. ``purpose`` is a verb for errors, such as "apply retention".
     """
 
     async def ask(node_id: int) -> list[T]:

@@ -1,8 +1,8 @@
-"""Answers questions about the offsets of partitions, and waits for records.
+"""Looks up offsets of partitions, deletes records, and waits for records.
 
-A question goes to the leaders of its partitions, and their responses become one result. A leader
-responds to the requests of one connection in order. The long poll therefore has a connection of its
-own.
+A request goes to the leaders of its partitions, and their responses are merged into one result. A
+leader responds to the requests of one connection in order. So the long poll that waits for records
+has a connection of its own, and does not delay other requests.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -63,7 +63,7 @@ async def list_offsets(
     isolation: int,
     timeout_ms: int,
 ) -> dict[TopicPartition, FoundOffset]:
-    """Return the offset that each spec asks for; see ``Admin.list_offsets``."""
+    """Return the offset that each spec describes; see ``Admin.list_offsets``."""
     cluster.watch({partition.topic for partition in specs})
 
     def asked(partition: TopicPartition) -> ListOffsetsPartition:
@@ -111,7 +111,10 @@ async def _ask_leaders(
     ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, V]]],
     timeout_ms: int,
 ) -> dict[TopicPartition, V]:
-    """Ask the leaders of all partitions at once, and return their responses as one result."""
+    """Call ``ask`` for all leaders at once, and return the merged results by partition.
+
+    ``ask`` gets a node id and the partitions that this node leads.
+    """
 
     async def attempt() -> dict[TopicPartition, V]:
         await describe(cluster, {partition.topic for partition in partitions})
@@ -233,7 +236,7 @@ async def offsets_for_leader_epoch(
 async def delete_records(
     cluster: ClusterMetadata, offsets: Mapping[TopicPartition, int], timeout_ms: int
 ) -> dict[TopicPartition, int]:
-    """Advance log starts, and return the new ones; see ``Admin.delete_records``."""
+    """Delete records, and return the new log start offsets; see ``Admin.delete_records``."""
 
     async def ask(leader: int, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         request = DeleteRecordsRequest(
@@ -413,7 +416,7 @@ def _polled(cluster: ClusterMetadata, response: FetchResponse) -> _Polled:
 def _merged(
     parts: Iterable[Mapping[TopicPartition, V]], asked: Iterable[TopicPartition]
 ) -> dict[TopicPartition, V]:
-    """Return the responses of all leaders as one.
+    """Return the results of all leaders as one mapping.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, a response lacks a partition of the request.

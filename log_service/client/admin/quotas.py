@@ -1,6 +1,6 @@
 """Administers client quotas: lists, sets and removes them (KIP-546).
 
-Each function turns a question into requests and the responses into values.
+Each function sends the requests of one method of ``Admin``, and converts the responses to values.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 queues.
 
 All requests go to the group's coordinator. The start offset of a queue is the first offset whose
-record is not finished. The lag is the number of records between the start offset and the end,
-without records that were acknowledged out of order (KIP-1226).
+record is neither acknowledged nor archived. The lag is the number of records between the start
+offset and the end, without records that were acknowledged out of order (KIP-1226).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -201,7 +201,10 @@ async def delete_share_group_offsets(
 def _retried(
     cluster: ClusterMetadata, group_id: str, ask: Callable[[], Awaitable[T]], timeout_ms: int
 ) -> Callable[[], Awaitable[T]]:
-    """Return a call that asks a group's coordinator, and asks again after retriable errors."""
+    """Return a function that calls ``ask``, and calls it again after retriable errors.
+
+    ``ask`` sends a request to the group's coordinator, which is looked up again if it moved.
+    """
     return partial(cluster.retry, partial(with_coordinator, cluster, group_id, ask), timeout_ms)
 
 

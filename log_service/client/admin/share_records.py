@@ -1,8 +1,8 @@
-"""Reads the records of share groups that are in flight, and releases them, at partitions' leaders.
+"""Describes and releases the records that share groups have in flight, at partitions' leaders.
 
-Kafka's protocol has no request that shows them, so brokers other than tidelog's refuse with
-UNSUPPORTED_VERSION. A login that may read the group may end the share session of a member at a
-broker. The broker then releases all records that the member holds there.
+Kafka's protocol has no request that describes them, so with brokers other than tidelog's this
+raises UNSUPPORTED_VERSION. A user who may read the group may also end the share session of a member
+at a broker. The broker then releases all records that the member holds there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,8 +36,9 @@ STATES: Mapping[int, str] = MappingProxyType(
 class RecordsInFlight:
     """Records from ``first_offset`` to ``last_offset`` (inclusive) in the same state.
 
-    ``state`` is available (again), acquired, acknowledged or archived. ``member_id`` holds acquired
-    records, whose lock expires in ``lock_ms``. Otherwise these are empty and -1.
+    ``state`` is available (again), acquired, acknowledged or archived. Acquired records are held by
+    the member ``member_id``, and their lock expires in ``lock_ms``. In other states ``member_id``
+    is empty and ``lock_ms`` is -1.
     """
 
     first_offset: int
@@ -52,8 +53,8 @@ class RecordsInFlight:
 class QueueInFlight:
     """The records in flight of one partition.
 
-    ``start_offset`` is None if the group has not fetched from the present leader. ``ranges`` may be
-    cut. ``record_count`` counts all.
+    ``start_offset`` is None if the group has not fetched from the present leader. ``ranges`` may
+    lack the last ranges, because the request limits their number. ``record_count`` counts all.
     """
 
     start_offset: int | None

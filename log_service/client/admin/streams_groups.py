@@ -1,7 +1,7 @@
-"""Describes groups of Kafka Streams instances (KIP-1071) with the same values as other groups.
+"""Describes groups of Kafka Streams instances (KIP-1071) as ``GroupDescription``.
 
-This module decides which partitions belong to a task. A task reads its partition number of each
-input topic of its subtopology, if the topic has that partition.
+This module decides which partitions belong to a task. The task with number n reads partition n of
+each input topic of its subtopology, if the topic has that partition.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """Administers topics and configuration, and describes the cluster.
 
-Each function turns a question into requests and the responses into values.
+Each function sends the requests of one method of ``Admin``, and converts the responses to values.
 ``ClusterMetadata.retry`` tries again after a retriable error.
 """
 
@@ -102,7 +102,7 @@ async def create_topics(
 async def describe_new_topic(
     cluster: ClusterMetadata, topic: NewTopic, timeout_ms: int
 ) -> dict[str, ConfigEntry]:
-    """Return the configuration of a topic to be; see ``Admin.describe_new_topic``."""
+    """Return the configuration of a topic before its creation; see ``Admin.describe_new_topic``."""
 
     async def attempt() -> dict[str, ConfigEntry]:
         request = CreateTopicsRequest(timeout_ms=timeout_ms, validate_only=True)
@@ -129,7 +129,7 @@ async def describe_new_topic(
 
 
 async def _await_leaders(cluster: ClusterMetadata, topics: list[str]) -> None:
-    """Return once every partition has a leader, so that the caller may use the topic at once."""
+    """Wait until every partition has a leader, so that the caller can use the topics at once."""
     view = await cluster.refresh(topics)
     for topic in topics:
         known = view.topics.get(topic)
@@ -187,7 +187,7 @@ async def delete_topics(cluster: ClusterMetadata, names: Sequence[str], timeout_
 
 
 async def _await_gone(cluster: ClusterMetadata, deleted: Mapping[str, TopicId]) -> None:
-    """Return once the brokers no longer list the topics, so that they can be created again."""
+    """Wait until the brokers no longer list the topics, so that they can be created again."""
     view = await cluster.refresh(deleted)
     for name, topic_id in deleted.items():
         if name in view.topics and view.topics[name].topic_id == topic_id:
@@ -365,7 +365,7 @@ async def alter_configs(
     *,
     is_validated_only: bool,
 ) -> None:
-    """Change single keys; see ``Admin.alter_configs``."""
+    """Change single configuration keys; see ``Admin.alter_configs``."""
 
     async def ask(node_id: int | None, asked: Sequence[ConfigResource]) -> None:
         request = IncrementalAlterConfigsRequest(
@@ -407,7 +407,7 @@ def _alterable(name: str, value: str | ConfigChange | None) -> AlterableConfig:
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """Return resources by the broker that must be asked. The key None stands for any broker."""
+    """Group resources by the broker that their requests must go to. None means any broker."""
     grouped: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
         node_id = (

@@ -1,10 +1,10 @@
 """Administers transactions: describes them, and finds those that no coordinator will end (KIP-664).
 
 The list of transactional ids comes from every broker. The description of an id comes from its
-coordinator, and open transactions come from the leaders of partitions. A transaction hangs if two
-things are true. The leader of a partition has had it open for longer than any transaction may last.
-No coordinator has that partition in a transaction of the producer. Nothing will ever end such a
-transaction, and readers of committed records wait there forever.
+coordinator, and open transactions come from the leaders of partitions. A transaction hangs if it is
+open at the leader of a partition for longer than any transaction may last, and no coordinator has
+the partition in a transaction of the producer. Nothing will ever end it, and readers of committed
+records wait there forever.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -193,7 +193,10 @@ async def find_hanging(
 def open_since(
     producers: Mapping[TopicPartition, Iterable[ProducerDescription]], before_ms: int
 ) -> list[HangingTransaction]:
-    """Return the open transactions that had no record after ``before_ms``, by partition."""
+    """Return the open transactions whose last record is older than ``before_ms``.
+
+    They are sorted by partition.
+    """
     return [
         HangingTransaction(
             topic_partition=topic_partition,
@@ -214,7 +217,8 @@ def hanging(
 ) -> list[HangingTransaction]:
     """Return the transactions among ``candidates`` that no coordinator will end.
 
-    Either no coordinator knows the producer, or the producer's transaction lacks the partition.
+    ``known`` are the transactions that coordinators know. A candidate hangs if its producer is not
+    among them, or if the producer's transaction does not contain the candidate's partition.
     """
     by_producer = {each.producer_id: each for each in known}
     found = []

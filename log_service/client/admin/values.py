@@ -127,7 +127,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpec:
-    """The offset that ``list_offsets`` shall find."""
+    """A description of the offset that ``list_offsets`` finds, such as the earliest one."""
 
     timestamp: int
 
@@ -184,7 +184,7 @@ class OffsetSpec:
 class FoundOffset:
     """An offset that ``list_offsets`` found.
 
-    A field is -1 if there is no such record, or if the broker does not report the field.
+    A field is -1 if no record matches the spec, or if the broker does not report the field.
     """
 
     offset: int
@@ -210,8 +210,8 @@ class PartitionOffsets:
 class EpochEnd:
     """The end of a leader epoch (KIP-320).
 
-    ``leader_epoch`` is the largest epoch that is not above the epoch of the question. Both fields
-    are -1 if there is no such epoch.
+    ``leader_epoch`` is the requested epoch, or else the largest epoch below it. Both fields are -1
+    if the log has no such epoch.
     """
 
     leader_epoch: int
@@ -219,7 +219,7 @@ class EpochEnd:
 
 
 class ResourceType(IntEnum):
-    """Kinds of things that have configuration."""
+    """The types of resources that have configuration."""
 
     TOPIC = 2
     BROKER = 4
@@ -240,29 +240,29 @@ class ConfigResource:
 
     @classmethod
     def topic(cls, name: str) -> "ConfigResource":
-        """Return a topic."""
+        """Return the resource of a topic."""
         return cls(resource_type=ResourceType.TOPIC, name=name)
 
     @classmethod
     def broker(cls, node_id: int) -> "ConfigResource":
-        """Return a broker."""
+        """Return the resource of one broker."""
         return cls(resource_type=ResourceType.BROKER, name=str(node_id))
 
     @classmethod
     def all_brokers(cls) -> "ConfigResource":
-        """Return the default of all brokers. It applies to a broker without a value of its own."""
+        """Return the resource of the defaults for all brokers without a value of their own."""
         return cls(resource_type=ResourceType.BROKER, name="")
 
     @classmethod
     def group(cls, group_id: str) -> "ConfigResource":
-        """Return a group."""
+        """Return the resource of a group."""
         return cls(resource_type=ResourceType.GROUP, name=group_id)
 
     @classmethod
     def client_metrics(cls, name: str) -> "ConfigResource":
-        """Return a subscription to metrics that clients push (KIP-714).
+        """Return the resource of a subscription to metrics that clients push (KIP-714).
 
-        The name is free to choose.
+        The name of the subscription is free to choose.
         """
         return cls(resource_type=ResourceType.CLIENT_METRICS, name=name)
 
@@ -305,8 +305,8 @@ CONFIG_SOURCES = {
 class ConfigEntry:
     """One configuration key with its value.
 
-    ``source`` is the place that the value comes from. A sensitive value is None. ``synonyms`` are
-    (name, value, source).
+    ``source`` tells where the value is set, for example on the topic itself. A sensitive value is
+    None. ``synonyms`` are the other places that set the key, as (name, value, source).
     """
 
     name: str
@@ -420,7 +420,7 @@ class CompactionResult:
 
 
 class TopicPartitionReplica(NamedTuple):
-    """One replica, named by its partition and its broker."""
+    """A replica, identified by its partition and the node id of its broker."""
 
     topic: str
     partition: int
@@ -428,7 +428,7 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ElectionType(IntEnum):
-    """The replica that may become leader.
+    """The replicas that may become leader in an election.
 
     PREFERRED elects the first replica if it is in sync. UNCLEAN elects any replica of a partition
     without a leader, and records may be lost.
@@ -601,7 +601,7 @@ class HangingTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerDescription:
-    """A producer that a partition remembers.
+    """A producer whose state the leader of a partition keeps.
 
     A field is -1 if it has no value, for example if no transaction is open.
     """
@@ -616,9 +616,9 @@ class ProducerDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class QuotaEntity:
-    """The subject of a quota: a user, a client id, both together, or an address.
+    """The subject of a quota: a user, a client id, both together, or an IP address.
 
-    An empty name stands for all users, clients or addresses that have no quota by name.
+    An empty name is the default for all users, client ids or addresses without a quota by name.
     """
 
     user: str | None = None

@@ -1,4 +1,4 @@
-"""Calls functions in the client's own thread from an event loop, and callbacks on the loop.
+"""Runs functions of an event loop in the client's own thread, and callbacks on the loop.
 
 All messages from the client's thread go through one ``Mailbox``, so that many results wake the loop
 once.
@@ -99,7 +99,7 @@ class Bridge:
         self._portal.close()
 
     def require_no_callback(self) -> None:
-        """Raise if the caller is a callback for which the client waits.
+        """Refuse a call that comes from a callback for which the client waits.
 
         Otherwise the callback and the client would wait for each other.
 
@@ -138,8 +138,8 @@ class Bridge:
     ) -> T:
         """Run an async function in the client's thread. Return its result or raise its exception.
 
-        ``on_result`` gets the result on the loop as soon as the result is known. This is so even if
-        the caller was cancelled, but too late to cancel the function.
+        ``on_result`` gets the result on the loop as soon as the result is known. If the caller is
+        cancelled after the function has finished, ``on_result`` still gets the result.
 
         Raises:
             KafkaError: INVALID_REQUEST, as ``require_loop``, or the client was closed during the
@@ -259,7 +259,7 @@ class _Call(Generic[T]):
     async def result(self) -> T:
         """Wait for the result, and return it or raise the function's exception.
 
-        If the waiting task is cancelled, the function is ended first.
+        If the waiting task is cancelled, the function is cancelled, and ends before this raises.
         """
         try:
             if not self._is_done:
@@ -289,7 +289,7 @@ class _Call(Generic[T]):
                 continue  # the function is cancelled already, and ends soon
 
     def _end(self) -> None:
-        """Note on the loop that the function has ended."""
+        """Pass on the result, and wake the waiting task. This runs on the loop."""
         self._is_done = True
         if self._on_result is not None and self._results:
             self._on_result(self._results[0])

@@ -24,7 +24,7 @@ class OnAsyncio(Generic[C]):
 
     A client belongs to the event loop that opened it. If a task is cancelled in a call, the call
     ends in the client's thread before the task continues. A cancellation that leaves the ``async
-    with`` block counts as an exception. A second cancellation ends closing at once. In a forked
+    with`` block counts as an exception. A second cancellation cuts closing short. In a forked
     process every call raises KafkaError, and closing does nothing.
     """
 
@@ -72,9 +72,9 @@ class OnAsyncio(Generic[C]):
 def awaited(
     method: Callable[Concatenate[C, P], Awaitable[T]],
 ) -> Callable[Concatenate[OnAsyncio[Any], P], Coroutine[Any, Any, T]]:
-    """Return the method for a task on asyncio.
+    """Return an awaitable method that runs an async method of the client.
 
-    It runs in the client's thread while the task waits.
+    The client's method runs in the client's thread, while the task on asyncio waits.
     """
 
     async def call(self: OnAsyncio[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:

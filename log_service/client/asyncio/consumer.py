@@ -52,10 +52,10 @@ def moving(
 def moving(
     method: Callable[Concatenate[Consumer, P], Any],
 ) -> Callable[Concatenate["AsyncioConsumer", P], Coroutine[Any, Any, Any]]:
-    """Return a method that changes the assignment or the positions.
+    """Return an awaitable method for one that changes the assignment or the positions.
 
-    Held records are dropped. They are read again if the position of their partition does not
-    change.
+    Held records are dropped before the call. Unless the call moves their partition's position, they
+    are read again.
     """
 
     async def call(self: "AsyncioConsumer", /, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -113,8 +113,8 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     async def close(self) -> None:
         """Close the consumer and its thread. Idempotent, and possible from any event loop.
 
-        It commits as leaving the ``async with`` block does. From another loop than its own it
-        commits only if no record is held.
+        It commits as leaving the ``async with`` block does. If another loop closes the consumer, it
+        commits only if no records are held.
 
         Raises:
             KafkaError: INVALID_REQUEST, a rebalance callback called it, and the consumer waits for
@@ -273,7 +273,7 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     async def _return_held(self) -> None:
         """Move positions back to the first held records, so that these are not committed.
 
-        This is impossible from another loop.
+        This does nothing on a loop other than the consumer's own.
         """
         if self._held and self._bridge.is_usable:
             await self._bridge.call(partial(go_back, self._client, self._held.give_up()))

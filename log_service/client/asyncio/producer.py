@@ -36,7 +36,10 @@ _new = tuple.__new__
 
 
 class AsyncioDelivery(NamedTuple):
-    """The receipt of one record. It is a tuple, because one is made for every record."""
+    """The receipt of one record: a future of its metadata.
+
+    It is a tuple, because one is made for every record, and tuples are cheap to make.
+    """
 
     batch: ProducerBatch
     record_index: int
@@ -121,8 +124,8 @@ class AsyncioProducer(OnAsyncio[Producer]):
     ) -> AsyncioDelivery:
         """Take a record and return its receipt.
 
-        It waits only while the buffer is full, or if a topic is used for the first time. Other
-        tasks run once for each new batch. A cancelled call has not taken the record.
+        It waits only while the buffer is full, or if a topic is used for the first time. It also
+        lets other tasks run once for each new batch. A cancelled call has not taken the record.
 
         Raises:
             KafkaError: as ``Producer.send``. The receipt raises errors that occur later.
@@ -247,9 +250,10 @@ class AsyncioProducer(OnAsyncio[Producer]):
             await super().close()
 
     async def _place_late(self, record: Unplaced) -> Delivery:
-        """Wait for the topic, and then in turn for room, up to ``max_block_ms`` in all.
+        """Wait for the topic and then for room, place the record, and return its receipt.
 
-        No batch lingers while a task waits for room.
+        All of it takes up to ``max_block_ms``. Tasks get room in the order in which they came. No
+        batch lingers while a task waits for room.
         """
         producer = self._producer
         started_ms, limit_ms = producer.monotonic_ms(), producer.config.max_block_ms

@@ -1,8 +1,8 @@
 """Wakes the tasks that wait for batches.
 
-A settled batch wakes all its tasks with one function on the event loop. This module knows nothing
-of records. All of it runs on the loop, except for functions that the producer's thread puts into
-the mailbox.
+A batch is settled when its records are acknowledged or given up. It then wakes all its tasks with
+one function on the event loop. All of this module runs on the loop, except for the callbacks that
+the producer's thread calls. They put functions for the loop into the mailbox.
 
 Invariant: every waiting task is woken when its batch is settled or split. All tasks are woken when
 the producer has ended.
@@ -30,7 +30,7 @@ class Settlements:
         self._waiting: dict[ProducerBatch, list[asyncio.Future[None]]] = {}
 
     async def wait_changed(self, batch: ProducerBatch) -> None:
-        """Return when the batch is settled or split. A cancelled wait cancels nothing else.
+        """Wait until the batch is settled or split. A cancelled wait does not affect the batch.
 
         Raises:
             KafkaError: INVALID_REQUEST, the producer belongs to another process or event loop, or
@@ -64,7 +64,7 @@ class Settlements:
             self._wake(batch)
 
     def _note(self, batch: ProducerBatch) -> None:
-        """Put a wake-up into the mailbox. Only the producer's thread calls this."""
+        """Wake the tasks of a batch through the mailbox. Only the producer's thread calls this."""
         self._bridge.put(partial(self._wake, batch))
 
     def _wake(self, batch: ProducerBatch) -> None:

@@ -76,7 +76,7 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         return await self._bridge.call_sync(lambda: self._client.assignment)
 
     async def acquisition_lock_timeout_ms(self) -> int | None:
-        """Return how long this consumer has a record to itself, as leaders reported.
+        """Return the duration of acquisition locks in ms, as leaders reported it.
 
         It is None before the first response.
         """
@@ -147,7 +147,7 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
     async def _call(
         self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None
     ) -> T:
-        """Report the outcomes of earlier records to the consumer, then call ``function``."""
+        """Tell the consumer which records were passed or not seen, then call ``function``."""
         self._bridge.require_loop()
         outcome = self._held.take_outcome()
 
@@ -158,9 +158,9 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         return await self._bridge.call(call, on_result)
 
     async def _settle_passed(self) -> None:
-        """Report the outcomes of records, also if the task is cancelled.
+        """Tell the consumer which records were passed or not seen, also if the task is cancelled.
 
-        Closing accepts records that were not put back.
+        Without this, closing would also accept the records that the application has not seen.
         """
         if self._bridge.is_usable:
             await self._call(nothing)

@@ -93,8 +93,8 @@ class BlockingAdmin(Blocking[Admin]):
     ) -> T:
         """Run an async function in the admin's thread, and return its result.
 
-        The function gets the ``Admin`` itself, so that code for trio serves a program with threads,
-        too. Ctrl-C cancels it. Raises its exceptions, and as ``Portal.call``.
+        The function gets the ``Admin`` itself, so that a program with threads can use code for
+        trio. Ctrl-C cancels the function. Raises its exceptions, and as ``Portal.call``.
         """
         return self._portal.call(partial(function, self._client, *args, **kwargs))
 

@@ -51,9 +51,9 @@ class Blocking(Generic[C]):
 def blocking(
     method: Callable[Concatenate[C, P], Awaitable[T]],
 ) -> Callable[Concatenate[Blocking[Any], P], T]:
-    """Return the method without ``await``.
+    """Return a blocking method that runs an async method of the client.
 
-    It runs in the client's thread while the caller waits.
+    The client's method runs in the client's thread, while the caller waits.
     """
 
     def call(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -53,10 +53,10 @@ def moving(
 def moving(
     method: Callable[Concatenate[Consumer, P], Any],
 ) -> Callable[Concatenate["BlockingConsumer", P], Any]:
-    """Return a method that changes the assignment or the positions.
+    """Return a blocking method for one that changes the assignment or the positions.
 
-    Held records are dropped. They are read again if the position of their partition does not
-    change.
+    Held records are dropped before the call. Unless the call moves their partition's position, they
+    are read again.
     """
 
     def call(self: "BlockingConsumer", /, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -224,7 +224,10 @@ class BlockingConsumer(Blocking[Consumer]):
     # Inside
 
     def _fill(self, max_records: int | None, timeout_ms: int) -> None:
-        """Poll, and hold the records before the caller's thread continues."""
+        """Poll, and add the records to the held ones in the client's thread.
+
+        So they are not lost if Ctrl-C interrupts the calling thread.
+        """
 
         async def poll() -> None:
             self._held.extend(await self._client.poll(max_records, timeout_ms))
@@ -252,7 +255,7 @@ class BlockingConsumer(Blocking[Consumer]):
 async def _call_beside(callback: RebalanceCallback, partitions: Sequence[TopicPartition]) -> None:
     """Call ``callback`` in another thread.
 
-    The callback may wait for the client there, because the client's own thread stays free.
+    The callback may call the client and wait, because the client's own thread stays free.
     """
     result = await trio.to_thread.run_sync(callback, partitions)
     if isawaitable(result):

@@ -35,7 +35,10 @@ _new = tuple.__new__
 
 
 class BlockingDelivery(NamedTuple):
-    """The receipt of one record. It is a tuple, because one is made for every record."""
+    """The receipt of one record: a future of its metadata.
+
+    It is a tuple, because one is made for every record, and tuples are cheap to make.
+    """
 
     batch: ProducerBatch
     record_index: int
@@ -235,9 +238,9 @@ class BlockingProducer(Blocking[Producer]):
             super().close()
 
     def _place_late(self, record: Unplaced) -> Delivery:
-        """Wait for the topic, and then for room, up to ``max_block_ms`` in all.
+        """Wait for the topic and then for room, place the record, and return its receipt.
 
-        No batch lingers while a thread waits for room.
+        All of it takes up to ``max_block_ms``. No batch lingers while a thread waits for room.
         """
         producer, accumulator = self._producer, self._intake.accumulator
         started_ms, limit_ms = producer.monotonic_ms(), producer.config.max_block_ms

@@ -72,7 +72,7 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long this consumer has a record to itself, as leaders reported.
+        """The duration of acquisition locks in ms, as leaders reported it.
 
         It is None before the first response.
         """
@@ -107,8 +107,8 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         """Yield one record after the other, until ``wakeup``.
 
         With implicit acknowledgement a record is accepted when the loop asks for the next one. If
-        the loop is left early, the next poll returns the remaining records. They become free for
-        other consumers when this one closes.
+        the loop is left early, the next poll returns the remaining records. If this consumer closes
+        before that, they become available to other consumers.
         """
         held = self._held
         while not self._is_woken:
@@ -135,7 +135,10 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         self._call(commit_soon)
 
     def _fill(self, max_records: int | None, timeout_ms: int) -> None:
-        """Poll, and hold the records before the caller's thread continues."""
+        """Poll, and add the records to the held ones in the client's thread.
+
+        So they are not lost if Ctrl-C interrupts the calling thread.
+        """
 
         async def poll() -> None:
             self._held.extend(await self._client.poll(max_records, timeout_ms))
@@ -143,7 +146,7 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         self._call(poll)
 
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Report the outcomes of earlier records to the consumer, then call ``function``."""
+        """Tell the consumer which records were passed or not seen, then call ``function``."""
 
         async def call() -> T:
             self._held.take_outcome().settle_passed(self._client)
@@ -152,9 +155,10 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         return self._portal.call(call)
 
     def _settle_passed(self) -> None:
-        """Report the outcomes of records, also if Ctrl-C interrupts the call.
+        """Tell the consumer which records were passed or not seen.
 
-        Closing accepts records that were not put back.
+        Without this, closing would also accept the records that the application has not seen. The
+        consumer learns this even if Ctrl-C interrupts the call.
         """
         if self.is_open:
             self._call(nothing)

@@ -1,6 +1,6 @@
-"""Connects to a cluster's nodes: knows nodes and leaders, and tries calls again.
+"""Finds and connects to the nodes of a cluster, and retries calls.
 
-- ``cluster_view``: the known state of the cluster, as a value. ``cluster_metadata``: refreshes that
-  state, and decides where requests go. It uses the connections of ``rpc``.
+- ``cluster_view``: the known nodes, topics and leaders, as a value. ``cluster_metadata``: refreshes
+  this view, and decides where requests go. It uses the connections of ``rpc``.
 - ``env``: the real clock, randomness and network.
 """

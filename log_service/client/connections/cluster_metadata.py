@@ -1,9 +1,9 @@
 """Refreshes one client's view of its cluster, and connects to the nodes of the cluster.
 
-Decides where a request goes, when the view is too old, and how a call is tried again. The first
-requests go to the bootstrap servers, later ones to the brokers that these named. After a retriable
-error the client refreshes its view and pauses, until the deadline of the call. This module knows
-nothing of records and groups.
+Decides where a request goes, when the view is too old, and how a call is retried. The first
+requests go to the bootstrap servers, later ones to the brokers that the view names. After a
+retriable error the client pauses, refreshes its view and tries again, until the deadline of the
+call. This module knows nothing of records and groups.
 
 A request to which any broker can respond goes to the broker with the fewest requests in flight. If
 its response is slow, the next broker is asked as well. When a metadata response no longer names a
@@ -14,7 +14,7 @@ be reached, or none has responded for ``metadata_recovery_rebootstrap_trigger_ms
 
 Invariants: a task that asks for topics during a refresh waits for that refresh. It asks the cluster
 itself only if the refresh did not cover its topics. A refresh drops known facts only if the
-response contradicts them. Every call ends by its deadline, with the last error.
+response contradicts them. Every call ends by its deadline, and then raises the last error.
 """
 
 import logging
@@ -99,10 +99,10 @@ REFUSED_TOPICS = frozenset(
 
 
 class ClusterMetadata:
-    """The cluster as one client knows it.
+    """One client's view of its cluster, and the connections to the cluster's nodes.
 
     ``view`` may be read at any time without waiting. ``on_refreshed`` is called after each
-    response.
+    metadata response.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class ClusterMetadata:
         leader: LeaderIdAndEpoch | None,
         endpoints: Iterable[NodeEndpoint] = (),
     ) -> None:
-        """Store the leader and its address that a response named with its error (KIP-951).
+        """Store the new leader that an error response named, and its address (KIP-951).
 
         ``leader`` None means that the response named no leader.
         """
@@ -190,9 +190,9 @@ class ClusterMetadata:
         self.view = self.view.with_nodes(nodes)
 
     def has_other_leader(self, topic_partition: TopicPartition, node_id: int) -> bool:
-        """Return whether the view names another leader than ``node_id``.
+        """Return whether the view names a leader, and it is not ``node_id``.
 
-        If so, a refused request can go to that leader at once.
+        A request that ``node_id`` refused can then go to that leader at once.
         """
         return self.view.leader_of(topic_partition) not in {NO_LEADER, node_id}
 
@@ -201,8 +201,8 @@ class ClusterMetadata:
     async def any_node(self) -> RpcConnection:
         """Return a connection to any broker.
 
-        Prefers the open connection with the fewest requests in flight. If none is open, the first
-        broker that can be reached is used.
+        It is the open connection with the fewest requests in flight. If none is open, it is a new
+        connection to the first broker that can be reached.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, no broker can be reached. The text names the last one
@@ -220,7 +220,7 @@ class ClusterMetadata:
         """Return the response of any broker. If one is slow to respond, others are asked as well.
 
         Use it only for requests that may be sent twice. With ``is_anyone_asked`` the broker is
-        drawn from all brokers, connected or not.
+        chosen at random from all brokers. Otherwise connected brokers are asked first.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
@@ -245,7 +245,7 @@ class ClusterMetadata:
     def _connected(self) -> list[RpcConnection]:
         """Return the open connections to brokers, those with the fewest requests in flight first.
 
-        Equal connections come in random order.
+        Connections with as many requests in flight are in random order.
         """
         addresses = [
             Destination(host=node.host, port=node.port) for node in self.view.nodes.values()
@@ -263,7 +263,7 @@ class ClusterMetadata:
     def _addresses(self) -> list[Destination]:
         """Return the addresses to try, known brokers before bootstrap servers.
 
-        Within each kind the order is random, but addresses that failed last time come at the end.
+        Either group is in random order, but addresses that failed last time are at its end.
         """
         known = [Destination(host=node.host, port=node.port) for node in self.view.nodes.values()]
         servers: list[Destination] = []
@@ -295,9 +295,9 @@ class ClusterMetadata:
         )
 
     async def controller(self) -> RpcConnection:
-        """Return a connection to the controller, or else to any broker, which forwards requests.
+        """Return a connection to the broker that the metadata names as controller.
 
-        The controller is the broker that the metadata names as controller.
+        If the metadata names none, return a connection to any broker, which forwards requests.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, the node cannot be reached. REQUEST_TIMED_OUT.
@@ -348,7 +348,10 @@ class ClusterMetadata:
         self._coordinators.pop((key_type, key), None)
 
     async def _find_coordinator(self, key: str, key_type: int) -> int:
-        """Ask any broker for the coordinator of a key, and store the coordinator's address."""
+        """Ask any broker for the coordinator of a key, and return the coordinator's node id.
+
+        If the view does not have this node, its address is added.
+        """
         connection = await self.any_node()
         if connection.version_of(ApiKey.FIND_COORDINATOR) >= FIRST_VERSION_WITH_COORDINATOR_KEYS:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
@@ -370,7 +373,7 @@ class ClusterMetadata:
     # Topics
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the view from the next refresh on.
+        """Include these topics in every refresh from now on.
 
         Raises:
             TypeError, KafkaError: a name is not valid for a topic.
@@ -378,14 +381,14 @@ class ClusterMetadata:
         self._topics.update(dict.fromkeys(map(topic_name, topics), self.env.clock.monotonic_ms()))
 
     def watch_only(self, topics: Iterable[str]) -> None:
-        """Keep only these topics in the view, and no longer ask for earlier ones.
+        """Request only these topics from the next refresh on, and no earlier watched ones.
 
         Raises as ``watch``.
         """
         self._topics = dict.fromkeys(map(topic_name, topics), self.env.clock.monotonic_ms())
 
     def watch_all(self, *, is_on: bool) -> None:
-        """Keep all topics of the cluster in the view from the next refresh on, or no longer."""
+        """Set whether every refresh from now on requests all topics of the cluster."""
         self._is_watching_all = is_on
 
     def forget(self, topics: Iterable[str]) -> None:
@@ -401,7 +404,7 @@ class ClusterMetadata:
     async def topic(
         self, name: str, timeout_ms: int, *, before_attempt: Callable[[], None] = lambda: None
     ) -> TopicView:
-        """Return a topic, waiting up to ``timeout_ms`` until the cluster knows it.
+        """Return a topic, and wait up to ``timeout_ms`` until the cluster knows it.
 
         The cluster creates the topic if client and brokers allow this. ``before_attempt`` may raise
         an error to end the wait early.
@@ -441,10 +444,10 @@ class ClusterMetadata:
         """Ask any broker for the watched topics and ``topics``, and return the new view.
 
         ``topics`` None means all topics of the cluster. With ``is_creating`` the request names only
-        ``topics``, and the broker may create them if the client allows it. Any other refresh must
-        never create a topic again that was deleted. With ``is_anyone_asked`` the broker is drawn
-        from all brokers. The connected brokers may be cut off from the others, and would then
-        return the same old state each time.
+        ``topics``, and the broker may create them if the client allows it. Any other refresh
+        creates no topic, because a watched topic may have been deleted. With ``is_anyone_asked``
+        the broker is chosen at random from all brokers. The connected ones may be cut off from the
+        rest of the cluster, and would then return the same old state each time.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
@@ -476,9 +479,9 @@ class ClusterMetadata:
         return self.view
 
     def _forget_idle(self) -> None:
-        """Drop the topics that the client does not use (KIP-526).
+        """Drop the topics that the client has not used for a while (KIP-526).
 
-        The next use asks for them again.
+        Their next use requests them again.
         """
         idle = [topic for topic, since_ms in self._topics.items() if self._is_idle(topic, since_ms)]
         if idle:
@@ -541,9 +544,9 @@ class ClusterMetadata:
         return response
 
     def _forget_gone(self, before: ClusterView) -> None:
-        """Close the connections to brokers that have left the cluster.
+        """Close the connections to brokers that are in ``before``, but not in the present view.
 
-        Requests that wait there are tried elsewhere.
+        Requests that wait for these brokers fail, and are tried at other brokers.
         """
         kept = {(node.host, node.port) for node in self.view.nodes.values()}
         for node in before.nodes.values():
@@ -551,7 +554,10 @@ class ClusterMetadata:
                 self.pool.forget_address(node.host, node.port)
 
     def _note_silence(self) -> None:
-        """Begin again with the bootstrap servers if no broker responded for too long (KIP-1102)."""
+        """Note a failed refresh, and forget all brokers if none responded for too long (KIP-1102).
+
+        The client then uses the bootstrap servers again.
+        """
         now_ms = self.env.clock.monotonic_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now_ms
@@ -569,7 +575,7 @@ class ClusterMetadata:
     # Trying again
 
     def countdown(self, timeout_ms: int) -> Callable[[], int]:
-        """Return a function that returns the remaining time, for calls with several steps."""
+        """Return a function that returns the remaining ms of a call with several steps."""
         clock = self.env.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         return lambda: max(deadline_ms - clock.monotonic_ms(), 0)
@@ -577,9 +583,10 @@ class ClusterMetadata:
     async def retry(
         self, attempt: Callable[[], Awaitable[T]], timeout_ms: int, *, is_refreshing: bool = True
     ) -> T:
-        """Return the result of ``attempt``.
+        """Call ``attempt`` until it succeeds, and return its result.
 
-        Try again after retriable errors until ``timeout_ms`` passed.
+        It is called again after retriable errors until ``timeout_ms`` has passed. With
+        ``is_refreshing`` the view is refreshed before each retry.
 
         Raises:
             KafkaError: the last error, or REQUEST_TIMED_OUT if no attempt ended.
@@ -599,7 +606,7 @@ class ClusterMetadata:
         )
 
     def backoff_ms(self, attempt: int) -> float:
-        """Return the pause before retry number ``attempt``."""
+        """Return the pause in ms before retry number ``attempt``."""
         return self._backoff.delay_ms(attempt, self.env.rng)
 
     def group_by_leader(

@@ -106,9 +106,9 @@ class ClusterView:
         )
 
     def leader_epoch_of(self, topic_partition: TopicPartition) -> int:
-        """Return the epoch of a partition's known leader, or -1 if it is unknown.
+        """Return the leader epoch of a partition, or -1 if it is unknown.
 
-        A broker refuses a request with an epoch in which it does not lead.
+        A request carries it, because a broker refuses an epoch in which it is not the leader.
         """
         found = self.partition(topic_partition)
         return NO_LEADER_EPOCH if found is None else found.leader_epoch
@@ -209,7 +209,7 @@ class ClusterView:
     ) -> "ClusterView":
         """Return the view with a leader that a produce or fetch response named (KIP-951).
 
-        An older epoch changes nothing. A broker whose address is unknown changes nothing either.
+        Return the view unchanged if the epoch is not newer, or if the leader's address is unknown.
         """
         topic, partition = self.topics.get(topic_partition.topic), self.partition(topic_partition)
         if (
@@ -229,9 +229,9 @@ class ClusterView:
 
 
 def topic_views(response: MetadataResponse) -> list[TopicView]:
-    """Return the topics of a response in their order.
+    """Return the topics of a response in the response's order.
 
-    It depends on no earlier view, so another thread may do this for a long response.
+    This needs no earlier view, so another thread may do it for a long response.
     """
     shared: dict[tuple[int, ...], tuple[int, ...]] = {}
     return [_topic_view(described, shared) for described in response.topics]
@@ -240,7 +240,10 @@ def topic_views(response: MetadataResponse) -> list[TopicView]:
 def _topic_view(
     described: MetadataResponseTopic, shared: dict[tuple[int, ...], tuple[int, ...]]
 ) -> TopicView:
-    """Return a topic. Equal lists of brokers are ``shared``, because most partitions have few."""
+    """Return the view of a topic in a response.
+
+    Equal lists of brokers become one tuple in ``shared``, because there are few different ones.
+    """
     partitions = []
     for index, partition in enumerate(
         sorted(described.partitions, key=lambda each: each.partition_index)
@@ -258,7 +261,10 @@ def _topic_view(
 
 
 def _newest(name: str, fresh: TopicView, known: TopicView | None) -> TopicView:
-    """Return a topic with the newer description of each partition."""
+    """Merge two views of a topic: for each partition the one with the higher leader epoch.
+
+    If the topic ids differ, ``fresh`` is returned.
+    """
     if fresh.name != name:
         fresh = replace(fresh, name=name)
     if known is None or known.topic_id != fresh.topic_id:

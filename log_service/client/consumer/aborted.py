@@ -11,7 +11,8 @@ from log_service.protocol.messages.fetch import AbortedTransaction
 class AbortedFilter:
     """Finds the batches of one partition that belong to aborted transactions.
 
-    It takes the lists of fetch responses and is asked in the order of offsets.
+    ``add`` must get the aborted transactions of each fetch response. ``is_visible`` must be called
+    for the batches in the order of their offsets.
     """
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from log_service.common.types import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One member as the leader of the group knows it."""
+    """A member of the group, as the JoinGroup response describes it to the leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -34,7 +34,7 @@ class Member:
 
     @property
     def order(self) -> tuple[int, str]:
-        """Sort key that puts static members first, because their place survives a restart."""
+        """Sort key. Static members come first, because their instance id survives a restart."""
         return (
             (1, self.member_id) if self.group_instance_id is None else (0, self.group_instance_id)
         )
@@ -51,22 +51,22 @@ NO_RACKS: Racks = MappingProxyType({})
 
 
 class Assign(Protocol):
-    """Assign the partitions of topics, given by their counts.
+    """The function of an assignor, which decides the partitions of all members.
 
-    All but ``roundrobin`` use ``racks``.
+    ``counts`` has the partition count of each topic. ``roundrobin`` ignores ``racks``.
     """
 
     def __call__(
         self, members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS
     ) -> Assignment:
-        """Return the partitions of each member."""
+        """Return the partitions of each member by member id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignor:
-    """An assignor with its name.
+    """An assignment function with the name of its assignor.
 
-    Under a cooperative one, members keep partitions during a rebalance.
+    With a cooperative assignor, members keep their partitions during a rebalance.
     """
 
     name: str
@@ -79,10 +79,11 @@ def assign_range(
 ) -> Assignment:
     """Split each topic into runs of partitions, one run per member that wants the topic.
 
-    The first members get one partition more. Topics of one size that the same members want are
-    split alike. If racks make a difference to some topic, there are two steps (KIP-881). Members
-    first get partitions with a replica in their own rack, up to their share. Then they get the
-    remaining partitions. A member without a rack counts as near to all replicas.
+    The first members get one partition more if the count is not a multiple of the members. Topics
+    with the same partition count and the same members are split in the same way. If racks make a
+    difference to some topic, there are two steps (KIP-881). Members first get partitions with a
+    replica in their own rack, up to their share. Then they get the remaining partitions. A member
+    without a rack counts as near to all replicas.
     """
     ordered = sorted(members, key=lambda member: member.order)
     assignment: Assignment = {member.member_id: [] for member in ordered}
@@ -110,7 +111,7 @@ def assign_range(
 
 
 class _Split:
-    """The partition numbers that ``topics`` have in common, and the members that take them."""
+    """The common split of ``topics``, which have the same partition count and the same members."""
 
     def __init__(
         self, takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks
@@ -123,19 +124,17 @@ class _Split:
         self._runs: dict[str, list[int]] = {member.member_id: [] for member in takers}
 
     def is_rack_sensitive(self, topic: str) -> bool:
-        """Return whether members and partitions of a topic share racks that some partition is not
-        in.
-        """
+        """Return whether racks make a difference to a topic; see the function of this name."""
         found = [
             self._racks.get(TopicPartition(topic, number), frozenset()) for number in self._free
         ]
         return is_rack_sensitive((member.subscription.rack for member in self._takers), found)
 
     def take_near(self) -> None:
-        """Give members partitions in their racks.
+        """Assign partitions to members in whose rack they have a replica, up to a fair share each.
 
-        Of one topic, each member takes its share in turn. Of several topics, each number goes to
-        the first member that has room.
+        With one topic, one member after the other takes its share. With several topics, each
+        partition number goes to the first member near to it in all topics whose share is not full.
         """
         if len(self.topics) == 1:
             for member in self._takers if self.is_rack_sensitive(self.topics[0]) else ():
@@ -155,7 +154,7 @@ class _Split:
                 self._take(taker, [number])
 
     def take_rest(self) -> dict[str, list[int]]:
-        """Assign the remaining numbers in order. Returns the numbers of all members."""
+        """Assign the remaining numbers in order, and return all numbers of each member."""
         for member in self._takers:
             self._take(member, self._free[: self._room(member)])
         return self._runs
@@ -182,9 +181,9 @@ def assign_round_robin(
     counts: Mapping[str, int],
     racks: Racks = NO_RACKS,  # noqa: ARG001 - one shape for all
 ) -> Assignment:
-    """Deal all partitions of all topics out in turn.
+    """Give the partitions of all topics to the members in turn.
 
-    Members that do not want a topic are skipped.
+    Members that are not subscribed to the topic of a partition are skipped.
     """
     ordered = sorted(members, key=lambda member: member.order)
     assignment: Assignment = {member.member_id: [] for member in ordered}
@@ -243,7 +242,8 @@ def assign_cooperative_sticky(
 def current_owners(members: Iterable[Member]) -> dict[TopicPartition, str]:
     """Return the current owner of each partition.
 
-    The claim of the newest generation wins. Two claims in the same generation cancel each other.
+    If several members claim a partition, the claim of the newest generation counts. If two claims
+    are of that generation, the partition has no owner.
     """
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
     for member in members:
@@ -263,9 +263,10 @@ def current_owners(members: Iterable[Member]) -> dict[TopicPartition, str]:
 def is_rack_sensitive(
     member_racks: Iterable[str | None], partition_racks: Sequence[frozenset[str]]
 ) -> bool:
-    """Return whether members and partitions share racks that some partition is not in.
+    """Return whether racks make a difference to an assignment.
 
-    Otherwise racks make no difference.
+    They do if a member is in a rack that has replicas, and not all partitions have replicas in the
+    same racks.
     """
     everywhere = frozenset[str]().union(*partition_racks)
     return any(rack in everywhere for rack in member_racks if rack) and any(

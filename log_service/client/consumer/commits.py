@@ -3,9 +3,9 @@
 Decides which offsets to send, and what an error means to the caller and to the membership. Commits
 of one consumer are sent in order, so an older offset never overwrites a newer one.
 
-If a topic was deleted, the coordinator refuses to commit for it with a retriable error. The
-application gets that error when its time is up. An automatic commit leaves out the partitions of
-topics that the newest metadata does not contain.
+If a topic was deleted, the coordinator refuses to commit for it with a retriable error. A commit of
+the application is retried until its timeout, and raises that error then. An automatic commit leaves
+out the partitions of topics that the newest metadata does not contain.
 
 A position belongs to one topic, and is committed by the id of that topic if the broker supports
 ids. A position is left out once its topic was deleted and created again, because it would skip
@@ -73,7 +73,7 @@ def validate_callback(on_commit: CommitCallback | None) -> None:
 class _Batch:
     """Offsets for one request, the ids of their topics, and the callbacks that wait for them.
 
-    ``automatic`` holds the partitions that no application asked to commit.
+    ``automatic`` holds the partitions whose offsets are committed only automatically.
     """
 
     def __init__(self) -> None:
@@ -84,14 +84,14 @@ class _Batch:
 
 
 class TransactionWarning:
-    """A warning of automatic commits beside the transactions of a producer, logged once."""
+    """Warns once if a consumer with automatic commits is used with a transactional producer."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._config = config
         self._is_due = config.enable_auto_commit
 
     def maybe_log(self) -> None:
-        """Log the warning if it is due."""
+        """Log the warning if commits are automatic and it was not logged before."""
         if self._is_due:
             self._is_due = False
             logger.warning(
@@ -126,7 +126,7 @@ class Committer:
         self._membership: CommittingMember | None = None
 
     def commit_as(self, membership: CommittingMember | None) -> None:
-        """Commit as this member of the group from now on.
+        """Set the group member in whose name offsets are committed from now on.
 
         None means that partitions were assigned by hand.
         """
@@ -139,7 +139,7 @@ class Committer:
 
     @property
     def due_ms(self) -> int:
-        """Time of the next automatic commit."""
+        """The time of the next automatic commit, in ms of the monotonic clock."""
         return self._committed_ms + self._config.auto_commit_interval_ms
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -163,7 +163,7 @@ class Committer:
     def with_epochs(self, offsets: Offsets) -> Offsets:
         """Return the offsets with leader epochs filled in.
 
-        An offset without an epoch that equals the position gets the epoch of the position.
+        An offset without an epoch gets that of the position, if it equals the position.
         """
         return {each: self._with_epoch(each, offset) for each, offset in offsets.items()}
 
@@ -181,7 +181,7 @@ class Committer:
         return replace(offset, leader_epoch=state.leader_epoch)
 
     async def commit(self, offsets: Offsets, timeout_ms: int) -> None:
-        """Commit, and retry until ``timeout_ms`` have passed.
+        """Commit offsets, and retry until ``timeout_ms`` have passed.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, the consumer has no group. UNKNOWN_MEMBER_ID,
@@ -202,9 +202,9 @@ class Committer:
         await self._commit_now(batch, left_ms)
 
     def commit_soon(self, offsets: Offsets, on_commit: CommitCallback | None) -> None:
-        """Commit after all earlier commits, without waiting.
+        """Commit offsets after all earlier commits, without waiting for the result.
 
-        Offsets that are not sent yet share one request.
+        Offsets of several calls share one request if none of them was sent yet.
         """
         validate_callback(on_commit)
         if not offsets and on_commit is None:
@@ -215,7 +215,7 @@ class Committer:
             soon.callbacks.append(partial(_call, on_commit, dict(offsets)))
 
     def commit_interval_soon(self) -> None:
-        """Commit automatically without waiting, as ``commit_soon`` does."""
+        """Start an automatic commit of the positions, without waiting for the result."""
         offsets = self.start_interval()
         if offsets:
             asked = (
@@ -232,9 +232,10 @@ class Committer:
         return self._note(self._soon[-1], offsets)
 
     def _note(self, batch: _Batch, offsets: Offsets) -> _Batch:
-        """Add offsets and the ids of their topics.
+        """Add offsets and the ids of their topics to a batch, and return the batch.
 
-        The ids are taken now, because the partitions may be of new topics when the batch is sent.
+        The ids are taken now, because a topic may be deleted and created again before the batch is
+        sent.
         """
         batch.offsets.update(offsets)
         for each in offsets:
@@ -259,9 +260,10 @@ class Committer:
         await self._is_idle.wait()
 
     async def _commit_quietly(self, soon: _Batch) -> None:
-        """Commit, and log an error if there is one.
+        """Commit a batch, and pass the error or None to its callbacks.
 
-        The error is not fatal, because other members read the uncommitted records again.
+        An error without callbacks is logged. It is not fatal, because the uncommitted records are
+        only read again.
         """
         failure: KafkaError | None = None
         try:
@@ -286,10 +288,10 @@ class Committer:
         self._committed.update(committed)
 
     def _without_gone(self, batch: _Batch) -> Offsets:
-        """Return the offsets without those of deleted topics.
+        """Return the offsets of a batch without those of deleted topics.
 
-        Automatic commits for topics that do not exist are left out. Every commit for a topic that
-        was deleted and created again is left out.
+        If the topic was created again, the offset is always left out. If it does not exist, only an
+        automatic commit is left out.
         """
         view = self._cluster.view
         unknown = (each for each in batch.automatic if each.topic not in view.topics)
@@ -317,10 +319,10 @@ class Committer:
         }
 
     async def _commit_in_newest_epoch(self, batch: _Batch, left_ms: Callable[[], int]) -> Offsets:
-        """Commit, and commit again if the coordinator has raised the member epoch meanwhile
-        (KIP-848).
+        """Commit a batch, and return the committed offsets.
 
-        Offsets of deleted topics are left out before each attempt. Returns the committed offsets.
+        If the coordinator has raised the member epoch meanwhile, commit again with the new epoch
+        (KIP-848). Offsets of deleted topics are left out of each attempt.
         """
         while True:
             try:
@@ -346,9 +348,9 @@ class Committer:
         return self.consumed() if self.is_automatic else {}
 
     async def commit_consumed(self) -> None:
-        """Commit the positions if automatic commits are on. An error is logged.
+        """Commit the positions if automatic commits are on, and log an error.
 
-        The error is not fatal, because other members read the uncommitted records again.
+        The error is not fatal, because the uncommitted records are only read again.
         """
         offsets = self.start_interval()
         if not offsets:

@@ -1,8 +1,8 @@
 """The consumer reads records of assigned partitions and commits offsets.
 
 Decides the order of steps in one ``poll``: it advances the group membership, then returns ready
-records, or else waits. Tasks of their own fetch, find positions, join and send heartbeats. They
-never change the assignment. Only ``poll`` does.
+records, or else waits. Background tasks fetch, find positions, join and send heartbeats. They never
+change the assignment. Only ``poll`` does.
 
 A poll that follows one with records raises pending errors first. Every other poll returns records
 first. So neither records nor errors wait forever, however long the application waits between two
@@ -209,12 +209,12 @@ class Consumer:
         await trio.lowlevel.checkpoint()
 
     def _take_part(self, callbacks: RebalanceCallbacks, regex: str) -> None:
-        """Subscribe through a group membership, and start one if there is none yet."""
+        """Report the subscription to the group, and start a membership if there is none yet."""
         self._rebalancer = self._steps(callbacks, regex)
         self._rebalancer.subscribed("the subscription changed")
 
     def _steps(self, callbacks: RebalanceCallbacks, regex: str) -> GroupSteps:
-        """Return the steps of a member in the configured group protocol."""
+        """Return the steps of the configured group protocol. Start a membership if needed."""
         membership: Membership | ConsumerMembership
         if self._membership is not None:
             membership = self._membership
@@ -248,11 +248,11 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without a group.
 
-        Partitions that were read before keep positions.
+        Partitions that were read before keep their positions.
 
         Raises:
             ConfigError: the consumer is subscribed.
-            TypeError, ValueError: there can be no such partition.
+            TypeError, ValueError: a partition is not valid.
         """
         self._require_open()
         if self._rebalancer is not None:
@@ -277,7 +277,7 @@ class Consumer:
                 self._note_left()
 
     def _note_left(self) -> None:
-        """Stop reading, unless another task has subscribed meanwhile."""
+        """Drop the assignment after leaving the group. Start a subscription made meanwhile."""
         self._is_leaving = False
         self._subscriptions.revoke(self._subscriptions.assigned)
         if self._membership is None:
@@ -290,9 +290,10 @@ class Consumer:
             self._take_part(*self._next)
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Let the group rebalance at the next poll of this consumer (KIP-568, KIP-800).
+        """Make this consumer join again at its next poll, so that the group rebalances (KIP-568).
 
-        Use it when something changed that only the application knows.
+        Use it when something changed that only the application knows. The coordinator gets
+        ``reason`` (KIP-800).
 
         Raises:
             ConfigError: the consumer is not subscribed, or the broker assigns
@@ -391,7 +392,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record and move past it, waiting forever. ``poll`` is faster."""
+        """Wait for the next record, move past it, and return it. ``poll`` is faster."""
         while True:
             records = await self.poll(max_records=1, timeout_ms=self.config.default_api_timeout_ms)
             if records:
@@ -400,7 +401,7 @@ class Consumer:
     # Positions
 
     async def position(self, topic_partition: TopicPartition) -> int:
-        """Return the offset of the next record that ``poll`` would return, finding it if necessary.
+        """Return the offset of the next record that ``poll`` returns. Find it if it is not known.
 
         Raises:
             ValueError: the partition is not assigned.
@@ -452,7 +453,7 @@ class Consumer:
     ) -> dict[TopicPartition, int]:
         """Continue reading at the first record with at least this timestamp, or else at the end.
 
-        Returns the offsets.
+        Return the new positions.
         """
         self._require_open()
         return await self._positions.move_to_times(times_ms)
@@ -482,15 +483,16 @@ class Consumer:
     def lag(self, topic_partition: TopicPartition) -> int | None:
         """Return the number of offsets between the position and the end, as of the last fetch.
 
-        The end is the one that a reader sees. No request is made. Returns None before the first
-        response. Raises ValueError if the partition is not assigned.
+        The end is the high watermark, or the last stable offset with read_committed. No request is
+        sent. Returns None before the first response. Raises ValueError if the partition is not
+        assigned.
         """
         return self._subscriptions.of(topic_partition).lag(
             is_stable_only=bool(self.config.isolation)
         )
 
     async def current_lag(self, topic_partition: TopicPartition) -> int:
-        """Return the lag. The cluster is asked if no fetch has reported it yet.
+        """Return the lag as ``lag`` does. If no fetch has reported it yet, ask the cluster.
 
         Raises as ``position``.
         """
@@ -539,11 +541,11 @@ class Consumer:
     async def commit(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commit these offsets of the next records to read (default: after all polled records).
+        """Commit these offsets, which are those of the next records to read.
 
-        An offset that equals the position is committed with the leader epoch of the record before
-        it (KIP-320). A reader that continues there uses the epoch to detect a leader that does not
-        know its successor yet.
+        By default they are the offsets after all polled records. An offset that equals the position
+        is committed with the leader epoch of the record before it (KIP-320). With this epoch, a
+        reader that continues there detects an earlier leader that does not know its successor yet.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS, the member
@@ -569,7 +571,7 @@ class Consumer:
         positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         on_commit: CommitCallback | None = None,
     ) -> None:
-        """Commit without waiting. ``on_commit`` gets the result.
+        """Commit offsets without waiting for the result. ``on_commit`` gets it later.
 
         Commits keep their order, and closing waits for them.
 
@@ -599,8 +601,8 @@ class Consumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the group membership for ``Producer.send_offsets_to_transaction`` (KIP-447).
 
-        Call it for each transaction, because it changes with every rebalance, once ``poll`` has
-        taken that over. If the group has dropped this member, its old id is returned, so that the
+        Call it for each transaction, because it changes when ``poll`` takes over the partitions of
+        a rebalance. If the group has dropped this member, its old id is returned, so that the
         transaction fails to commit the offsets. A consumer with automatic commits logs a warning,
         because the records of an aborted transaction would not be read again.
 
@@ -634,7 +636,7 @@ class Consumer:
     # Internal steps
 
     async def _advance(self) -> None:
-        """Run the steps that come before records may be returned."""
+        """Run the steps of the group, start an automatic commit, and raise pending errors."""
         if self._rebalancer is not None and not self._is_leaving:
             if self._cluster.view.version != self._view_version:
                 self._view_version = self._cluster.view.version
@@ -652,7 +654,7 @@ class Consumer:
         self._fetcher.wake()
 
     def _raise_errors(self) -> None:
-        """Raise permanent errors of topics and partitions, one at a time."""
+        """Raise the first permanent error of a topic or partition, if there is one."""
         self._topics.raise_refusal()
         self._positions.raise_error()
         self._fetcher.raise_error()

@@ -1,9 +1,10 @@
 """Membership in a group of the consumer protocol (KIP-848), with a task that sends heartbeats.
 
 Decides when to send a heartbeat and what the coordinator's errors mean. ``GroupMember`` builds the
-heartbeats. This module never touches partitions. ``Reconciler`` changes them inside the
-application's polls and reports here. The member joins with the application's first poll. After it
-was lost, it joins with the poll that reports the loss to the application.
+heartbeats. This module does not change the consumer's partitions. ``Reconciler`` changes them
+inside the application's polls, and reports the changes here. The member joins with the
+application's first poll. If the group drops it, it joins again with the poll that reports this to
+the application.
 
 Invariants: one heartbeat at a time. Heartbeats continue while the application works and while its
 callbacks run. A member that does not poll for ``max_poll_interval_ms`` leaves (KIP-62).
@@ -63,7 +64,10 @@ NEVER_AGAIN = frozenset({ErrorCode.FENCED_INSTANCE_ID})
 
 
 class ConsumerMembership:
-    """A consumer's membership. ``on_change`` is called when a poll should check it."""
+    """A consumer's membership in a group of the consumer protocol.
+
+    ``on_change`` is called when the next poll has to act, for example on a new assignment.
+    """
 
     def __init__(
         self,
@@ -120,18 +124,18 @@ class ConsumerMembership:
 
     @property
     def generation_id(self) -> int:
-        """The member epoch, -1 outside the group."""
+        """The member epoch, -1 without membership."""
         return self._member.epoch if self.is_member else NO_EPOCH
 
     @property
     def is_member(self) -> bool:
-        """Whether commits may carry the member epoch."""
+        """Whether this is a member of the group, so that commits may carry its epoch."""
         return self._member.is_member and not self._is_lost
 
     # Calls of a poll
 
     def note_poll(self, *, is_polling: bool) -> None:
-        """Note that the application polls, or has polled."""
+        """Note that a poll begins (``is_polling``) or ends."""
         self._is_polling = is_polling
         self._polled_ms = self._now_ms()
 
@@ -143,14 +147,17 @@ class ConsumerMembership:
         self._wakeup.set()
 
     def start(self) -> None:
-        """Join, unless that has started already."""
+        """Begin to join the group, unless this was called before."""
         if not self._is_started:
             self._is_started = True
             self._wakeup.set()
 
     @property
     def is_lost(self) -> bool:
-        """Whether the owned partitions went to other members without being given up."""
+        """Whether the group dropped this member, and the application does not know it yet.
+
+        The owned partitions may then belong to other members.
+        """
         return self._is_lost
 
     def begin_anew(self) -> None:
@@ -160,9 +167,10 @@ class ConsumerMembership:
         self._wakeup.set()
 
     def raise_error(self) -> None:
-        """Raise the error that keeps this member from joining, once.
+        """Raise the error that keeps this member from joining, if there is one, and clear it.
 
-        The next poll joins again, because the cause may pass. A fenced member never joins again.
+        The member then tries to join again, because the cause may pass. A fenced member never joins
+        again, so its error is raised each time.
 
         Raises:
             KafkaError: FENCED_INSTANCE_ID, UNSUPPORTED_VERSION, GROUP_AUTHORIZATION_FAILED,
@@ -191,7 +199,10 @@ class ConsumerMembership:
         self._member.give_up(partitions)
 
     def finish(self, owned: Owned) -> None:
-        """Report the owned partitions: those of the assignment whose topics are known here."""
+        """Set the owned partitions after an assignment was applied, and report them.
+
+        Partitions are missing if the names of their topics are not known yet.
+        """
         self._member.finish(owned)
         self._has_taken = True
         self._note_epoch()
@@ -204,16 +215,20 @@ class ConsumerMembership:
     # Calls of a commit
 
     def note_commit_error(self, code: ErrorCode) -> None:
-        """Send a heartbeat at once, because the group may have dropped this member."""
+        """Send a heartbeat at once after a refused commit.
+
+        Its response tells whether the group has dropped this member. If another member took its
+        instance id, this one has failed for good.
+        """
         if code is ErrorCode.FENCED_INSTANCE_ID:
             self._fail(KafkaError(code, f"group {self._member.group_id!r}: {REASONS[code]}"))
         else:
             self._wakeup.set()
 
     async def await_epoch(self) -> bool:
-        """Wait for the response to a heartbeat that is sent now, if one is.
+        """Send a full heartbeat, and wait until it got its response or failed.
 
-        Returns whether the member is still in the group.
+        Return whether the member is still in the group.
         """
         self._member.note_silence()
         self._wakeup.set()
@@ -368,7 +383,7 @@ class ConsumerMembership:
     async def leave(self, reason: str) -> None:
         """Send the coordinator the heartbeat that leaves the group, if it knows this member.
 
-        A static member keeps its place until its session ends (KIP-345).
+        A static member keeps its partitions until its session ends (KIP-345).
         """
         if not self._is_known:
             return
@@ -386,7 +401,7 @@ class ConsumerMembership:
     async def names_of(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
         """Return the names of topics. Topics that do not exist are left out.
 
-        Asks the cluster for those that are not in the view yet.
+        The cluster is asked for topics that are not in the client's view yet.
         """
         wanted = frozenset(map(TopicId, topic_ids))
         missing = sorted(wanted - self._cluster.view.names_by_id.keys())

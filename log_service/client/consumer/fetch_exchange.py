@@ -1,8 +1,8 @@
-"""Send one fetch to a leader and return its response by partition.
+"""Sends one fetch to a leader and returns its response by partition.
 
-Decides the version (topic ids if they are known, epochs if the broker takes them) and the fetch
+Decides the version (topic ids if they are known, epochs if the broker supports them) and the fetch
 session. A broker of an old version does not report truncation, so the client asks it for the end
-offset of an epoch (KIP-320). Knows no buffers, and does not interpret the errors of partitions.
+offset of an epoch (KIP-320). The caller buffers records and interprets the errors of partitions.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,9 @@ class FetchExchange:
         self._sessions: dict[int, tuple[bool, FetchSession]] = {}
 
     async def ask(self, node_id: int, states: Iterable[PartitionState]) -> Responses:
-        """Fetch once. Partitions with nothing new may be missing from the response.
+        """Send one fetch to a broker, and return the response by partition.
+
+        Partitions without news may be missing in it.
 
         Raises:
             KafkaError: the broker cannot be reached, or refused the whole request.
@@ -76,9 +78,9 @@ class FetchExchange:
     ) -> list[PartitionState]:
         """Return the partitions that this broker still leads, or serves as preferred replica.
 
-        The view may have changed while the client connected. A request carries the leader epoch of
-        the view. Under the epoch of the new leader, this broker is a follower that may have lost
-        its log. It would respond as if its end were the end of the log.
+        The view may have changed while the client connected, and a request carries the leader epoch
+        of the view. If this broker is now a follower in that epoch, it accepts the request. It may
+        have lost its log, and would respond as if the log ended there.
         """
         leader_of = self._cluster.view.leader_of
         return [
@@ -162,9 +164,9 @@ class FetchExchange:
         return response
 
     def _session(self, node_id: int, version: int, *, is_by_id: bool) -> FetchSession | None:
-        """Return the session with a broker.
+        """Return the session with a broker, or None if its version has no sessions.
 
-        A session that named topics in another way starts again.
+        The session starts again if it identified topics by name and now does by id, or vice versa.
         """
         if version < FIRST_VERSION_WITH_SESSIONS:
             return None
@@ -191,10 +193,10 @@ class FetchExchange:
         )
 
     async def _find_truncations(self, states: list[PartitionState]) -> Responses:
-        """Find partitions whose log was truncated below the position.
+        """Return a response with ``diverging_epoch`` for each partition whose log was truncated.
 
-        Asks once per leader epoch for the end offset of the position's epoch. An end below the
-        position is a truncation.
+        After each change of the leader, the new leader is asked for the end offset of the
+        position's epoch. If this end is below the position, the log was truncated.
         """
         leaders = {
             state.topic_partition: self._cluster.view.partition(state.topic_partition)

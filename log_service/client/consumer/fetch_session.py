@@ -25,7 +25,7 @@ NO_SESSION = 0
 
 
 class Asked(NamedTuple):
-    """The fetch of one partition."""
+    """The fields of one partition in a fetch request."""
 
     topic_id: TopicId
     fetch_offset: int
@@ -50,11 +50,14 @@ class FetchSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker holds a session."""
+        """Whether the broker has created a session, as far as the client knows."""
         return self._session_id != NO_SESSION
 
     def fill(self, request: FetchRequest, wanted: Mapping[TopicPartition, Asked]) -> None:
-        """Add the partitions to ``request`` that the broker does not know yet."""
+        """Add to ``request`` how ``wanted`` differs from the partitions that the broker knows.
+
+        A request that begins a session names all partitions.
+        """
         request.session_id, request.session_epoch = self._session_id, self._epoch
         self._asked = dict(wanted)
         if self._epoch == INITIAL_EPOCH:
@@ -71,7 +74,7 @@ class FetchSession:
         request.forgotten_topics_data = _forgotten(gone)
 
     def accept(self, response: FetchResponse) -> bool:
-        """Apply a response to the session, and return whether its partitions are valid.
+        """Apply a response to the session, and return whether the broker accepted the session.
 
         If not, the session starts again with the next request.
         """

@@ -1,4 +1,4 @@
-"""Fetches ahead of the application, within limits, and opens batches when their records are polled.
+"""Fetches records before the application polls them, and opens batches when they are polled.
 
 Decides what to fetch next, when enough is buffered, and how to treat the errors of a response.
 Every partition that can be fetched is fetched, with one request per leader at a time. ``positions``
@@ -11,9 +11,9 @@ Invariants:
   position, or of a partition that is paused or was given up.
 - The response to a fetch that was sent before a seek is dropped.
 - No position is carried over into a topic that was deleted and created again.
-- A partition with an error is fetched again after a pause. If the application must learn of the
-  error, the fetch waits for that too. If the new leader of the partition is known by then, it is
-  fetched there at once (KIP-951).
+- A partition with an error is fetched again after a pause. If the error must be raised to the
+  application, the pause begins after that. If the response names a new leader of the partition, it
+  is fetched there at once (KIP-951).
 """
 
 import logging
@@ -88,7 +88,7 @@ class _Fetched:
 class Fetcher:
     """Keeps records of all assigned partitions ready.
 
-    ``on_change`` is called when a poll should look.
+    ``on_change`` is called when there are new records or errors for a poll.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Fetcher:
         return self._buffered_bytes
 
     def raise_error(self) -> None:
-        """Raise a permanent fetch error, once.
+        """Raise a permanent fetch error, if there is one, and clear it.
 
         The partition is fetched again after a pause, because the next poll may follow at once.
 
@@ -154,8 +154,8 @@ class Fetcher:
 
         Raises:
             KafkaError: CORRUPT_MESSAGE or INVALID_RECORD (RecordDeserializationError is one). The
-                position stays before the broken batch or at the record. Earlier records are
-                returned first.
+                position stays before the broken batch, or at the record that cannot be
+                deserialized. Earlier records are returned first.
         """
         taken: list[ConsumerRecord] = []
         kept: list[_Fetched] = []
@@ -191,7 +191,7 @@ class Fetcher:
                 self._wakeup = trio.Event()
 
     def _doubt_silent_nodes(self) -> float:
-        """Refresh metadata if a node has owed a response for too long.
+        """Refresh metadata if a node has not responded to a fetch for too long.
 
         Returns the milliseconds until the next check.
         """
@@ -207,7 +207,11 @@ class Fetcher:
     # Returning records
 
     def _open(self, fetched: _Fetched, taken: list[ConsumerRecord], max_records: int) -> bool:
-        """Read records of one response. Return whether the next response may be opened."""
+        """Append records of ``fetched`` to ``taken``, up to ``max_records`` in all.
+
+        Return whether ``fetched`` is used up, so that the next response may be opened. An error is
+        raised if ``taken`` is empty. Otherwise a later poll raises it.
+        """
         state, reader = fetched.state, fetched.reader
         try:
             is_empty = reader.read_into(taken, max_records)
@@ -241,7 +245,10 @@ class Fetcher:
             fetched.state.buffered_bytes -= fetched.size_bytes
 
     def _make_room(self) -> None:
-        """Drop stale data and data of paused partitions, which is fetched again on resume."""
+        """Drop buffered data that is stale or of paused partitions.
+
+        Data of paused partitions is fetched again when they are resumed.
+        """
         for fetched in self._fetched:
             if fetched.state.is_paused and not fetched.is_stale:
                 fetched.state.seek(
@@ -260,9 +267,10 @@ class Fetcher:
     # Fetching
 
     def _fetchable(self) -> dict[int, list[PartitionState]]:
-        """Return the partitions to fetch from each leader that owes no response.
+        """Return the partitions to fetch now, by the node to fetch from.
 
-        Requests new metadata if a partition has no leader.
+        Nodes with a fetch in flight are left out. New metadata is requested if a partition has no
+        leader. The result is empty while the buffer is full.
         """
         if self._buffered_bytes >= self._config.queued_max_bytes:
             self._make_room()
@@ -285,9 +293,9 @@ class Fetcher:
         return by_node
 
     def _is_topic_there(self, state: PartitionState) -> bool:
-        """Return whether the position belongs to the topic that the view has under this name.
+        """Return whether the position belongs to the topic that now has this name.
 
-        A position of an earlier topic with the name is reset.
+        If it belongs to a deleted topic of this name, it is reset.
         """
         current = self._cluster.view.topic_id_of(state.topic_partition.topic)
         if not state.is_of_other_topic(current):
@@ -304,8 +312,8 @@ class Fetcher:
     def _node_for(self, state: PartitionState) -> int:
         """Return the node to fetch from: the preferred replica (KIP-392) or the leader.
 
-        The preferred replica is used until metadata is too old. Returns ``UNKNOWN`` while the
-        client's view of the leader has an older leader epoch than the position.
+        The preferred replica is used for ``metadata_max_age_ms``. Returns ``UNKNOWN`` if no leader
+        is known, or if the client's view has an older leader epoch than the position.
         """
         if self._is_view_behind(state):
             return UNKNOWN
@@ -319,10 +327,10 @@ class Fetcher:
     def _is_view_behind(self, state: PartitionState) -> bool:
         """Return whether the position has a newer leader epoch than the view (KIP-320).
 
-        Commits carry such epochs. The leader in the view may not know of its successor. It lacks
-        the records of that successor and would respond OFFSET_OUT_OF_RANGE. After
-        ``default_api_timeout_ms`` the view is trusted, because the epoch may be that of an earlier
-        topic with the same name.
+        Committed offsets have such epochs. The leader in the view may have been replaced without
+        knowing it. It lacks the records of its successor, and would respond OFFSET_OUT_OF_RANGE.
+        After ``default_api_timeout_ms`` the view is trusted, because the position's epoch may be
+        that of a deleted topic with the same name.
         """
         if state.sought_epoch == NO_LEADER_EPOCH:
             return False
@@ -360,9 +368,9 @@ class Fetcher:
             self.wake()
 
     def _release(self, states: list[PartitionState]) -> None:
-        """Allow partitions to be fetched again.
+        """Mark partitions as not in flight, so that they can be fetched from another broker.
 
-        This is at once from another broker, and after a pause from the same broker.
+        The same broker gets no fetch until the task that calls this has ended.
         """
         for state in states:
             state.is_in_flight = False
@@ -445,7 +453,10 @@ class Fetcher:
     def _aborted_filter(
         self, state: PartitionState, response: PartitionData
     ) -> AbortedFilter | None:
-        """Return the filter of the partition. A seek starts a new filter."""
+        """Add the response's aborted transactions to the partition's filter, and return the filter.
+
+        Return None with read_uncommitted.
+        """
         if not self._config.isolation:
             return None
         if state.aborted is None:
@@ -475,7 +486,7 @@ class Fetcher:
         self._nursery.start_soon(self._ask_again, state, state.version)
 
     async def _ask_again(self, state: PartitionState, version: int) -> None:
-        """End the pause of a partition."""
+        """Wait, then end the pause of a partition, unless its position was moved meanwhile."""
         await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt) / 1_000)
         if state.version == version and state.hold is Hold.PAUSE:
             state.hold = None
@@ -489,7 +500,8 @@ class Fetcher:
     def _note_truncation(self, state: PartitionState, end_offset: int) -> None:
         """Handle a log that was truncated below the position (KIP-320).
 
-        Goes back to the last offset where both agree, or reports the error to the application.
+        Continue at the end of the truncated log. With ``auto_offset_reset`` none, raise the error
+        to the application instead.
         """
         error = LogTruncation(state.topic_partition, state.fetch_offset, end_offset)
         if self._config.auto_offset_reset == "none":
@@ -500,9 +512,10 @@ class Fetcher:
         self._on_change()
 
     def _reset(self, state: PartitionState, error: KafkaError) -> None:
-        """Handle an offset that the log does not have.
+        """Handle a fetch offset that is not in the log.
 
-        Starts at the offset of ``auto_offset_reset``, or reports the error to the application.
+        Continue at the offset of ``auto_offset_reset``. With none, raise the error to the
+        application. If records are buffered, return these first, and then fetch again.
         """
         if state.position != state.fetch_offset:
             state.hold = Hold.READING  # asked again after the buffered records are returned

@@ -1,14 +1,14 @@
 """State of one member of a group of the consumer protocol (KIP-848).
 
 Builds heartbeats and applies their responses, without network, clock and callbacks. The coordinator
-sends an assignment. In its polls the application gives up and takes over partitions. When such a
-pass is complete, the member reports the owned partitions.
+sends an assignment. Then follows a *pass*: in its polls the application gives up partitions and
+takes over others. When the pass is complete, the member reports the owned partitions.
 
 Invariants: ``owned`` holds the partitions that the application may read now. Owned partitions are
-reported only between two passes. The coordinator gives away the partitions that a report leaves
-out. So the member takes over no partition from an assignment older than the report. If a heartbeat
-may have been lost, the member drops its assignment and sends everything again. The coordinator then
-sends the whole assignment.
+not reported during a pass. The coordinator assigns partitions that a report leaves out to other
+members. So the member takes over no partition from an assignment older than the report. If a
+heartbeat may have been lost, the member drops the assignment that is not applied yet, and the next
+heartbeat has all fields. The coordinator then sends the whole assignment.
 
 Source: KIP-848 as of Kafka 4.3.
 """
@@ -44,7 +44,7 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class GroupMember:
-    """One member.
+    """The state of one member of a group, from which its heartbeats are built.
 
     The client generates ``member_id``, which never changes. Times are in milliseconds.
     """
@@ -72,7 +72,7 @@ class GroupMember:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether to send a heartbeat early, because other members may wait for its content."""
+        """Whether to send the next heartbeat at once, because others may wait for its content."""
         return (
             not self.is_member
             or self._is_subscription_due
@@ -89,7 +89,7 @@ class GroupMember:
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
         """Return the next heartbeat.
 
-        Unchanged fields are left out unless a heartbeat may be lost.
+        Unchanged fields are left out, unless an earlier heartbeat may have been lost.
         """
         is_joining = not self.is_member
         request = ConsumerGroupHeartbeatRequest(
@@ -150,14 +150,15 @@ class GroupMember:
             self.new_assignment = None if new_assignment == self.owned else new_assignment
 
     def note_silence(self) -> None:
-        """Note that a heartbeat or its response may be lost."""
+        """Note that a heartbeat or its response may be lost, so the next one has all fields."""
         self.new_assignment = None
         self._is_everything_due = True
 
     def lose(self) -> None:
-        """Start again after the group dropped this member.
+        """Make the next heartbeat join again, because the group dropped this member.
 
-        Its owned partitions belong to other members. The application does not know this yet.
+        The owned partitions may belong to other members now. They stay in ``owned`` until the
+        application knows this.
         """
         self.epoch = JOIN_EPOCH
         self.new_assignment = None
@@ -171,10 +172,10 @@ class GroupMember:
         self.owned -= frozenset(partitions)
 
     def finish(self, owned: Owned) -> None:
-        """End a pass with these owned partitions.
+        """End a pass with these owned partitions, which the next heartbeat reports.
 
-        If they are not the whole assignment, the next heartbeat makes the coordinator send it
-        again.
+        If they are not the whole assignment, the next heartbeat has all fields, and makes the
+        coordinator send the assignment again.
         """
         self._is_everything_due = self._is_everything_due or owned != self.new_assignment
         self.owned = owned

@@ -1,8 +1,8 @@
 """Holds polled records that a blocking or asyncio consumer has not returned yet.
 
-The positions of the inner consumer are after all held records. So the outer consumer must know
-which offsets the application has not consumed. Such offsets are not committed. If held records are
-dropped, the consumer seeks back to the first of them.
+The trio consumer inside has positions after all held records. So the blocking or asyncio consumer
+must know which records the application has not got. Offsets after them are not committed. If held
+records are dropped, the consumer seeks back to the first of them.
 
 Invariant: the records of each partition are in the order of their offsets.
 """
@@ -27,7 +27,7 @@ Positions = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
 class HeldRecords(deque[ConsumerRecord]):
-    """The next records, as a deque. ``extend`` adds polled records, ``popleft`` returns one."""
+    """The next records to return, in order. ``extend`` adds records, ``popleft`` returns one."""
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Remove and return the next records, at most ``limit``.
@@ -43,8 +43,9 @@ class HeldRecords(deque[ConsumerRecord]):
     def firsts(self) -> Firsts:
         """Return the offset and leader epoch of the first held record of each partition.
 
-        A commit names the epoch of the record before the offset (KIP-320), which is gone. The epoch
-        of the first held record serves as well, because a log with this record has the one before.
+        A commit should have the epoch of the record before the offset (KIP-320), which is not known
+        any more. The epoch of the first held record can replace it, because every log with this
+        record has the record before it.
         """
         found: dict[TopicPartition, ConsumerRecord] = {}
         for record in tuple(self):  # a copy: another thread may take records meanwhile
@@ -55,14 +56,17 @@ class HeldRecords(deque[ConsumerRecord]):
         }
 
     def give_up(self) -> Firsts:
-        """Drop all records, and return the offsets to continue reading at, as ``firsts`` did."""
+        """Drop all records, and return where to continue reading, as ``firsts`` did before."""
         found = self.firsts()
         self.clear()
         return found
 
 
 async def go_back(consumer: Consumer, firsts: Firsts) -> None:
-    """Seek to these offsets in partitions that are still assigned. Not cancelled half way."""
+    """Seek to these offsets in partitions that are still assigned.
+
+    A cancellation does not interrupt this.
+    """
     with trio.CancelScope(shield=True):
         for topic_partition in consumer.assignment:
             if topic_partition in firsts:
@@ -86,15 +90,15 @@ async def call_after_going_back(
 
 
 def consumed_before(consumer: Consumer, firsts: Firsts) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets to commit while records from these offsets on are held."""
+    """Return the offsets to commit by default while records are held from ``firsts`` on."""
     return {**consumer.consumed(), **firsts}
 
 
 def to_commit(consumer: Consumer, positions: Positions | None, firsts: Firsts) -> Positions | None:
     """Return the given or default offsets to commit while records are held from ``firsts`` on.
 
-    To the application, its position is the first held record. So this offset is committed with the
-    known leader epoch (KIP-320).
+    For the application, the position is the offset of the first held record. If this offset is
+    given, it is committed with the leader epoch in ``firsts`` (KIP-320).
     """
     if positions is None:
         return consumed_before(consumer, firsts) if firsts else None

@@ -1,6 +1,6 @@
-"""Interceptors, which see the records of a poll before the application does.
+"""Passes the records of a poll through interceptors before the application gets them.
 
-This file decides that records which an interceptor refuses are read again.
+If an interceptor raises, the records of the poll are read again.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,7 +33,10 @@ def intercepted(
 
 
 def _listed(records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-    """Return an interceptor's list, or raise TypeError, because None would skip all records."""
+    """Return the list of records that an interceptor returned.
+
+    Raises TypeError for other values, because None, for example, would skip all records.
+    """
     if not isinstance(records, list):
         raise TypeError(f"an interceptor returns a list of records, not {type(records).__name__}")
     return records

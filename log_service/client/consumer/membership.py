@@ -1,9 +1,9 @@
 """Membership in a classic group: joins, assigns as the leader, sends heartbeats, leaves.
 
-Decides when the member has to join again and what the coordinator's errors mean. It never touches
-partitions. The consumer asks it to join with a subscription. In its polls the consumer takes the
-outcome, and learns when its partitions are lost. Joining runs in its own task and is never
-cancelled. A second join of the same member would leave the first without a response.
+Decides when the member has to join again and what the coordinator's errors mean. It does not change
+the consumer's partitions. The consumer calls ``start_join`` with its subscription. In its polls it
+takes the outcome, and learns when its partitions are lost. Joining runs in its own task and is
+never cancelled, because a second join of the same member would leave the first without a response.
 
 Invariants: one join at a time. Heartbeats are sent from the outcome of a join until the member
 leaves, also while the application works. A member that does not poll for ``max_poll_interval_ms``
@@ -73,7 +73,7 @@ Subscribing = Callable[[str], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Partition counts by topic, and racks, that a leader used to assign.
+    """The partition counts by topic and the racks with which a leader made an assignment.
 
     Racks are used only if the leader has a rack itself, as in Java's client (KIP-881).
     """
@@ -92,7 +92,10 @@ class JoinOutcome:
 
 
 class Membership:
-    """A consumer's membership. ``on_change`` is called when a poll should check it."""
+    """A consumer's membership in a classic group.
+
+    ``on_change`` is called when the next poll has to act, for example on the outcome of a join.
+    """
 
     def __init__(
         self,
@@ -141,13 +144,13 @@ class Membership:
 
     @property
     def is_member(self) -> bool:
-        """Whether commits may carry the generation."""
+        """Whether this is a member of the group, so that commits may carry its generation."""
         return self.generation_id != NO_GENERATION
 
     def is_outdated_by(self, view: ClusterView) -> bool:
-        """Return whether this member, as the leader, assigned by counts or racks that changed.
+        """Return whether partition counts or racks differ from those of the last assignment.
 
-        Never true for followers.
+        This is true only for the leader of the group, which made the assignment.
         """
         return self.is_member and self._assigned_by != self._shape_of(
             self._assigned_by.counts, view
@@ -156,14 +159,15 @@ class Membership:
     # Calls of a poll
 
     def note_poll(self, *, is_polling: bool) -> None:
-        """Note that the application polls, or has polled."""
+        """Note that a poll begins (``is_polling``) or ends."""
         self._is_polling = is_polling
         self._polled_ms = self._now_ms()
 
     def start_join(self, subscribing: Subscribing, *, is_creating_topics: bool) -> None:
-        """Join, or join again. ``subscribing`` returns the subscription for each assignor.
+        """Make the background task join the group, also if this is a member already.
 
-        As the leader, the member may create missing topics.
+        ``subscribing`` returns the encoded subscription for an assignor. With
+        ``is_creating_topics`` the member may create missing topics if it is the leader.
         """
         assert not self.is_joining, "one join at a time"
         self._subscribing = subscribing
@@ -172,7 +176,7 @@ class Membership:
         self._wakeup.set()
 
     def request_join(self, reason: str) -> None:
-        """Join again at the next poll."""
+        """Make the consumer join again at its next poll."""
         if not self.is_join_needed:
             self.is_join_needed = True
             self._reason = reason
@@ -184,21 +188,25 @@ class Membership:
         return self._outcome
 
     def take_outcome(self) -> JoinOutcome | None:
-        """Return the outcome of the last join, once."""
+        """Return the outcome of the last join, or None if there is none or it was taken before."""
         outcome, self._outcome = self._outcome, None
         if outcome is not None:
             self.taken_as = (self.member_id, outcome.generation_id)
         return outcome
 
     def take_lost(self) -> bool:
-        """Return once whether the partitions went to other members without being given up."""
+        """Return whether the group dropped this member, and reset the flag.
+
+        The partitions may then belong to other members already.
+        """
         is_lost, self._is_lost = self._is_lost, False
         return is_lost
 
     def raise_error(self) -> None:
-        """Raise the error that keeps this member from joining, once.
+        """Raise the error that keeps this member from joining, if there is one, and clear it.
 
-        The next poll joins again, because the cause may pass. A fenced member never joins again.
+        The next poll joins again, because the cause may pass. A fenced member never joins again, so
+        its error is raised each time.
 
         Raises:
             KafkaError: FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED
@@ -217,7 +225,7 @@ class Membership:
         return False
 
     def note_commit_error(self, code: ErrorCode) -> None:
-        """Act on a refused commit, because the group may have dropped this member."""
+        """Handle a refused commit: leave the old generation, join again, or fail for good."""
         if code in REJOIN_AS_NEW:
             self._lose(
                 f"a commit was refused: {code.name}",
@@ -241,7 +249,10 @@ class Membership:
             await self._run()
 
     def end(self) -> None:
-        """End the tasks. Later responses and an outcome that was not taken are dropped."""
+        """End the background tasks.
+
+        Later responses and an outcome that was not taken are dropped.
+        """
         self._scope.cancel()
         self._outcome = None
 
@@ -382,7 +393,10 @@ class Membership:
     async def _assign(
         self, response: JoinGroupResponse, assignor: str
     ) -> list[SyncGroupRequestAssignment]:
-        """Assign partitions for the whole group, as its leader."""
+        """Assign partitions to all members, as the leader of the group.
+
+        Return the assignments as the SyncGroup request has them.
+        """
         members = [
             Member(
                 member_id=each.member_id,
@@ -419,9 +433,9 @@ class Membership:
         )
 
     def _subscription_of(self, member_id: str, metadata: bytes) -> Subscription:
-        """Decode another member's subscription.
+        """Decode the subscription of a member.
 
-        A malformed one gets no partitions and does not stop the others.
+        A malformed subscription counts as empty, so that the other members get their partitions.
         """
         try:
             return decode_subscription(metadata)

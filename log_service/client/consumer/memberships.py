@@ -11,7 +11,7 @@ from log_service.common.errors import ErrorCode
 
 
 class CommittingMember(Protocol):
-    """The member that commits offsets."""
+    """The interface of a group member for the code that commits offsets in its name."""
 
     @property
     def member_id(self) -> str:
@@ -19,19 +19,19 @@ class CommittingMember(Protocol):
 
     @property
     def generation_id(self) -> int:
-        """The generation, or the member epoch, -1 outside the group."""
+        """The generation or, with KIP-848, the member epoch. It is -1 without membership."""
 
     @property
     def is_member(self) -> bool:
-        """Whether commits may carry the generation."""
+        """Whether this is a member of the group, so that commits may carry its generation."""
 
     def note_commit_error(self, code: ErrorCode) -> None:
-        """Act on a refused commit."""
+        """Handle the error of a refused commit, for example by joining again."""
 
     async def await_epoch(self) -> bool:
         """Wait until the coordinator has sent the newest epoch.
 
-        Return whether that epoch may differ from the epoch of the refused commit.
+        Return whether a refused commit may succeed with that epoch.
         """
 
 
@@ -39,13 +39,13 @@ class GroupSteps(Protocol):
     """Steps that a consumer takes for its group inside its polls."""
 
     async def advance(self) -> None:
-        """Run the next steps, if there are any."""
+        """Run the steps that are due, such as giving up and taking over partitions."""
 
     def subscribed(self, reason: str) -> None:
-        """Note that the subscription changed."""
+        """Pass a changed subscription on to the group."""
 
     def look_at(self, view: ClusterView) -> None:
-        """Note that the cluster changed."""
+        """React to a new view of the cluster, if it changes the assignment."""
 
     async def leave(self, *, is_committing: bool) -> None:
         """Give up all partitions and leave the group."""

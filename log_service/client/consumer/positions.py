@@ -34,7 +34,7 @@ MAY_COME = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT
 
 
 class NoResetError(KafkaError):
-    """A partition has no position, and the consumer may not choose one."""
+    """A partition has no position, and ``auto_offset_reset`` none forbids to choose one."""
 
     def __init__(self, state: PartitionState) -> None:
         text = (
@@ -69,15 +69,16 @@ class Positions:
     # Find positions in the background
 
     def find_missing(self) -> None:
-        """Let ``run`` find missing positions, if there are any."""
+        """Wake ``run`` if a partition has no position."""
         if self._subscriptions.without_position():
             self._wanted.set()
 
     @property
     def has_error(self) -> bool:
-        """Whether an error waits to be raised.
+        """Whether there is an error to raise.
 
-        A partition that was sought since, or that is no longer assigned, needs no reset.
+        An error about a partition without a position is dropped if the application has since moved
+        the position, or if the partition is no longer assigned.
         """
         error = self._error
         if isinstance(error, NoResetError) and not any(
@@ -89,7 +90,9 @@ class Positions:
         return self._error is not None
 
     def raise_error(self) -> None:
-        """Raise a permanent error of finding a position, once. Finding is tried again.
+        """Raise the permanent error of finding a position, if there is one, and clear it.
+
+        The position is looked for again.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE (with auto_offset_reset none),
@@ -125,7 +128,7 @@ class Positions:
     # Calls of the application
 
     async def position(self, topic_partition: TopicPartition) -> int:
-        """See ``Consumer.position``."""
+        """Return the position of a partition; see ``Consumer.position``."""
         state = self._subscriptions.of(topic_partition)
         if not state.has_position:
             await self._find([state])
@@ -133,7 +136,7 @@ class Positions:
         return state.position
 
     async def move_to(self, partitions: Iterable[TopicPartition], start: Start) -> None:
-        """Read these partitions (default: all) from ``start`` on.
+        """Move the positions of these partitions (default: all) to ``start``.
 
         Raises ValueError if a partition is not assigned.
         """
@@ -149,7 +152,7 @@ class Positions:
     async def move_to_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """See ``Consumer.seek_to_time``."""
+        """Move positions to timestamps, and return them; see ``Consumer.seek_to_time``."""
         states = {
             each: self._subscriptions.of(each) for each in arguments.by_partition(times_ms, "times")
         }
@@ -168,7 +171,10 @@ class Positions:
     async def ends(
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int]:
-        """Return where logs begin or end for a reader. Raises as ``list_offsets``."""
+        """Return the offset that ``spec`` describes in each partition.
+
+        Raises as ``list_offsets``.
+        """
         return {
             each: found.offset
             for each, found in (await self.list_offsets(dict.fromkeys(partitions, spec))).items()
@@ -189,10 +195,10 @@ class Positions:
     async def committed(
         self, partitions: list[TopicPartition]
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of the group, only stable ones under read_committed
-        (KIP-447).
+        """Return the committed offsets of the group.
 
-        Raises the coordinator's ``KafkaError``.
+        If a transaction is about to commit some, wait until it has ended (KIP-447). Raises the
+        coordinator's ``KafkaError``.
         """
         cluster, group_id = self._cluster, self._config.group_id
         assert group_id is not None, "without a group nothing is committed"
@@ -296,9 +302,9 @@ class Positions:
         return found()
 
     async def _take_ends(self, states: list[PartitionState]) -> None:
-        """Look offsets up in the log.
+        """Look up offsets in the log, and set them as the positions of ``states``.
 
-        Missing partitions do not keep the others from their offsets.
+        If some partitions fail, the others get their positions before the error is raised.
         """
         if not states:
             return
@@ -327,9 +333,10 @@ class Positions:
             raise failure
 
     def _topic_ids(self, states: list[PartitionState]) -> dict[str, TopicId]:
-        """Return the ids of topics. Call this before asking for offsets.
+        """Return the ids of the topics of ``states``, by name.
 
-        A topic that is created later has another id.
+        Call this before offsets are requested. If a topic is then created again, its id differs,
+        and the offset is not used for it.
         """
         return {
             state.topic_partition.topic: self._cluster.view.topic_id_of(state.topic_partition.topic)

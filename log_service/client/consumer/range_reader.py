@@ -2,18 +2,18 @@
 
 Yields the whole batches that overlap [start, end), in order. Under read_committed, markers and
 batches of aborted transactions are left out. The first and the last batch may reach beyond the
-range. The code that opens them (``records.arrow``) leaves out the rest. This module knows nothing
-of groups and checkpoints.
+range. The code that opens them (``records.arrow``) drops the records outside. This module knows
+nothing of groups and checkpoints.
 
 Invariants:
 
 - Reading ends when the position reaches ``end``, even if the last offsets hold no record (markers,
   compaction, aborted records).
-- Apart from the response that the caller holds, at most one response is in memory.
+- At most one response is in memory, besides the yielded one that the caller still holds.
 - Nothing is skipped silently. A start below the log start offset is an error. An end that the
   partition does not reach within the deadline is an error too.
-- A batch whose checksum does not match is never left out. It counts up to the next batch, because
-  its header cannot be trusted.
+- A batch whose checksum does not match is never left out. Its offsets are taken to reach up to the
+  next batch, because its header cannot be trusted.
 """
 
 from collections.abc import AsyncIterator
@@ -56,9 +56,10 @@ PURPOSE = "range"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawBatches:
-    """Whole batches, without gaps, as in the log. ``position`` is the next offset to read.
+    """Whole batches as they are in the log, one directly after the other.
 
-    ``batches`` is a view of the broker's response if the response contains nothing else.
+    ``position`` is the next offset to read. ``batches`` is a view of the broker's response if the
+    batches are contiguous in it, and a copy otherwise.
     """
 
     topic_partition: TopicPartition
@@ -78,7 +79,7 @@ class HasCluster(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RetriedFetch:
-    """A fetch of one partition, with retries. ``is_waiting`` waits until the position moves."""
+    """Fetches from one partition, with retries. ``is_waiting`` waits until there are records."""
 
     cluster: ClusterMetadata
     wanted: "_Wanted"
@@ -189,9 +190,9 @@ class _Wanted:
     topic_id: TopicId | None
 
     def validate(self, found: TopicId) -> None:
-        """Refuse a topic of another id.
+        """Check that the topic has the wanted id, if one is wanted.
 
-        :raises KafkaError: INCONSISTENT_TOPIC_ID.
+        :raises KafkaError: INCONSISTENT_TOPIC_ID, it has another id.
         """
         if self.topic_id not in {None, found}:
             text = (
@@ -202,7 +203,7 @@ class _Wanted:
 
 
 class _Fetch(Protocol):
-    """Fetches of the range's partition."""
+    """The function that fetches from the range's partition."""
 
     async def __call__(
         self, offset: int, size_bytes: int, *, is_waiting: bool = False
@@ -219,7 +220,7 @@ async def _fetch_progress(
     *,
     is_committed_only: bool,
 ) -> PartitionData:
-    """Fetch until there are records at ``position``."""
+    """Fetch repeatedly until there are records at ``position``, for at most ``limit_ms``."""
     deadline = trio.current_time() + limit_ms / 1_000
     while True:
         response = await _fetch_once(
@@ -292,10 +293,10 @@ async def _fetch_once(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """The whole batches of a response in the range, and the position after them.
+    """The whole batches of a response that overlap the range, and the position after them.
 
-    ``damaged`` is the last batch of the response if its checksum does not match. The position
-    after this batch is then unknown.
+    ``damaged`` is the header of the response's last batch if its checksum does not match. The
+    position after this batch is then unknown.
     """
 
     batches: Buffer
@@ -315,8 +316,8 @@ def _cut(
 ) -> _Cut:
     """Cut the range out of a response. ``passed`` is a damaged batch that was returned already.
 
-    A batch ends before the next batch begins. The header is not used for this, because nothing has
-    checked it yet.
+    The end of a batch is taken from the beginning of the next one as far as possible, because the
+    batch's own header is not checked yet.
     """
     records: Any = response.records
     view = memoryview(records)
@@ -377,7 +378,7 @@ def _checksum_error(topic_partition: TopicPartition, header: BatchHeader) -> Cor
 
 
 def _bytes_behind(damaged: BatchHeader, max_bytes: int) -> int:
-    """Return the bytes to fetch so that a damaged batch does not fill the whole response."""
+    """Return a fetch size in bytes with room for other batches after a damaged one."""
     return max(max_bytes, DEFAULT_MAX_BYTES) + damaged.size_bytes
 
 
@@ -419,9 +420,10 @@ def _is_complete(response: PartitionData, end: int) -> bool:
 async def _damaged_before(
     fetch: _Fetch, response: PartitionData, start: int, end: int
 ) -> memoryview | None:
-    """Return the damaged batch before a hole in which the range starts, if there is one.
+    """Return the damaged batch that may contain ``start``, if there is one.
 
-    Its header may claim fewer offsets than the batch has. Usually compaction made the hole.
+    This is the case if no batch has ``start``, and the batch before it is damaged: its header may
+    claim fewer offsets than the batch has. Usually compaction removed the missing offsets.
     """
     first = next(iter(_headers_of(response)), None)
     low = max(response.log_start_offset, 0)
@@ -444,9 +446,9 @@ async def _damaged_before(
 
 
 def _joined(view: memoryview, kept: list[tuple[int, int]]) -> Buffer:
-    """Return the pieces of a response joined together.
+    """Join pieces of a response, given by their byte ranges.
 
-    Pieces without gaps are returned as a view.
+    Pieces without gaps are returned as a view, without a copy.
     """
     if kept and kept[-1][1] - kept[0][0] == sum(end - start for start, end in kept):
         return view[kept[0][0] : kept[-1][1]]

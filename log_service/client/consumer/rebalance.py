@@ -41,7 +41,7 @@ calls it again.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceCallbacks:
-    """Callbacks of the application. Without ``on_lost``, lost partitions go to ``on_revoked``."""
+    """Rebalance callbacks of the application. ``on_lost`` None means ``on_revoked``."""
 
     on_assigned: RebalanceCallback | None = None
     on_revoked: RebalanceCallback | None = None
@@ -49,7 +49,7 @@ class RebalanceCallbacks:
 
 
 class Rebalancer:
-    """The steps of one subscribed consumer."""
+    """Runs the rebalance steps of one subscribed consumer, with the classic protocol."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Rebalancer:
         )
 
     async def advance(self) -> None:
-        """Run the next steps, if there are any.
+        """Run the steps that are due, such as giving up and taking over partitions.
 
         Raises:
             KafkaError: this member can never join.
@@ -110,7 +110,11 @@ class Rebalancer:
             await self._revoke(self._subscriptions.assigned)
 
     async def _prepare(self) -> None:
-        """Commit and give up partitions before a join, as far as the protocol requires."""
+        """Commit, and give up the partitions that a member must not own while it joins.
+
+        An eager member gives up all. A cooperative one gives up those of topics that it no longer
+        subscribes to.
+        """
         await self._committer.commit_consumed()
         owned = self._subscriptions.assigned
         if self._membership.is_member:
@@ -159,7 +163,7 @@ class Rebalancer:
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
-        """Report lost partitions to the application, if there are any."""
+        """Drop the partitions and tell the application, if the group dropped this member."""
         if self._membership.take_lost():
             lost = self._subscriptions.assigned
             self._previous, self._previous_generation = (), -1
@@ -191,8 +195,8 @@ class Rebalancer:
 async def leaving(membership: Membership | ConsumerMembership) -> AsyncIterator[None]:
     """Run a block that gives up all partitions, then leave the group.
 
-    The group is left also if the block fails or is cancelled, because other members wait for the
-    partitions.
+    The group is also left if the block fails or is cancelled, because other members wait for the
+    partitions. Leaving takes at most ``LEAVE_S``.
     """
     try:
         yield
@@ -203,9 +207,10 @@ async def leaving(membership: Membership | ConsumerMembership) -> AsyncIterator[
 
 
 class News:
-    """Pending partitions of one callback.
+    """The partitions that are still to be passed to one callback.
 
-    A cancelled call is made again by the next poll. A call that raised is not.
+    If a call of the callback is cancelled, the next poll calls it again. If it raised, it is not
+    called again.
     """
 
     def __init__(self, callback: RebalanceCallback | None) -> None:
@@ -213,11 +218,11 @@ class News:
         self._partitions: Sequence[TopicPartition] | None = None
 
     def note(self, partitions: Sequence[TopicPartition]) -> None:
-        """Set the pending partitions."""
+        """Set the partitions for the next call of the callback."""
         self._partitions = partitions
 
     def forget(self) -> None:
-        """Drop the pending partitions."""
+        """Drop the partitions, so that the callback is not called."""
         self._partitions = None
 
     async def run_callback(self) -> None:

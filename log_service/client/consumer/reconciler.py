@@ -3,7 +3,7 @@
 First the consumer commits, informs the application and gives up the revoked partitions. Only then
 it takes over new ones. The reason is that the coordinator assigns a partition to another member as
 soon as the report of this member leaves it out. If a newer assignment arrives while a callback
-runs, the pass ends. The next pass uses the newer assignment.
+runs, the current one is abandoned. The next poll applies the newer one.
 """
 
 import logging
@@ -24,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """The steps of one subscribed consumer. The broker matches ``regex``, "" is none."""
+    """Runs the rebalance steps of one subscribed consumer, with the consumer protocol.
+
+    ``regex`` is the subscribed pattern that the broker matches. It is empty without a pattern.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class Reconciler:
         self._loss = News(callbacks.on_lost or callbacks.on_revoked)
 
     async def advance(self) -> None:
-        """Run the next steps, if there are any.
+        """Run the steps that are due, such as giving up and taking over partitions.
 
         Raises:
             KafkaError: this member can never join.
@@ -70,7 +73,7 @@ class Reconciler:
         )
 
     def look_at(self, view: ClusterView) -> None:
-        """Do nothing, because the coordinator watches partitions and racks of topics."""
+        """Do nothing, because the coordinator reacts to changes of partitions and racks itself."""
 
     async def leave(self, *, is_committing: bool) -> None:
         """Give up all partitions and leave the group; see ``leaving``."""
@@ -128,9 +131,9 @@ class Reconciler:
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
-        """Report lost partitions to the application, if there are any.
+        """Drop the partitions and tell the application, if the group dropped this member.
 
-        Then the member may join again.
+        The member joins again after that.
         """
         if not self._membership.is_lost:
             return

@@ -2,9 +2,8 @@
 
 Batches are checked, decompressed and opened on demand. This module decides which records of a
 response are visible, and how many batches are opened at once. Records before the position, markers
-and records of aborted transactions are not visible. ``with_control`` shows the markers, and the
-producers of all records. ``record_rows`` makes the records. This module does not know where the
-bytes came from.
+and records of aborted transactions are not visible. ``with_control`` makes the markers visible, and
+returns all records with their producers. ``record_rows`` makes the record objects.
 
 Invariants: after any number of records, ``position`` is the next offset to read, and
 ``end_position`` is the offset after the whole response. A damaged batch raises before any of its
@@ -90,7 +89,7 @@ class RecordReader:
     def read_into(self, taken: list[ConsumerRecord], max_records: int) -> bool:
         """Append records to ``taken`` until it holds ``max_records``.
 
-        Return whether no record is left.
+        Return whether no record of the response is left.
 
         Raises:
             RecordDeserializationError: ``position`` stays at that record, and the next call begins
@@ -133,7 +132,7 @@ class RecordReader:
         )
 
     def _open_next(self) -> bool:
-        """Open the next visible batches of one leader epoch and one timestamp type.
+        """Open the next visible batches that share leader epoch and timestamp type.
 
         Returns whether there are any.
         """
@@ -175,9 +174,9 @@ class RecordReader:
         """Return the offset after a batch.
 
         The header of a damaged batch cannot be trusted. If another batch follows, the batch ends
-        there. Otherwise the header is trusted if it counts as many records as offsets. If it does
-        not, the batch is fetched again from its next offset on, together with the batches after
-        it.
+        there. Otherwise the header is trusted if its counts of records and offsets are equal. If
+        they are not, return the smallest offset that makes progress. A fetch from there returns the
+        batch again, together with the batches after it.
         """
         at, header = self._headers[index]
         next_base = (
@@ -201,7 +200,7 @@ class RecordReader:
         return not self._check_crcs or is_crc_valid(self._view[at : at + header.size_bytes])
 
     def _leave_broken(self, error: KafkaError) -> None:
-        """Move past the unreadable batch if unreadable batches are skipped.
+        """Move past the unreadable batch and log it, if such batches are skipped.
 
         Raises:
             KafkaError: unreadable batches are not skipped.
@@ -251,7 +250,7 @@ class RecordReader:
     def _is_broken(self, batch: OpenBatch) -> bool:
         """Return whether an opened batch has unreadable records.
 
-        One before the position has none.
+        A batch before the position has none, because all its records were returned.
         """
         if batch.header.next_offset < self.position:
             return False

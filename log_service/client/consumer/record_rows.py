@@ -1,11 +1,11 @@
 """Turns opened batches into records of the application.
 
 With numpy, many records are made at once. ``records.fields`` finds all fields, and only keys and
-values are cut out one by one. A loop is used for few records, or if numpy is missing. Both ways
-yield the same records. This module knows nothing of positions and transactions.
+values are cut out one by one. For few records, or without numpy, a loop makes one record after the
+other. Both ways yield the same records. This module knows nothing of positions and transactions.
 
-Invariants: records are made in portions, on demand. A malformed record raises after the records
-before it.
+Invariants: records are made in portions, on demand. An error for a malformed record is raised after
+the records before it were returned.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,13 +51,13 @@ def rows_of(
 def rows_in_turn(
     batches: Sequence[OpenBatch], topic_partition: TopicPartition
 ) -> Iterator[ConsumerRecord]:
-    """Return the records of batches, each made when its turn comes, without numpy."""
+    """Return the records of batches, made one by one on demand, without numpy."""
     return chain.from_iterable(single_rows(batch, topic_partition) for batch in batches)
 
 
 @cache
 def fields_module() -> ModuleType | None:
-    """Return the module that finds the fields of many records, None without numpy."""
+    """Return ``records.fields``, which finds the fields of many records, or None without numpy."""
     try:
         from log_service.records import fields  # noqa: PLC0415 - imports numpy, which is optional
     except ImportError:
@@ -91,7 +91,7 @@ def single_rows(batch: OpenBatch, topic_partition: TopicPartition) -> Iterator[C
 def many_rows(
     module: ModuleType, batches: Sequence[OpenBatch], topic_partition: TopicPartition
 ) -> Iterator[ConsumerRecord]:
-    """Yield the records of batches, whose fields ``module`` finds many at once."""
+    """Return the records of batches. ``module`` (``records.fields``) finds their fields."""
     first = batches[0].header
     fields = module.find_fields(batches)
     body = bytes(fields.body)
@@ -117,7 +117,7 @@ def many_rows(
 
 
 def _pieces(body: bytes, spans: Any, part: slice) -> list[bytes | None]:
-    """Return the keys or values of a portion."""
+    """Cut out the keys or values of the records in ``part``. ``spans`` has their positions."""
     is_null = spans.is_null[part]
     if is_null.all():
         return [None] * len(is_null)

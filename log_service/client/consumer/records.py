@@ -1,4 +1,4 @@
-"""Values that a consumer returns: records, and errors that name a record.
+"""Values that a consumer returns: records, and errors about a record or a log.
 
 ``record_reader`` makes the records from fetched bytes.
 """
@@ -41,8 +41,8 @@ class ConsumerRecord(NamedTuple):
 class ControlMarker(NamedTuple):
     """The meaning of a control record: COMMIT and ABORT end the transaction of a producer.
 
-    ``kind`` is UNKNOWN for a type of a later version. Only COMMIT and ABORT have a coordinator's
-    epoch.
+    ``kind`` is UNKNOWN for a type that this version does not know. Only COMMIT and ABORT have a
+    coordinator's epoch.
     """
 
     kind: str
@@ -52,9 +52,9 @@ class ControlMarker(NamedTuple):
 
 
 class LogRecord(ConsumerRecord):
-    """A record with its producer, as ``include_control_records`` lets a consumer return it.
+    """A record with its producer. A consumer with ``include_control_records`` returns it.
 
-    A control record has a ``marker``. Its key and value are bytes, also with deserializers.
+    A control record has a ``marker``. Its key and value are not deserialized.
     """
 
     header: BatchHeader
@@ -76,17 +76,17 @@ class LogRecord(ConsumerRecord):
 
     @property
     def producer_epoch(self) -> int:
-        """The epoch of that id, -1 without one."""
+        """The epoch of an idempotent producer, -1 without one."""
         return self.header.producer_epoch
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
+        """Whether the record belongs to a transaction."""
         return self.header.is_transactional
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a control record, and no application wrote it."""
+        """Whether this is a control record, which no application wrote."""
         return self.header.is_control
 
     @property
@@ -142,7 +142,8 @@ class RecordDeserializationError(KafkaError):
 class LogTruncation(KafkaError):  # noqa: N818 - it says what happened to the log
     """A log was truncated below the position, and ``auto_offset_reset`` is none (KIP-320).
 
-    ``offset`` is the position. ``end_offset`` is the offset up to which the logs agree. Seek there.
+    ``offset`` is the position. ``end_offset`` is the end of the part that was not truncated, and
+    the offset to seek to.
     """
 
     def __init__(self, topic_partition: TopicPartition, offset: int, end_offset: int) -> None:

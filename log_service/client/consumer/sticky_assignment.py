@@ -3,12 +3,11 @@
 The assignment is improved step by step. Owners begin with the partitions that they own, and the
 remaining partitions go to the members with the fewest. Then partitions move while this makes the
 loads of members more equal. At last partitions move or change places while this brings more of them
-near to their members, or back to their owners. This module knows nothing of subscriptions and
-generations.
+near to their members' racks, or back to their owners. A load is a member's number of partitions.
 
 Invariants: once all partitions are placed, every step lowers the sum of the squared loads, or keeps
-the sum and lowers the cost. So the work ends. An assignment that this module made before stays
-unchanged. The result depends on the arguments alone.
+the sum and lowers the cost. So the work ends. An assignment that this module made is not changed if
+the arguments are the same. The result depends on the arguments alone.
 """
 
 from collections import deque
@@ -28,7 +27,10 @@ Searching longer cycles would take seconds.
 
 
 class Kind(NamedTuple):
-    """Properties that partitions of equal cost share. Such partitions are interchangeable."""
+    """The properties that decide the cost of holding a partition.
+
+    Partitions of equal kind are interchangeable.
+    """
 
     takers: tuple[str, ...]
     racks: frozenset[str]
@@ -36,10 +38,10 @@ class Kind(NamedTuple):
 
 
 class StickyAssignment:
-    """Partitions held by each member.
+    """An assignment in progress: the partitions that each member holds so far.
 
-    ``takers`` are the members that may hold a topic's partitions, ``owners`` the members that held
-    them before. ``rack_of`` has the rack of members that have one, ``racks`` the racks of a
+    ``takers`` has the members that may hold a topic's partitions, ``owners`` the member that owned
+    a partition before. ``rack_of`` has the rack of members that have one, ``racks`` the racks of a
     partition's replicas. Both are empty if racks make no difference.
     """
 
@@ -72,7 +74,7 @@ class StickyAssignment:
         self._gifts: dict[str, dict[str, tuple[int, Kind] | None]] = {}
 
     def place(self) -> dict[str, list[TopicPartition]]:
-        """Return the final partitions of each member, sorted."""
+        """Assign all partitions, and return the sorted partitions of each member."""
         for partition in self._not_kept():
             self._put(partition, self._least(self._kinds[partition]))
         while self._balance():
@@ -90,9 +92,10 @@ class StickyAssignment:
     def _not_kept(self) -> list[TopicPartition]:
         """Let owners keep their partitions, and return the remaining ones.
 
-        Partitions that few members may hold, and few of them near, come first. If all members want
-        the same topics, no member keeps more than a fair share, near partitions first. Otherwise
-        the next step would take the surplus away one by one.
+        The returned partitions are sorted: those that the fewest members may hold come first, then
+        those with the fewest members in their racks. If all members want the same topics, an owner
+        keeps at most a fair share, preferably of partitions in its rack. Otherwise the next step
+        would take the surplus away one by one.
         """
         share = (
             len(self._partitions)
@@ -136,10 +139,10 @@ class StickyAssignment:
         return self._rack_of.get(member_id) in kind.racks
 
     def _cost(self, member_id: str, kind: Kind) -> int:
-        """Return the cost of a member holding a partition.
+        """Return the cost of a member holding a partition of a kind.
 
-        The cost is highest if the partition is not near, and lower if another member owned the
-        partition.
+        The cost is high if no replica is in the member's rack. It is one more if another member
+        owned the partition before.
         """
         cost = 0 if self._is_near(member_id, kind) else self._far_cost
         return cost if kind.owner is None or kind.owner == member_id else cost + 1
@@ -154,7 +157,7 @@ class StickyAssignment:
         )
 
     def _gift(self, giver: str, taker: str) -> tuple[int, Kind] | None:
-        """Return the cheapest kind that ``giver`` can give to ``taker``, with the change in cost.
+        """Return the change in cost and the kind of the cheapest move from ``giver`` to ``taker``.
 
         None means that ``taker`` may hold no partition of ``giver``.
         """
@@ -168,9 +171,10 @@ class StickyAssignment:
     # Balance loads
 
     def _balance(self) -> bool:
-        """Move one partition from a loaded member to one with at least two fewer.
+        """Lower the load of one member by one, in favor of a member with at least two fewer.
 
-        It may go through other members. Returns whether there was such a pair.
+        If no partition can move directly, each member on a path between them passes one on. Returns
+        whether there were two such members.
         """
         if max(self._loads.values(), default=0) - min(self._loads.values(), default=0) < 2:
             return False
@@ -185,9 +189,10 @@ class StickyAssignment:
         return False
 
     def _way_down(self, giver: str) -> list[str]:
-        """Return the path of members from ``giver`` to one that has at least two partitions fewer.
+        """Return a path of members from ``giver`` to one that has at least two partitions fewer.
 
-        A partition can move along the path. Both ends are included.
+        Each member on the path can give a partition to the next one. Both ends are included. The
+        path is empty if there is none.
         """
         before = {giver: ""}
         waiting = deque([giver])
@@ -207,9 +212,9 @@ class StickyAssignment:
     # Reduce the cost
 
     def _exchange(self) -> bool:
-        """Move partitions to members with which they cost less. Return whether any moved.
+        """Move partitions to members that hold them at a lower cost. Return whether any moved.
 
-        If loads must stay equal, partitions are exchanged for others.
+        If a move would make the loads less equal, the member gives another partition back.
         """
         is_changed = False
         for holder, held in self._held.items():
@@ -237,9 +242,9 @@ class StickyAssignment:
     def _pass_round(self) -> bool:
         """Move partitions round a cycle of members if this lowers the total cost.
 
-        Each member gives one partition to the next, or no partition to a member that has more. In
-        the second case the two members swap their counts. Without such a cycle the cost is minimal
-        (cycle-cancelling, Klein 1967). Returns whether there was a cycle.
+        Each member gives one partition to the next. A member may give none to a next one that has
+        more partitions, and the two then swap their counts. If there is no such cycle, the cost is
+        minimal (cycle-cancelling, Klein 1967). Returns whether there was a cycle.
         """
         gifts = {giver: self._all_gifts(giver) for giver in self._held}
         distances = dict.fromkeys(self._held, 0)
@@ -281,9 +286,9 @@ def _way_to(member_id: str, before: Mapping[str, str]) -> list[str]:
 
 
 def _circle(before: Mapping[str, str]) -> list[str]:
-    """Return the members of a cycle in ``before``, or none.
+    """Return the members of a cycle in ``before``, which maps a member to its predecessor.
 
-    Each member stands in front of its predecessor.
+    Each member is followed by its predecessor. The list is empty without a cycle.
     """
     seen: dict[str, str] = {}
     for start in before:

@@ -1,7 +1,7 @@
 """The topics that a consumer subscribes to, by name or by a pattern.
 
-This file decides which topics match, which refusals of the cluster reach the application, and which
-missing topics are logged. ``subscriptions`` holds the assigned partitions.
+This module decides which topics match, which errors of topics are raised to the application, and
+which missing topics are logged. ``subscriptions`` holds the assigned partitions.
 """
 
 import logging
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class SubscribedTopics:
-    """The topics of a subscription. ``pattern`` is None if they are subscribed by name."""
+    """Maintains the topics of a subscription. ``pattern`` is None if they are given by name."""
 
     def __init__(
         self, cluster: ClusterMetadata, config: ConsumerConfig, subscriptions: Subscriptions
@@ -50,7 +50,7 @@ class SubscribedTopics:
         self._cluster.watch_all(is_on=False)
 
     def match_again(self) -> bool:
-        """Match the pattern again after the cluster changed. Return whether other topics match."""
+        """Match the pattern with the present topics. Return whether the matching ones changed."""
         if self.pattern is None:
             return False
         matching = self._matching(self.pattern)
@@ -66,9 +66,10 @@ class SubscribedTopics:
         return True
 
     def raise_refusal(self) -> None:
-        """Raise if the cluster refuses topics that are read, once per refusal.
+        """Raise one error for all subscribed or assigned topics that the cluster refuses.
 
-        Subscribed topics that do not exist are not raised, because they may be created later.
+        It is raised once for each metadata response. Topics that do not exist are only logged,
+        because they may be created later.
         """
         view = self._cluster.view
         if view.errors is self._refusals or self.pattern is not None:

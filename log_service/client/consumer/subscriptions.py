@@ -4,9 +4,9 @@ Decides which partitions can be fetched. Records that were fetched before a seek
 after the seek.
 
 Invariants: ``position`` is the next offset to return, ``fetch_offset`` the next to fetch, and all
-records between them are buffered. Every external change of position raises ``version``. The
-response to a fetch that was sent under another version is dropped. A position belongs to one topic
-id. It is not valid in a topic that was created again with the same name.
+records between them are buffered. Every seek raises ``version``. If it was raised since a fetch was
+sent, the response is dropped. A position belongs to one topic id. It is not valid in a topic that
+was created again with the same name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ class SubscriptionPattern:
 
 
 class Start(Enum):
-    """The way to find the position of a partition that has none."""
+    """The source of the position of a partition that has none, such as the committed offset."""
 
     COMMITTED = auto()
     RESET = auto()
@@ -63,7 +63,7 @@ def is_other_topic(known: TopicId, current: TopicId) -> bool:
 
 
 class PartitionState:
-    """One partition that is read."""
+    """The state of one assigned partition: its position, and the state of its fetches."""
 
     __slots__ = (
         "aborted",
@@ -143,16 +143,16 @@ class PartitionState:
         )
 
     def is_of_other_topic(self, current: TopicId) -> bool:
-        """Return whether the position is of another topic than ``current``, which now has the name.
+        """Return whether the position belongs to a deleted topic of the same name.
 
-        The earlier topic was deleted.
+        ``current`` is the id of the topic that has the name now.
         """
         return is_other_topic(self.topic_id, current)
 
     def lag(self, *, is_stable_only: bool) -> int | None:
-        """Return the number of offsets between the position and the end of the last fetch.
+        """Return the number of offsets from the position to the end, as of the last fetch.
 
-        None before the first fetch.
+        None before the first fetch, or without a position.
         """
         end = self.last_stable_offset if is_stable_only else self.high_watermark
         return None if end < 0 or self.start is not None else max(end - self.position, 0)
@@ -177,8 +177,8 @@ class PartitionState:
     ) -> None:
         """Continue reading at ``offset``.
 
-        ``leader_epoch`` is of the record before it and ``topic_id`` of its topic, if they are
-        known.
+        If known, ``leader_epoch`` is that of the record before ``offset``, and ``topic_id`` that of
+        the topic.
         """
         self.start = None
         self.position = self.fetch_offset = offset
@@ -188,16 +188,13 @@ class PartitionState:
         self.sought_epoch = leader_epoch
 
     def seek_to(self, start: Start) -> None:
-        """Continue reading at the offset that ``start`` asks for.
-
-        ``positions`` finds the offset.
-        """
+        """Drop the position, so that ``positions`` finds the one that ``start`` describes."""
         self.start = start
         self.topic_id = NO_TOPIC_ID
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Drop the state that belongs to another position."""
+        """Reset the fetch state after the position was moved, and raise ``version``."""
         self.version += 1
         self.buffered_bytes = 0
         self.hold = None
@@ -207,7 +204,7 @@ class PartitionState:
 
 
 class Subscriptions:
-    """All partitions of one consumer, and the subscribed topics."""
+    """The assigned partitions of one consumer with their states, and the subscribed topics."""
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()

@@ -1,9 +1,9 @@
-"""Holds records in batches, one queue per partition, until the batches are sent.
+"""Holds records in batches, one queue per partition, until the batches are settled.
 
-Decides which batch takes a record, which batches may be sent now, and when the sender must check
-again. One limit, ``buffer_memory``, applies to all batches together. No call waits, and the caller
-passes the time. This module knows neither network nor metadata. The caller passes a function that
-returns the leader of a partition.
+A batch is settled when it is acknowledged or given up. Decides which batch takes a record, which
+batches may be sent now, and when the sender must check again. One limit, ``buffer_memory``, applies
+to all batches together. No call waits. The caller passes a function that returns the leader of a
+partition.
 
 Invariants: ``buffered_bytes`` counts every batch that is not settled. The batches of a partition
 are sent in order. With idempotence, a batch that was sent before is sent again only if no earlier
@@ -34,7 +34,7 @@ _new = tuple.__new__
 
 
 class PartitionQueue:
-    """The batches of one partition."""
+    """The batches of one partition that are not settled, and the partition's sequence numbers."""
 
     __slots__ = ("in_flight", "sequence", "topic_partition", "waiting")
 
@@ -51,11 +51,11 @@ class PartitionQueue:
         )
 
     def is_overtaking(self, batch: ProducerBatch) -> bool:
-        """Return whether an earlier batch waits to be sent again."""
+        """Return whether a batch earlier than ``batch`` waits to be sent again."""
         return bool(self.waiting) and self.waiting[0].order < batch.order
 
     def may_leave(self, batch: ProducerBatch, connection: object) -> bool:
-        """Return whether a numbered batch may be sent over a connection now.
+        """Return whether a batch with a sequence number may be sent over a connection now.
 
         It may not be sent while an earlier batch waits to be sent again. While an earlier batch has
         no response, it may be sent only if the broker has acknowledged the producer over this
@@ -72,12 +72,12 @@ class PartitionQueue:
 
     @property
     def oldest_ms(self) -> int:
-        """Creation time of the oldest batch, or ``NEVER_MS`` if there is no batch."""
+        """The creation time of the oldest batch in ms, or ``NEVER_MS`` if there is no batch."""
         first = min((each.created_ms for each in self.in_flight), default=NEVER_MS)
         return min(first, self.waiting[0].created_ms) if self.waiting else first
 
     def is_first_outstanding(self, batch: ProducerBatch) -> bool:
-        """Return whether no numbered batch before ``batch`` is outstanding."""
+        """Return whether no earlier batch with a sequence number is outstanding."""
         earlier = self.in_flight[0] if self.in_flight else None
         if earlier is not None and earlier is not batch:
             return False
@@ -90,10 +90,12 @@ class PartitionQueue:
 
 @dataclass(slots=True)
 class Drained:
-    """Result of one pass over all queues: batches by node id, and partitions without a leader.
+    """The result of ``Accumulator.drain``.
 
-    ``ready_ms`` is the time at which the next batch has lingered. ``expires_ms`` is the time of the
-    first delivery timeout. A batch that is ready but may not be sent waits for an event.
+    ``requests`` has the batches to send now by node id, ``leaderless`` the partitions with a ready
+    batch and no leader. ``ready_ms`` is the time at which the next batch has lingered long enough,
+    ``expires_ms`` that of the first delivery timeout. A ready batch that may not be sent yet does
+    not count for ``ready_ms``, because an event will wake the sender.
     """
 
     requests: dict[int, list[ProducerBatch]] = field(default_factory=dict)
@@ -103,7 +105,7 @@ class Drained:
 
 
 class Accumulator:
-    """All records of a producer that are not settled."""
+    """Holds all records of a producer that are not settled, in batches."""
 
     def __init__(
         self,
@@ -153,7 +155,7 @@ class Accumulator:
 
     @contextmanager
     def urgent(self) -> Iterator[None]:
-        """Let no batch linger during the block."""
+        """Make batches ready without lingering during the block."""
         self._add_urgency(1)
         try:
             yield
@@ -164,10 +166,10 @@ class Accumulator:
         self._urgent_count += count
 
     def wake_all(self) -> None:
-        """Wake threads that wait for room. This class has no such threads."""
+        """Wake threads that wait for room. Only ``SharedAccumulator`` has such threads."""
 
     def guarded(self) -> AbstractContextManager[object]:
-        """Return a context that excludes other threads. This class has no other threads."""
+        """Return a context that excludes other threads. Only ``SharedAccumulator`` has a lock."""
         return nullcontext()
 
     @property
@@ -193,7 +195,7 @@ class Accumulator:
     def is_idle(self, topic: str, since_ms: int) -> bool:
         """Return whether a topic got no record for ``metadata_max_idle_ms``, and none waits.
 
-        ``since_ms`` is when its metadata was requested.
+        ``since_ms`` is the time at which its metadata was last requested.
         """
         used_ms = max(self._used_ms.get(topic, since_ms), since_ms)
         is_late = self._monotonic_ms() - used_ms >= self._config.metadata_max_idle_ms
@@ -209,11 +211,9 @@ class Accumulator:
         headers: tuple[RecordHeader, ...],
         callback: DeliveryCallback | None,
     ) -> tuple[Delivery, int]:
-        """Append a record.
+        """Append a record, and return its receipt and the time for the sender to check the queues.
 
-        Return its receipt, and the time at which the sender must check the queues.
-
-        ``NEVER_MS`` means that the sender checks them in any case.
+        ``NEVER_MS`` means that the record does not change the sender's next check.
         """
         queues = self._by_topic.get(topic)
         queue = None if queues is None else queues.get(partition)
@@ -292,10 +292,10 @@ class Accumulator:
         leader_of: Callable[[TopicPartition], int],
         has_capacity: Callable[[int], bool],
     ) -> Drained:
-        """Move the batches that may be sent now to in flight.
+        """Move the batches that may be sent now to ``in_flight``, and return them.
 
-        There is at most one batch per partition and one request per node. The caller must ``seal``
-        each batch.
+        A call takes at most one batch per partition and one request per node. The caller must
+        ``seal`` each batch.
         """
         drained = Drained()
         sizes: dict[int, int] = {}
@@ -333,7 +333,7 @@ class Accumulator:
     def expired(self, now_ms: int) -> list[ProducerBatch]:
         """Remove and return the batches whose delivery timeout has passed.
 
-        Those in flight come first, because they are older.
+        Within a partition, those in flight come first, because they are older.
         """
         oldest_ms = now_ms - self._config.delivery_timeout_ms
         taken: list[ProducerBatch] = []
@@ -353,7 +353,10 @@ class Accumulator:
         self._forget(queue, batch)
 
     def retry(self, batch: ProducerBatch, not_before_ms: int) -> None:
-        """Put a batch back to send it again before all later batches."""
+        """Put back a batch in flight, to be sent again before all later batches.
+
+        It is not sent before the time ``not_before_ms``.
+        """
         queue = self._queues[batch.topic_partition]
         queue.in_flight.remove(batch)
         batch.not_before_ms = not_before_ms
@@ -361,7 +364,7 @@ class Accumulator:
         self._put_back(queue, (batch,))
 
     def hold_back(self, batch: ProducerBatch) -> None:
-        """Put a batch back that was not sent after all."""
+        """Put back a drained batch that was not sent. This does not count as an attempt."""
         batch.attempt_count -= 1
         self.retry(batch, batch.not_before_ms)
 
@@ -378,7 +381,7 @@ class Accumulator:
         return self._queues[batch.topic_partition]
 
     def take_all(self, *, is_in_flight_included: bool) -> list[ProducerBatch]:
-        """Remove and return all waiting batches, on request also those in flight."""
+        """Remove and return all waiting batches, and on request those in flight."""
         taken: list[ProducerBatch] = []
         for queue in list(self._active.values()):
             while queue.waiting:
@@ -390,11 +393,11 @@ class Accumulator:
         return taken
 
     def seal(self, batch: ProducerBatch) -> None:
-        """Build and compress a batch that is sent. Its exact size is known afterwards."""
+        """Build and compress a batch before it is sent, and count its exact size from now on."""
         self._resize(batch, len(batch.encoded()))
 
     def unsettled(self) -> list[ProducerBatch]:
-        """Return every batch, by partition and in order."""
+        """Return every batch that is not settled, by partition and in order."""
         return [
             batch for queue in self._active.values() for batch in (*queue.in_flight, *queue.waiting)
         ]
@@ -412,7 +415,7 @@ class Accumulator:
     def _open_batch(
         self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int
     ) -> ProducerBatch:
-        """Begin a batch at the end of a queue. The previous one is full."""
+        """Add a new batch to the end of a queue, and close the previous one, which is full."""
         if queue.waiting:
             queue.waiting[-1].is_closed = True
         order = (next(self._order), 0)
@@ -439,9 +442,9 @@ class Accumulator:
         )
 
     def _ready_ms(self, queue: PartitionQueue, batch: ProducerBatch) -> int:
-        """Return when the first batch of a queue may be sent.
+        """Return the time in ms at which the first batch of a queue may be sent.
 
-        A batch that is full, was sent before, or is urgent does not linger.
+        A batch does not linger if it is full, was sent before, or if ``is_urgent``.
         """
         if batch.is_closed or len(queue.waiting) > 1 or self.is_urgent or batch.attempt_count:
             return batch.not_before_ms
@@ -460,7 +463,7 @@ class Accumulator:
     def _put_back(self, queue: PartitionQueue, batches: tuple[ProducerBatch, ...]) -> None:
         """Put batches back in the order of creation, which is the order of sequences.
 
-        A batch of an earlier numbering loses its number.
+        A batch with the producer id or epoch of an earlier numbering loses its sequence number.
         """
         for batch in batches:
             if batch.has_sequence and queue.sequence.identity != (

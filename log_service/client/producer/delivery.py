@@ -32,8 +32,8 @@ NO_OFFSET = -1
 class RecordMetadata:
     """Partition, offset and timestamp of a delivered record.
 
-    ``offset`` is -1 if it is unknown. The reason is acks=0, or a duplicate whose offset the broker
-    no longer knows.
+    ``offset`` is -1 if it is unknown. This is so with acks=0, or if the broker got the record twice
+    and no longer knows the offset.
     """
 
     topic: str
@@ -52,14 +52,20 @@ RecordCallback = tuple[int, int, DeliveryCallback]
 
 
 class Delivery(NamedTuple):
-    """The receipt of one record. It is a tuple, because one is made for every record."""
+    """The receipt of one record: a future of its metadata.
+
+    It is a tuple, because one is made for every record, and tuples are cheap to make.
+    """
 
     batch: "ProducerBatch"
     record_index: int
     timestamp_ms: int
 
     def behind(self, indexes: range) -> "Iterator[Delivery]":
-        """Return the receipts of records in the same batch with the same timestamp."""
+        """Return the receipts of the records at ``indexes`` in the same batch.
+
+        They have the same timestamp as this record.
+        """
         return map(_new_delivery, zip(repeat(self.batch), indexes, repeat(self.timestamp_ms)))
 
     def __repr__(self) -> str:
@@ -179,7 +185,7 @@ class ProducerBatch:
 
     @property
     def has_sequence(self) -> bool:
-        """Whether its records are numbered for idempotence."""
+        """Whether the records have sequence numbers, for idempotence."""
         return self.base_sequence != NO_SEQUENCE
 
     def add_callback(self, index: int, timestamp_ms: int, callback: DeliveryCallback) -> None:
@@ -218,7 +224,7 @@ class ProducerBatch:
         return self._encoded
 
     def complete(self, base_offset: int, append_time_ms: int) -> None:
-        """Settle with the offset of the first record and the broker's timestamp.
+        """Settle the batch with the offset of the first record and the broker's timestamp.
 
         Offset -1 means unknown. With timestamp -1 the records keep their own timestamps.
         """
@@ -226,14 +232,14 @@ class ProducerBatch:
         self._settle()
 
     def fail(self, error: KafkaError) -> None:
-        """Settle with an error."""
+        """Settle the batch with an error."""
         self.error = error
         self._settle()
 
     def split(self, codec: Codec, level: int | None) -> "tuple[ProducerBatch, ProducerBatch]":
-        """Return two batches with half of the records each.
+        """Split the batch into two batches with half of the records each, and return them.
 
-        They keep their sequences, and the receipts follow them.
+        The records keep their sequence numbers, and their receipts refer to the new batches.
         """
         half = (self.record_count + 1) // 2
         parts = (
@@ -279,7 +285,7 @@ class ProducerBatch:
         return all(part.is_fully_settled for part in self._parts)
 
     def next_unsettled(self) -> "ProducerBatch":
-        """Return the batch itself, or its first part that is not settled."""
+        """Return the first part that is not settled, or the batch itself if it was not split."""
         batch = self
         while batch._parts is not None:
             batch = batch._parts[0] if not batch._parts[0].is_fully_settled else batch._parts[1]
@@ -312,8 +318,8 @@ class ProducerBatch:
     def listen(self, listener: Callable[["ProducerBatch"], None]) -> bool:
         """Set a function to call in the producer's thread when the batch is settled or split.
 
-        Any thread may call this. Returns False if the batch is settled or split already. The
-        function may not be called in that case.
+        Any thread may call this. Returns False if the batch is settled or split already. It is then
+        not certain that the function is called.
         """
         self._listener = listener  # first, so that the listener misses nothing from here on
         return not self.is_settled and self._parts is None

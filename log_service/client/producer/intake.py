@@ -66,7 +66,7 @@ class Intake:
 
     @property
     def is_run_possible(self) -> bool:
-        """Whether values without keys can go into one batch unchanged.
+        """Whether many values without keys can be added to a batch with one call.
 
         There must be no interceptor, serializer or partitioner, because they see each record.
         """
@@ -139,9 +139,10 @@ class Intake:
         size_bytes: int,
         on_delivery: DeliveryCallback | None,
     ) -> tuple[Delivery, int]:
-        """Put a record into a batch, for which there is room.
+        """Put a record into a batch. The caller has checked that there is room.
 
-        Returns its receipt, and the time at which the sender must look.
+        Return its receipt, and the time for the sender to check the queues; see
+        ``Accumulator.append``.
 
         Raises:
             KafkaError: INVALID_TIMESTAMP, INVALID_PARTITIONS.

@@ -58,8 +58,8 @@ def serializing(serializer: Serializer | None) -> Callable[[Any], bytes | None]:
     """Return a function that turns contents into bytes, and null into null.
 
     Raises:
-        (the function) TypeError: as ``to_bytes``.
-        (the function) Exception: an exception of the serializer.
+        TypeError: the returned function raises it, as ``to_bytes``.
+        Exception: the returned function raises the exceptions of the serializer.
     """
     if serializer is None:
         return to_bytes

@@ -56,10 +56,10 @@ Load = Callable[[str, int], int]
 
 
 class StickyPlacement:
-    """Keep keyless records on one partition for about a batch, then switch (KIP-480, KIP-794).
+    """Keeps keyless records on one partition for about a batch, then switches (KIP-480, KIP-794).
 
     The next partition is random. With ``load``, a partition with more waiting batches is less
-    likely to be chosen, so a slow broker gets fewer.
+    likely to be chosen, so a slow broker gets fewer records.
     """
 
     def __init__(self, rng: Random, switch_bytes: int, load: Load | None = None) -> None:
@@ -72,7 +72,10 @@ class StickyPlacement:
     def place(
         self, topic: str, size_bytes: int, partition_count: int, available: Sequence[int]
     ) -> int:
-        """Return the partition of the next keyless record, one with a leader if possible."""
+        """Return the partition of the next keyless record.
+
+        ``available`` are the partitions with a leader. One of these is chosen if there are any.
+        """
         current = self._current.get(topic, -1)
         if current < 0 or current >= partition_count or self._bytes[topic] >= self._switch_bytes:
             current = self._move(topic, partition_count, available, current)
@@ -85,7 +88,7 @@ class StickyPlacement:
             self._bytes[topic_partition.topic] += size_bytes
 
     def leave(self, topic_partition: TopicPartition) -> None:
-        """Switch with the next record, because the partition has no leader now."""
+        """Make the next record of the topic switch, because the partition has no leader now."""
         if self._current.get(topic_partition.topic) == topic_partition.partition:
             self._bytes[topic_partition.topic] = self._switch_bytes
 

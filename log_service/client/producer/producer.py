@@ -1,12 +1,12 @@
-"""The producer takes records, returns receipts, and loses no record when it closes.
+"""The producer takes records and returns receipts, which are futures of the results.
 
 Decides when ``send`` waits: for room, or for a topic or partition that is still unknown. ``intake``
 puts a record into a batch. ``accumulator`` holds the batches, ``sender`` sends and retries,
 ``sequences`` numbers them.
 
-Invariants: every record that was taken is settled, with metadata or an error. ``buffer_memory``
-limits the waiting records. A closed producer takes no record. A transactional producer takes a
-record only inside a transaction.
+Invariants: every record that was taken is settled, with metadata or an error, also when the
+producer closes. ``buffer_memory`` limits the waiting records. A closed producer takes no record. A
+transactional producer takes a record only inside a transaction.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -230,8 +230,9 @@ class Producer:
     ) -> list[Delivery]:
         """Take many values without keys and return their receipts in order.
 
-        It is several times as fast as ``send`` for each. Without ``partition``, whole batches go to
-        one partition after the other. Raises as ``send``. Values before the failed one stay taken.
+        It is several times as fast as ``send`` for each value. Without ``partition``, whole batches
+        go to one partition after the other. Raises as ``send``. If it raises, the values before the
+        failed one stay taken.
         """
         pairs = checked_headers(headers)
         if not self.intake.is_run_possible:
@@ -270,7 +271,7 @@ class Producer:
         """Send all waiting records now, and return when every record taken so far is settled.
 
         Raises:
-            KafkaError: REQUEST_TIMED_OUT, ``timeout_ms`` passed first. No record is lost by that.
+            KafkaError: REQUEST_TIMED_OUT, ``timeout_ms`` passed first. The records are still sent.
             ValueError: ``timeout_ms`` is negative.
         """
         with trio.move_on_after(arguments.limit_s(timeout_ms)), self.accumulator.urgent():
@@ -369,8 +370,8 @@ class Producer:
 
         Raises:
             TransactionAbortable: the transaction could not be committed, and is aborted. Read the
-                input again, and do the work again. ProducerFenced, ProducerFailed: this producer
-                can do nothing more.
+                input again, and do the work again.
+            ProducerFenced, ProducerFailed: this producer can do nothing more.
             KafkaError: REQUEST_TIMED_OUT and others, the outcome of the commit is not known. A call
                 of ``commit_transaction`` finds it out.
         """
@@ -411,7 +412,7 @@ class Producer:
 
         Raises:
             TransactionAbortable: the offsets are not in the transaction, for example because the
-                group went on without the consumer. Abort it.
+                group rebalanced without the consumer. Abort it.
             ProducerFenced, ProducerFailed: this producer can do nothing more.
             KafkaError: INVALID_TXN_STATE, no transaction is open. Others, not done within
                 ``timeout_ms`` (default ``max_block_ms``).
@@ -450,7 +451,7 @@ class Producer:
         await self.transactor.abort(self._block_ms(timeout_ms))
 
     def require_transaction(self) -> None:
-        """Raise unless records may be sent. A transactional producer needs an open transaction.
+        """Check that records may be sent: a transactional producer needs an open transaction.
 
         Raises as ``send``.
         """
@@ -522,7 +523,7 @@ class Producer:
         return due_ms < NEVER_MS and self._sender.is_late_for(due_ms)
 
     def wake_sender(self) -> None:
-        """Wake the sender."""
+        """Make the sender check the queues."""
         self._sender.wake()
 
     async def find_topic(self, topic: str, partition: int | None) -> TopicView:
@@ -548,7 +549,7 @@ class Producer:
         return await self.cluster.retry(attempt, left_ms(), is_refreshing=False)
 
     async def wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
-        """Wait until enough records are settled. No batch lingers meanwhile.
+        """Wait until the buffer has room for ``size_bytes``. No batch lingers meanwhile.
 
         Raises KafkaError (REQUEST_TIMED_OUT) after ``limit_ms``.
         """
@@ -565,7 +566,7 @@ class Producer:
         raise self.no_room(size_bytes, limit_ms)
 
     def no_room(self, size_bytes: int, limit_ms: int) -> KafkaError:
-        """Return the error of a record that found no room in time."""
+        """Return the error for a record that the buffer had no room for within ``limit_ms``."""
         text = (
             f"no room for {size_bytes} bytes within {limit_ms} ms: buffer_memory"
             f" {self.config.buffer_memory} is full"
@@ -573,9 +574,10 @@ class Producer:
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _patience_ms(self, error: BaseException | None) -> int:
-        """Return the time limit for closing.
+        """Return the time limit in ms for closing after ``error`` left the ``async with`` block.
 
-        It is one request timeout after an exception, and zero after a cancellation.
+        It is the delivery timeout without an error, the request timeout after an exception, and
+        zero after a cancellation.
         """
         if error is None:
             return self.config.delivery_timeout_ms

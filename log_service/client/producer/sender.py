@@ -8,16 +8,16 @@ Invariants:
 
 - Requests to one node are sent in the order in which they were drained. At most
   ``max_in_flight_requests_per_connection`` of them wait for a response.
-- No numbered batch is sent before an earlier one of its partition that must be sent again. While
-  a node has acknowledged nothing of a partition over a connection, it gets only one batch of the
-  partition over that connection.
+- No batch with a sequence number is sent before an earlier one of its partition that must be sent
+  again. While a node has acknowledged nothing of a partition over a connection, it gets only one
+  batch of the partition over that connection.
 - Every batch is settled, at the latest at its delivery timeout.
 - At most one metadata refresh and one request for a producer id run at a time.
-- If a node does not respond for a while, nothing is sent again. The sender only asks the cluster
-  for the current leader.
-- Numbered batches of a partition are in flight to one node at a time. A new leader first gets the
-  batches that the old one did not respond to. The reason is that a leader remembers only the last
-  few batches of a producer.
+- If a node does not respond for a while, nothing is sent again. The sender only refreshes the
+  metadata, in case another node leads.
+- Batches of a partition with sequence numbers are in flight to one node at a time. A new leader
+  first gets the batches that the old one did not respond to. The reason is that a leader remembers
+  only the last few batches of a producer.
 """
 
 import logging
@@ -65,7 +65,7 @@ CONCURRENT_BACKOFF_MS = 20
 class _Turn:
     """The place of a request in the order of requests to one node.
 
-    ``before`` is the request ahead of it, or None.
+    ``before`` is the place of the previous request to the node, or None.
     """
 
     def __init__(self, node_id: int, before: "_Turn | None") -> None:
@@ -145,7 +145,7 @@ class Sender:
         return due_ms < self._asleep_until_ms
 
     async def wait_settled(self) -> None:
-        """Wait until a batch is settled."""
+        """Wait until the next time that a batch is settled."""
         await self._settled.wait()
 
     async def run(self) -> None:
@@ -161,7 +161,7 @@ class Sender:
                 self._wakeup = trio.Event()
 
     def _look(self, nursery: trio.Nursery) -> int:
-        """Send all batches that may be sent now, and return when to look again."""
+        """Send all batches that may be sent now, and return the time in ms of the next check."""
         now_ms = self._now_ms()
         if now_ms >= self._expires_ms:
             self._expire(now_ms)
@@ -193,9 +193,9 @@ class Sender:
         return min(drained.ready_ms, drained.expires_ms, doubtful_ms)
 
     def _withdraw(self, now_ms: int) -> None:
-        """Take back numbered batches from nodes that no longer lead their partitions.
+        """Put back batches in flight to a node that no longer leads their partition.
 
-        Later responses of those nodes do not count.
+        This concerns only batches with sequence numbers. Later responses of the node are ignored.
         """
         for turn, batches in self._requests.items():
             for batch in batches.copy():
@@ -210,9 +210,9 @@ class Sender:
                     self._accumulator.retry(batch, now_ms)
 
     def _doubt_silent_nodes(self, now_ms: int) -> int:
-        """Refresh metadata if a node has owed a response for too long.
+        """Request a metadata refresh if a node has not responded for ``SILENCE_MS``.
 
-        Returns when to look again.
+        Return the time in ms of the next check.
         """
         for node_id, since_ms in self._silent_since_ms.items():
             if now_ms - since_ms >= SILENCE_MS:
@@ -221,9 +221,9 @@ class Sender:
         return min(self._silent_since_ms.values(), default=NEVER_MS - SILENCE_MS) + SILENCE_MS
 
     def give_up(self, error: KafkaError, *, is_in_flight_included: bool = False) -> None:
-        """Fail all waiting batches, and at the very end also those in flight.
+        """Fail all waiting batches, and with ``is_in_flight_included`` also those in flight.
 
-        The outcome of the latter will not be known.
+        For those in flight it stays unknown whether the broker stored them.
         """
         for batch in self._accumulator.take_all(is_in_flight_included=is_in_flight_included):
             self._give_up(batch, error)
@@ -245,11 +245,11 @@ class Sender:
         batch.fail(error)
 
     def _drop_doomed(self) -> None:
-        """Drop the batches of a transaction that will not be committed.
+        """Fail the batches of a transaction that will not be committed.
 
-        Waiting batches are always dropped. Those in flight are dropped with version 2, whose abort
-        begins a new epoch, and after a fatal error. With version 1 their responses are awaited,
-        because a leader could count a late batch to the next transaction.
+        This concerns all waiting batches. It concerns those in flight after a fatal error, and with
+        version 2 of the protocol, because its abort begins a new epoch. With version 1 their
+        responses are awaited, because a leader could count a late batch to the next transaction.
         """
         transactions = self._transactions
         if transactions is None or not transactions.is_doomed or self._accumulator.is_empty:
@@ -266,9 +266,10 @@ class Sender:
     # Sending
 
     async def _send(self, batches: list[ProducerBatch], turn: "_Turn") -> None:
-        """Send one request to a node in its turn, and settle its batches in its turn.
+        """Send one request to a node, and settle its batches with the response.
 
-        Turns are needed because tasks wake up in any order.
+        Both wait for the previous request (``turn``), because the tasks of requests may wake up in
+        any order.
         """
         node_id = turn.node_id
         failure: KafkaError | None = None
@@ -344,12 +345,12 @@ class Sender:
         return results
 
     def _hold_back(self, batches: list[ProducerBatch], connection: RpcConnection) -> None:
-        """Put back batches that could overtake an earlier batch.
+        """Remove batches from a request, and put back those that could overtake an earlier batch.
 
-        An earlier batch may have failed while the client connected, or it is sent over a new
-        connection. The broker may refuse the earlier batch, because it does not lead yet. If the
-        broker does not know the producer in the partition, it would then accept the later batch.
-        The same is true if it has lost its state.
+        An earlier batch may have failed while the client connected, or be in flight over a new
+        connection. The broker may refuse it, because it is not the leader yet. It would then accept
+        the later batch if it does not know the producer in the partition, or lost that state.
+        Batches that were given up while connecting are removed, too.
         """
         for batch in batches.copy():
             if batch.is_settled:
@@ -481,7 +482,11 @@ class Sender:
     # Metadata that is needed before sending
 
     def _look_ahead(self, nursery: trio.Nursery, leaderless: list[TopicPartition]) -> None:
-        """Request a missing producer id and missing or wrong leaders, in one task each."""
+        """Start tasks for what sending needs next.
+
+        They request a missing producer id, refresh missing or wrong leaders, and announce the
+        partitions of a transaction. At most one task of each kind runs.
+        """
         # A transactional id gets its producer id from the coordinator.
         own = self._sequences if self._transactions is None else None
         is_identity_missing = (
@@ -518,7 +523,10 @@ class Sender:
             self._wakeup.set()
 
     async def _identify(self) -> None:
-        """Get a producer id, or give up the batches that wait for one. Later records ask again."""
+        """Get a producer id, with retries. If it is refused, give up the waiting batches.
+
+        A later record requests it again.
+        """
         assert self._sequences is not None, "only an idempotent producer has an identity"
         attempt = 0
         while self._sequences.identity is None:
@@ -543,7 +551,7 @@ class Sender:
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     async def _refresh(self) -> None:
-        """Refresh the view once, and pause before the next refresh."""
+        """Refresh the view once, then pause so that the next refresh does not follow at once."""
         try:
             self._is_refresh_needed = False
             await self._cluster.refresh()
@@ -559,7 +567,10 @@ class Sender:
 
 
 def refusal_text(response: PartitionProduceResponse) -> str:
-    """Return why a batch was refused, with the first reasons that the message has not already."""
+    """Return the reason why a batch was refused: the error message or the code's name.
+
+    The first errors of single records are added, unless the message has them already.
+    """
     text = response.error_message or ErrorCode.of(response.error_code).name
     rejected = [
         f"record {each.batch_index}: {each.batch_index_error_message}"

@@ -1,16 +1,15 @@
 """Numbers the batches of an idempotent producer (KIP-98, KIP-360).
 
-Decides which sequence numbers a batch gets, and when a partition starts again. This module knows no
-network and no clock.
+Decides which sequence numbers a batch gets, and when a partition starts at 0 again.
 
 Invariants: the batches of a partition are numbered in the order of their records, without gaps. A
 number that was sent stays with its records, unless the broker reports that it never received them.
 A partition changes to another producer id or epoch only while none of its batches is in flight. It
 then starts at 0 with a single batch. A broker that does not know a producer accepts any number. So
-the second batch is sent only after the first was acknowledged. A broker may lose its state together
-with its connection, because a loss of power destroys unsynced data. It may also lose its state with
-its leadership, because logs are truncated. So over another connection a single batch is sent first,
-and also after a batch that must be sent again.
+the second batch is sent only after the first was acknowledged. A broker may lose its state of the
+producer: if the connection breaks, because a loss of power destroys unsynced data, and if it loses
+the leadership, because its log is truncated. So a single batch is sent first over another
+connection, and after a batch that must be sent again.
 """
 
 from collections.abc import Iterable
@@ -32,7 +31,7 @@ class ProducerIdentity(NamedTuple):
 
 
 class PartitionSequence:
-    """The numbering of one partition."""
+    """The sequence numbers of one partition, and the producer id and epoch that they belong to."""
 
     __slots__ = ("_known_over", "acknowledged", "identity", "next_sequence")
 
@@ -49,7 +48,7 @@ class PartitionSequence:
     def is_known_over(self, connection: object) -> bool:
         """Return whether the broker acknowledged a batch of this partition over this connection.
 
-        It is false again once a batch had to be sent again.
+        It is false after a batch had to be sent again, until the next acknowledgement.
         """
         return self._known_over is not None and self._known_over() is connection
 
@@ -66,13 +65,13 @@ class PartitionSequence:
 
 
 class Sequences:
-    """The numbering of one producer. ``identity`` is None without a usable producer id."""
+    """Numbers the batches of one producer. ``identity`` is None without a usable producer id."""
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
 
     def take_identity(self, identity: ProducerIdentity) -> None:
-        """Number with this producer id and epoch from now on."""
+        """Number batches with this producer id and epoch from now on."""
         self.identity = identity
 
     def forget_identity(self, producer_id: int) -> None:
@@ -81,7 +80,7 @@ class Sequences:
             self.identity = None
 
     def can_number(self, sequence: PartitionSequence, *, has_batches_in_flight: bool) -> bool:
-        """Return whether a batch of the partition may be numbered (or sent again) now."""
+        """Return whether a batch of the partition may get sequence numbers now."""
         is_known_there = sequence.identity == self.identity == sequence.acknowledged
         return self.identity is not None and (is_known_there or not has_batches_in_flight)
 
@@ -90,13 +89,13 @@ class Sequences:
     ) -> None:
         """Note that the broker acknowledged a batch over a connection.
 
-        It knows the producer in that partition now.
+        So the broker knows the producer in that partition.
         """
         sequence.acknowledged = ProducerIdentity(batch.producer_id, batch.producer_epoch)
         sequence.note_known_over(connection)
 
     def number(self, sequence: PartitionSequence, batch: ProducerBatch) -> None:
-        """Number a batch without a number. ``can_number`` must be true."""
+        """Give a batch the next sequence numbers. ``can_number`` must be true."""
         assert self.identity is not None, "nothing is numbered before the broker gave a producer id"
         if sequence.identity != self.identity:
             sequence.identity, sequence.next_sequence = self.identity, 0
@@ -109,11 +108,10 @@ class Sequences:
         batches: Iterable[ProducerBatch],
         failed: ProducerIdentity,
     ) -> None:
-        """Remove the numbers of all waiting batches, so that they are numbered under the next
-        epoch.
+        """Remove the sequence numbers of ``batches``, so that they get new ones in the next epoch.
 
-        The broker refused the first outstanding batch of the partition. The epoch is raised only if
-        it is still the epoch of ``failed``.
+        They are the waiting batches of a partition whose first outstanding batch the broker
+        refused. The epoch is raised only if it is still that of ``failed``.
         """
         if self.identity == failed:
             next_epoch = failed.producer_epoch + 1

@@ -1,4 +1,4 @@
-"""The accumulator for several threads.
+"""The accumulator of a producer that several threads use.
 
 Each thread puts its records into batches, and the sender's thread takes the batches out. One lock
 protects all queues. It is held only for microseconds, because batches are built and compressed
@@ -36,9 +36,9 @@ class SharedAccumulator(Accumulator):
         self._room = Condition(self.lock)
 
     def wait_for_room(self, size_bytes: int, timeout_ms: int, is_over: Callable[[], bool]) -> bool:
-        """Wait until there is room for ``size_bytes``, or until ``is_over``.
+        """Wait until there is room for ``size_bytes``, or until ``is_over`` returns true.
 
-        The caller holds the lock. Returns false once ``timeout_ms`` have passed.
+        The caller holds the lock. Returns false if ``timeout_ms`` passed first.
         """
         self.waiting_thread_count += 1
         try:
@@ -54,7 +54,7 @@ class SharedAccumulator(Accumulator):
             self._room.notify_all()
 
     def guarded(self) -> AbstractContextManager[object]:
-        """Return the lock."""
+        """Return the lock, as a context that excludes other threads."""
         return self.lock
 
     def drain(

@@ -4,7 +4,8 @@ A thread puts its records into the batches itself, under the accumulator's lock.
 producer's thread only when a batch begins to wait or is full. No function here waits. A record
 without room, or with an unknown topic, is returned as ``Unplaced``. The caller decides how to wait.
 
-Invariant: a record is in a batch, returned, or refused. Interceptors and serializers see it once.
+Invariant: a record is put into a batch, returned as ``Unplaced``, or refused with an exception.
+Interceptors and serializers see it once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,7 @@ from log_service.records.record import RecordHeader
 
 
 class Unplaced(NamedTuple):
-    """A record that waits. It is serialized and checked, but in no batch yet."""
+    """A record that has to wait. It is serialized and checked, but not in a batch yet."""
 
     topic: str
     partition: int | None
@@ -63,7 +64,7 @@ class SharedIntake:
 
     @property
     def is_run_possible(self) -> bool:
-        """Whether values without keys can go into one batch unchanged."""
+        """Whether many values without keys can be added to a batch with one call."""
         return self._intake.is_run_possible
 
     def take(  # noqa: PLR0917 - called for every record, where keywords cost
@@ -80,8 +81,8 @@ class SharedIntake:
     ) -> Delivery | Unplaced:
         """Put a record into a batch and return its receipt, or return the record as ``Unplaced``.
 
-        The record is returned if it must wait, or if ``is_queued`` says that other records wait
-        before it. Raises the errors of ``Producer.send`` that need no waiting.
+        The record is returned if it must wait, or if ``is_queued``, because other records wait
+        before it. Raises those errors of ``Producer.send`` that are known without waiting.
         """
         producer, intake = self._producer, self._intake
         if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
@@ -110,7 +111,7 @@ class SharedIntake:
         return delivery
 
     def place(self, record: Unplaced, view: TopicView) -> Delivery | None:
-        """Put a waiting record into a batch and return its receipt, None without room.
+        """Put a waiting record into a batch and return its receipt, or None if there is no room.
 
         Raises:
             KafkaError: INVALID_REQUEST, the producer is closed. INVALID_TIMESTAMP,
@@ -145,9 +146,9 @@ class SharedIntake:
         return placed
 
     def require_producing(self) -> None:
-        """Raise KafkaError if the producer takes no records now.
+        """Check that the producer takes records now.
 
-        The error is INVALID_REQUEST if the producer is closed. Otherwise it is that of
+        Raises KafkaError INVALID_REQUEST if the producer is closed, and as
         ``Producer.require_transaction``.
         """
         if self._producer.is_closed:

@@ -1,7 +1,7 @@
 """Errors of transactions, grouped by the action of the application: abort, or close the producer.
 
 This module knows the error codes of transaction coordinators, partition leaders and group
-coordinators, and the error texts. It knows no states.
+coordinators, and the error texts. ``transaction_state`` decides how the producer's state changes.
 """
 
 from enum import Enum, auto
@@ -43,7 +43,7 @@ class ProducerFenced(ProducerFailed):
 
 
 class Meaning(Enum):
-    """Meaning of an error code for the transaction."""
+    """The meaning of an error code for the transaction and its producer."""
 
     DONE = auto()
     RETRY = auto()
@@ -53,7 +53,7 @@ class Meaning(Enum):
 
 
 class Step(Enum):
-    """The request of a transaction that got the response."""
+    """The requests of a transaction. The meaning of an error code depends on the request."""
 
     INIT = "InitProducerId"
     ADD_PARTITIONS = "AddPartitionsToTxn"
@@ -150,8 +150,8 @@ REASONS = {
 def meaning_of(step: Step, code: ErrorCode) -> Meaning:
     """Return the meaning of an error code in a response (KIP-890, KIP-1050).
 
-    A leader that refuses an epoch does not decide who is right, because the transaction may have
-    timed out. Only the coordinator fences.
+    INVALID_PRODUCER_EPOCH from a partition leader only aborts the transaction, because the
+    transaction may have timed out. From a coordinator it means that the producer is fenced.
     """
     if code is ErrorCode.NONE:
         return Meaning.DONE
@@ -169,7 +169,7 @@ def meaning_of(step: Step, code: ErrorCode) -> Meaning:
 def error_of(meaning: Meaning, transactional_id: str, code: ErrorCode, text: str) -> KafkaError:
     """Return the error for the application, with the cause and the remedy in its text.
 
-    ``text`` names the place. A retriable error keeps its text.
+    ``text`` names the request that failed. A retriable error gets no remedy.
     """
     what = (
         f"{text}: {REASONS[code]} ({code.name})"

@@ -3,10 +3,10 @@
 Decides which calls are allowed, from calls and error codes alone. It knows no network, no clock and
 no batches. ``transactor`` sends the requests.
 
-There are two protocols. With ``transaction.version`` 2 (KIP-890), leaders add partitions
-themselves, and the response that ends a transaction has the epoch of the next. With version 1, the
-producer announces partitions and groups first and keeps its epoch. After a failure it requests the
-next epoch itself (KIP-360).
+There are two protocols. With ``transaction.version`` 2 (KIP-890), leaders add partitions to a
+transaction themselves, and the response that ends a transaction has the epoch of the next one. With
+version 1, the producer first adds partitions and groups at the coordinator ("announces" them), and
+keeps its epoch. After a failure it requests the next epoch itself (KIP-360).
 
 Invariants: every change of state is in ``MOVES``. A failure is replaced only by a more serious one.
 Announced partitions, sent records and failures are forgotten when the transaction ends.
@@ -60,7 +60,7 @@ MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
 
 
 class Call(Enum):
-    """Calls of the application."""
+    """The calls of the application that depend on the state."""
 
     INIT = "init_transactions()"
     BEGIN = "begin_transaction()"
@@ -104,7 +104,7 @@ ADVICE: Mapping[State, str] = MappingProxyType(
 
 
 class Transactions:
-    """The transactions of one producer, in sequence.
+    """The state of one producer's transactions, one after the other.
 
     ``on_move`` is called after each change of state.
     """
@@ -130,7 +130,7 @@ class Transactions:
     # Calls
 
     def require(self, call: Call) -> None:
-        """Raise unless the call is allowed now.
+        """Check that the call is allowed in the present state.
 
         Raises:
             TransactionAbortable, ProducerFailed, ProducerFenced: an earlier failure.
@@ -151,9 +151,9 @@ class Transactions:
         self.move_to(State.INITIALIZING)
 
     def note_initialized(self) -> None:
-        """Note that the coordinator gave a producer id and an epoch.
+        """Note that the coordinator returned a producer id and an epoch.
 
-        It has ended any transaction that was open before.
+        The coordinator has also ended any transaction that was open before.
         """
         self.move_to(State.READY)
 
@@ -174,9 +174,9 @@ class Transactions:
         self.move_to(State.ABORTING)
 
     def note_coordinator_ended(self) -> None:
-        """Note that the coordinator ended the transaction, and is not asked again.
+        """Note that the coordinator ended the transaction, so that it is not asked to again.
 
-        The next transaction may still need another epoch.
+        The producer may still have to request another epoch before the next transaction.
         """
         self.is_started = False
 
@@ -200,7 +200,7 @@ class Transactions:
         return self.state in {State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR}
 
     def doom(self) -> KafkaError:
-        """Return the error for the receipts of dropped records."""
+        """Return the error with which dropped records fail."""
         reason = "the transaction was aborted before the broker had taken the record"
         if self.error is not None:
             reason = (
@@ -235,7 +235,10 @@ class Transactions:
         return error
 
     def fail(self, error: KafkaError) -> None:
-        """Apply an error that ends the transaction or the producer. The first error stays."""
+        """Apply an error that ends the transaction or the producer.
+
+        Of several errors of the same severity, the first one is kept.
+        """
         if isinstance(error, TransactionAbortable):
             self.is_bump_needed = True
             if State.ABORTABLE_ERROR in MOVES[self.state]:
@@ -246,7 +249,10 @@ class Transactions:
             self.error = error
 
     def note_dropped(self) -> None:
-        """Note that a numbered record was given up. The numbers begin again in the next epoch."""
+        """Note that a record with a sequence number was given up.
+
+        The next transaction needs a new epoch, in which sequence numbers begin again.
+        """
         self.is_bump_needed = True
 
     # State of the coordinator
@@ -259,7 +265,10 @@ class Transactions:
             self._unannounced.add(topic_partition)
 
     def start_adding_offsets(self) -> None:
-        """Note that a request adds offsets of a group to the transaction."""
+        """Note that a request is sent that adds offsets of a group to the transaction.
+
+        From here on the coordinator may know the transaction.
+        """
         self.is_started = True
 
     def note_offsets_added(self) -> None:
@@ -292,9 +301,9 @@ class Transactions:
 
     @property
     def _is_unknown_to_coordinator(self) -> bool:
-        """Whether the coordinator may not know the transaction that is aborted.
+        """Whether a transaction is being aborted that the coordinator may not know.
 
-        This is so with version 1 if the coordinator has confirmed no partition or group.
+        This happens with version 1 if the coordinator has not confirmed any partition or group.
         """
         return self.state is State.ABORTING and not self.is_version_2 and not self._is_confirmed
 

@@ -70,8 +70,7 @@ FIRST_INIT_WITH_EPOCH = 3
 class Transactor:
     """Runs the transactions of one open producer.
 
-    ``deliver`` returns when all records are settled. It raises if the given time, in ms, passes
-    first.
+    ``deliver`` waits until all records are settled. It raises if the given time in ms passes first.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class Transactor:
     # Calls
 
     async def init(self, timeout_ms: int) -> None:
-        """See ``Producer.init_transactions``."""
+        """Claim the transactional id; see ``Producer.init_transactions``."""
         async with self._lock:
             self._transactions.start_initializing()
             await self._until_done(
@@ -115,7 +114,10 @@ class Transactor:
             self._transactions.note_initialized()
 
     async def begin(self) -> None:
-        """See ``Producer.begin_transaction``. An unfinished abort is finished first."""
+        """Begin a transaction; see ``Producer.begin_transaction``.
+
+        If an abort is unfinished, finish it first.
+        """
         async with self._lock:
             if self._transactions.state is State.ABORTING:
                 await self._abort(self._config.max_block_ms)
@@ -124,9 +126,9 @@ class Transactor:
                 self._transactions.begin(self._level)
 
     async def commit(self, timeout_ms: int | None) -> None:
-        """See ``Producer.commit_transaction``.
+        """Commit the transaction; see ``Producer.commit_transaction``.
 
-        If records are not delivered, the transaction must be aborted.
+        If records cannot be delivered, the transaction must be aborted.
         """
         async with self._lock:
             with self._accumulator.guarded():
@@ -151,7 +153,7 @@ class Transactor:
             )
 
     async def abort(self, timeout_ms: int) -> None:
-        """See ``Producer.abort_transaction``."""
+        """Abort the transaction; see ``Producer.abort_transaction``."""
         async with self._lock:
             await self._abort(timeout_ms)
 
@@ -161,7 +163,7 @@ class Transactor:
         group: ConsumerGroupMetadata,
         timeout_ms: int,
     ) -> None:
-        """See ``Producer.send_offsets_to_transaction``.
+        """Commit a group's offsets; see ``Producer.send_offsets_to_transaction``.
 
         After any failure the transaction must be aborted.
         """
@@ -227,9 +229,9 @@ class Transactor:
             await self._finish_abort()
 
     def abort_soon(self) -> None:
-        """Abort in a task of the producer.
+        """Start to abort the transaction in a background task.
 
-        The task that leaves the transaction is cancelled and cannot wait.
+        The calling task is cancelled, so it cannot wait.
         """
         if self._transactions.state in TAKEN[Call.ABORT]:
             with self._accumulator.guarded():
@@ -238,7 +240,10 @@ class Transactor:
             self._nursery.start_soon(self._finish_abort)
 
     async def _finish_abort(self) -> None:
-        """Finish the abort, unless another task did. Then the next transaction may be open."""
+        """Finish the abort, unless another task finished it already.
+
+        In that case the next transaction may be open, which must not be aborted.
+        """
         try:
             async with self._lock:
                 if self._transactions.state is State.ABORTING:
@@ -287,9 +292,10 @@ class Transactor:
 
     @asynccontextmanager
     async def _announced_by(self, left_ms: Callable[[], int], advice: str) -> AsyncIterator[None]:
-        """Exclude announcements during a block.
+        """Prevent announcements of partitions during a block.
 
-        A running announcement gets the remaining time.
+        First wait for a running announcement, for the remaining time at most. ``advice`` ends the
+        text of the error if the time passes.
         """
         is_free = False
         with trio.move_on_after(left_ms() / 1_000):
@@ -314,9 +320,9 @@ class Transactor:
         advice: str,
         group_id: str | None = None,
     ) -> None:
-        """Retry until the step is done, has failed for good, or is too late.
+        """Call ``attempt`` until it succeeds, fails for good, or ``timeout_ms`` has passed.
 
-        ``Transactions.apply_error`` has applied every error that is raised here.
+        Every error that is raised here has been passed to ``Transactions.apply_error``.
 
         Raises:
             TransactionAbortable, ProducerFailed, ProducerFenced: the meaning of the response.
@@ -399,7 +405,8 @@ class Transactor:
     async def _raise_epoch(self) -> None:
         """Get the next epoch from the coordinator (KIP-360).
 
-        Sequence numbers were lost. Leaders forget them with the old epoch.
+        It is needed after records with sequence numbers were given up. In a new epoch, leaders
+        accept sequence numbers from 0 on.
         """
         connection = await self._coordinator()
         if connection.version_of(ApiKey.INIT_PRODUCER_ID) < FIRST_INIT_WITH_EPOCH:
@@ -439,7 +446,7 @@ class Transactor:
     async def announce(self) -> None:
         """Announce partitions to the coordinator until none is left or the transaction has failed.
 
-        Only for version 1.
+        Only version 1 of the protocol needs this.
         """
         async with self._announcing:
             await self._announce_all()

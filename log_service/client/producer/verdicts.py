@@ -1,7 +1,7 @@
 """Decides what to do with a batch after its response (KIP-98, KIP-360).
 
-The decision depends only on the error code and the batch. This module knows neither queues nor
-network.
+The decision depends only on the error code, the batch, and whether the batch is its partition's
+first outstanding one.
 """
 
 from enum import Enum, auto
@@ -35,7 +35,7 @@ MOVED = frozenset(
 
 
 class Verdict(Enum):
-    """Actions for a batch after its response."""
+    """The possible actions on a batch after its response."""
 
     COMPLETE = auto()
     RETRY = auto()

@@ -1,8 +1,8 @@
-"""Avro: a value of Python objects and its binary form.
+"""Converts Python values to Avro and back.
 
-fastavro reads and writes, with its Python types for logical types. A branch of a union may be named
-by a tuple, ``("shop.Order", {...})``. A schema whose whole type is ``bytes`` is the bytes
-themselves, without a length, as Confluent's serializers write it.
+fastavro encodes and decodes, with its Python types for logical types. A branch of a union may be
+named by a tuple, ``("shop.Order", {...})``. A value of a schema that is only ``bytes`` is written
+without a length, as Confluent's serializers do.
 """
 
 import json
@@ -48,7 +48,7 @@ NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
 
 def avro_schema(given: str | Schema | None) -> Schema | None:
-    """Return a schema from its text. The name of a primitive type, such as string, is a schema."""
+    """Return the ``Schema`` of a text. The text may be only the name of a primitive type."""
     if given is None or isinstance(given, Schema):
         return given
     text = given.strip()
@@ -58,7 +58,7 @@ def avro_schema(given: str | Schema | None) -> Schema | None:
 
 
 def record_name(schema: Schema) -> str | None:
-    """Return the full name of a schema, the type of a primitive one, or None for a union."""
+    """Return the full name of a named schema, or the type of another one. None for a union."""
     found = json.loads(schema.text)
     if not isinstance(found, dict):
         return found if isinstance(found, str) else None
@@ -68,17 +68,24 @@ def record_name(schema: Schema) -> str | None:
 
 
 def full_name(name: str, namespace: str) -> str:
-    """Return a name with its namespace, which a name with dots has already."""
+    """Return a name with its namespace. A name with dots has one already, and is returned as is."""
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def parse_avro(found: ResolvedSchema) -> Any:
-    """Return a schema for fastavro. Raises Exception: it is invalid, or names an unknown type."""
+    """Parse a schema with fastavro.
+
+    Raises:
+        Exception: the schema is invalid, or names an unknown type.
+    """
     return fastavro.parse_schema(whole_schema(found.schema.text, found.texts))
 
 
 def whole_schema(text: str, texts: Mapping[str, str]) -> Any:
-    """Return a schema in which the first use of each name in ``texts`` is its definition."""
+    """Parse the JSON of a schema, and insert the types that it references.
+
+    The first use of each type that ``texts`` define is replaced with its definition.
+    """
     own: Any = json.loads(text)
     if not texts:
         return own
@@ -89,7 +96,10 @@ def whole_schema(text: str, texts: Mapping[str, str]) -> Any:
 
 
 def _collect(node: Any, namespace: str, definitions: dict[str, Any]) -> None:
-    """Add the named types in a schema, with their namespaces, by full name."""
+    """Add the definitions of a schema's named types to ``definitions``, by full name.
+
+    The definitions get their namespaces.
+    """
     for part, inner in _parts(node, namespace):
         _collect(part, inner, definitions)
     if isinstance(node, dict) and node.get("type") in NAMED:
@@ -98,7 +108,7 @@ def _collect(node: Any, namespace: str, definitions: dict[str, Any]) -> None:
 
 
 def _parts(node: Any, namespace: str) -> list[tuple[Any, str]]:
-    """Return the schemas in a schema, and the namespace in which their names are read."""
+    """Return the schemas directly within a schema, each with the namespace for its names."""
     if isinstance(node, list):
         return [(each, namespace) for each in node]
     if not isinstance(node, dict):
@@ -114,7 +124,10 @@ def _parts(node: Any, namespace: str) -> list[tuple[Any, str]]:
 
 
 def _inlined(node: Any, namespace: str, definitions: Mapping[str, Any], known: set[str]) -> Any:
-    """Return a schema in which the first use of each name in ``definitions`` is its definition."""
+    """Return a schema with the first use of each name replaced with its definition.
+
+    ``known`` are the names that were used or defined before. It is extended.
+    """
     if isinstance(node, list):
         return [_inlined(each, namespace, definitions, known) for each in node]
     if isinstance(node, str):
@@ -137,7 +150,7 @@ def _inlined(node: Any, namespace: str, definitions: Mapping[str, Any], known: s
 def _inlined_named(
     node: Mapping[str, Any], namespace: str, definitions: Mapping[str, Any], known: set[str]
 ) -> Any:
-    """Return a named type with its fields inlined, or its name if it is known already."""
+    """Return a named type with definitions inserted into its fields, or its name if it is known."""
     name = full_name(node["name"], node.get("namespace", namespace))
     if name in known:
         return name
@@ -174,10 +187,10 @@ def encode_avro(parsed: Any) -> Encode:
 
 
 def decode_avro(written: Any, wanted: Any, *, return_record_name: bool = False) -> Decode:
-    """Return the function that decodes payloads of a parsed schema into values of another one.
+    """Return the function that decodes payloads of the schema ``written`` as values of ``wanted``.
 
     Raises:
-        SerializationError: few bytes of the schema could become any number of values.
+        SerializationError: few bytes of a payload could become any number of values.
     """
     if _is_bare_bytes(written):
         return lambda payload: payload
@@ -192,7 +205,7 @@ def decode_avro(written: Any, wanted: Any, *, return_record_name: bool = False) 
 
 
 class AvroSerializing(Serializing[R_co]):
-    """The part of an Avro serializer that does not wait."""
+    """The part of an Avro serializer that does no I/O."""
 
     schema_type: ClassVar[str] = AVRO
 
@@ -209,16 +222,16 @@ class AvroSerializing(Serializing[R_co]):
         validate_own_schema(self._schema, AVRO, parse_avro)
 
     def record_name(self) -> str | None:
-        """Return the full name of the record."""
+        """Return the full name of the application's schema; see ``record_name`` of this module."""
         return None if self._schema is None else record_name(self._schema)
 
     def encoder(self, found: ResolvedSchema) -> Encode:
-        """Return the function that encodes values."""
+        """Return the function that encodes values with the schema ``found``."""
         return chained(self._to_dict, encode_avro(parse_avro(found)))
 
 
 class AvroDeserializing(Deserializing[R_co]):
-    """The part of an Avro deserializer that does not wait."""
+    """The part of an Avro deserializer that does no I/O."""
 
     schema_type: ClassVar[str] = AVRO
 
@@ -237,13 +250,13 @@ class AvroDeserializing(Deserializing[R_co]):
         validate_own_schema(self.schema, AVRO, parse_avro)
 
     def record_name(self, schema: Schema) -> str | None:
-        """Return the full name of a schema's record."""
+        """Return the full name of a schema; see ``record_name`` of this module."""
         return record_name(schema)
 
     def decoder(
         self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, _indexes: Indexes
     ) -> Decode:
-        """Return the function that decodes payloads."""
+        """Return the function that decodes payloads of ``written`` as values of ``wanted``."""
         assert written is not None, "a payload of Avro cannot be read without its schema"
         reader = None if wanted is None else parse_avro(wanted)
         decode = decode_avro(parse_avro(written), reader, return_record_name=self._is_name_returned)
@@ -253,17 +266,18 @@ class AvroDeserializing(Deserializing[R_co]):
 class AvroSerializer(AvroSerializing[SchemaRegistryClient], AsyncSerializing):
     """Turns values into Avro, in tasks on trio or on asyncio.
 
-    ``schema`` is the text of a schema, or a ``Schema`` with references. ``to_dict`` makes a dict of
-    an object of the application. Other keywords: ``is_key`` for keys. ``auto_register_schemas``,
-    True if not given, registers the schema; otherwise it has to be registered.
-    ``use_latest_version`` writes with the latest version of the subject instead.
-    ``normalize_schemas`` has the registry normalize the schema. ``subject_name_strategy`` is
-    ``topic``, ``record``, ``topic-record``, or a function. ``schema_id_in`` is ``prefix``, or
-    ``header`` for the newer format.
+    ``schema`` is the text of a schema, or a ``Schema`` with references. ``to_dict`` turns an object
+    of the application into a dict. Other keywords: ``is_key`` is for keys.
+    ``auto_register_schemas`` (default True) registers the schema. With False the schema must be
+    registered already. ``use_latest_version`` writes with the latest version of the subject
+    instead. ``normalize_schemas`` makes the registry normalize the schema.
+    ``subject_name_strategy`` is ``topic``, ``record``, ``topic-record``, or a function.
+    ``schema_id_in`` is ``prefix``, or ``header`` for the newer format.
 
     Raises:
         ConfigError: keywords contradict each other.
-        SerializationError: the schema is none. One with references is checked with the first value.
+        SerializationError: the schema is invalid. If it has references, only the first value
+            raises this.
     """
 
 
@@ -275,11 +289,11 @@ class AvroDeserializer(AvroDeserializing[SchemaRegistryClient], AsyncDeserializi
     """Turns Avro into values, in tasks on trio or on asyncio.
 
     ``schema`` is the reader's schema. Values are resolved to it from the schema that they were
-    written with, as Avro's specification says. Without one they are as they were written.
-    ``from_dict`` makes an object of the application of a dict. With ``return_record_name`` a record
-    in a union is a tuple of its name and the record. Other keywords: ``is_key`` for keys.
-    ``use_latest_version`` resolves to the latest version of the subject. ``subject_name_strategy``
-    is that of the serializer.
+    written with, as Avro's specification says. Without it they are decoded as they were written.
+    ``from_dict`` turns a dict into an object of the application. With ``return_record_name`` a
+    record in a union is a tuple of its name and the record. Other keywords: ``is_key`` is for keys.
+    ``use_latest_version`` resolves values to the latest version of the subject.
+    ``subject_name_strategy`` is that of the serializer.
     """
 
 

@@ -1,8 +1,9 @@
-"""Bounds of reading Avro: the schemas that are read, and the depth of their values.
+"""Bounds the memory and the stack that reading a payload of Avro may take.
 
-The writer of a record chooses its schema. Items without bytes would let a payload of 15 bytes
-claim 2^60 of them. A value within itself would use up the stack of the compiled reader, which has
-no bound, and end the process.
+The writer of a record chooses its schema. If the items of an array took no bytes, a payload of 15
+bytes could claim 2^60 of them. Values of a recursive type can nest so deeply that the compiled
+reader overflows its stack and ends the process. They are decoded by the reader in Python instead.
+
 Invariant: a payload becomes at most ``MAX_VALUES_PER_BYTE`` values for each of its bytes.
 """
 
@@ -21,7 +22,11 @@ LEAST_BYTES: Final[Mapping[str, int]] = {"null": 0, "float": 4, "double": 8}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingCost:
-    """The least bytes of a type's value, and the most values that those bytes can hold."""
+    """The cost of reading a value of one type.
+
+    ``least_bytes`` is the smallest encoded size of a value, and ``value_count`` the most values
+    that so many bytes can become. ``depth`` counts the types within each other.
+    """
 
     least_bytes: int = 1
     value_count: int = 1
@@ -30,21 +35,21 @@ class ReadingCost:
 
     @property
     def is_stack_bounded(self) -> bool:
-        """Whether no value nests deeper than the compiled reader may go."""
+        """Whether values never nest more deeply than the compiled reader can follow."""
         return not self.is_recursive and self.depth <= MAX_COMPILED_DEPTH
 
 
 def reading_cost(parsed: Any) -> ReadingCost:
-    """Return the cost of values of a schema that fastavro parsed.
+    """Return the cost of reading a value of a schema that fastavro has parsed.
 
     Raises:
-        SerializationError: payloads of few bytes could become any number of values.
+        SerializationError: few bytes of a payload could become any number of values.
     """
     return _Types().cost(parsed)
 
 
 class _Types:
-    """The named types of one schema, with the costs of those that are complete."""
+    """Computes the costs of a schema's types, and remembers those of named types."""
 
     def __init__(self) -> None:
         self._known: dict[str, ReadingCost] = {}
@@ -70,7 +75,10 @@ class _Types:
         return found
 
     def _of_name(self, name: str) -> ReadingCost:
-        """Return the cost of a primitive type, or of a named one, which may still be open."""
+        """Return the cost of a primitive or named type.
+
+        While the fields of a named type are computed, it counts as recursive.
+        """
         if name in self._known:
             return self._known[name]
         return ReadingCost(least_bytes=LEAST_BYTES.get(name, 1))
@@ -110,7 +118,7 @@ class _Types:
 def _around(
     inner: Sequence[ReadingCost], *, least_bytes: int = 1, value_count: int = 1
 ) -> ReadingCost:
-    """Return the cost of a type around others."""
+    """Return the cost of a type that contains the types ``inner``."""
     return ReadingCost(
         least_bytes=least_bytes,
         value_count=value_count,

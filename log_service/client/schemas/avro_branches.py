@@ -1,11 +1,11 @@
 """Avro's own JSON encoding: a value of a union is tagged with its branch, ``{"string": "paid"}``.
 
-A value that fastavro read does not say which branch it was written with. So a branch is read as a
-record with one field, which has the same bytes as the branch alone. fastavro returns the name of a
-record in a union, and the branch is known by it.
+A value that fastavro has read does not tell which branch of a union it was written with. So each
+branch is read as a record with one field, which has the same bytes as the branch alone. fastavro
+returns the name of a record in a union, and this name identifies the branch.
 
-As Confluent's REST proxy has it, a union as a whole value has no tag, and dates and times are
-Avro's numbers. A decimal is text with its digits.
+As in Confluent's REST proxy, a value gets no tag if its whole schema is a union, and dates and
+times are Avro's numbers. A decimal is text with its digits.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,10 @@ LEFT_OUT: Final = frozenset({"__fastavro_parsed__", "__named_schemas", "default"
 
 
 class BranchTags:
-    """The schema of one reader, in which each branch of a union is a record of its own."""
+    """Makes a schema with a record around each branch of a union, and tags values read with it."""
 
     def __init__(self, parsed: Any) -> None:
-        """Take a schema that fastavro has parsed, so that all names are full ones."""
+        """Convert a schema. fastavro must have parsed it, so that all its names are full names."""
         self._names: list[str] = []
         self.schema: Any = self._wrapped(parsed)
         self._is_union = isinstance(parsed, list)
@@ -66,7 +66,7 @@ class BranchTags:
         return {"type": "record", "name": name, "fields": fields}
 
     def to_json(self, value: Any) -> Any:
-        """Return a value that was read by ``schema`` as JSON."""
+        """Convert a value that was read with ``schema`` to Avro's own JSON."""
         if self._is_union and value is not None:
             return self._json(value[1][FIELD])
         return self._json(value)
@@ -86,7 +86,7 @@ def tagged_decoder(parsed: Any) -> Callable[[bytes], Any]:
     """Return the function that decodes payloads of a parsed schema into Avro's own JSON.
 
     Raises:
-        SerializationError: few bytes of the schema could become any number of values.
+        SerializationError: few bytes of a payload could become any number of values.
     """
     decode_avro(parsed, None)  # the bounds hold for the schema as it is
     tags = BranchTags(parsed)

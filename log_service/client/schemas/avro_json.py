@@ -1,11 +1,11 @@
-"""Avro values as JSON: what ``produce`` reads from lines, and what ``consume`` prints.
+"""Converts Avro values to JSON and back, as ``tidelog consume`` prints and ``produce`` reads them.
 
 Bytes are text with one character for each byte, as in Avro's own JSON. Decimals are text or
 numbers. Dates and times are ISO 8601 or Avro's numbers. A value of a union may be tagged with its
-branch, ``{"string": "a"}``, as in Avro's own JSON, and need not be: the first branch that fits is
-taken. An object whose only key names a branch is always a tagged value.
+branch as in Avro's own JSON, ``{"string": "a"}``. Otherwise the first branch that fits is taken. An
+object whose only key names a branch is always a tagged value.
 
-Decides whether a value fits a schema, so that the error says where it does not.
+Checks that a value fits its schema, so that the error can name the part that does not.
 """
 
 import math
@@ -51,7 +51,7 @@ AS_TEXT: Final[tuple[tuple[type[Any], Callable[[Any], str]], ...]] = (
 
 
 def to_json(value: Any) -> Any:
-    """Return a value that fastavro read as a value of JSON."""
+    """Convert a value that fastavro has read to a JSON value."""
     if isinstance(value, dict):
         return {name: to_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -71,7 +71,7 @@ def to_json(value: Any) -> Any:
 
 
 class AvroReading:
-    """Turns JSON into values of one schema, which fastavro has parsed."""
+    """Converts JSON values to values of one schema, which fastavro has parsed."""
 
     def __init__(self, parsed: Any) -> None:
         self._parsed = parsed
@@ -80,7 +80,11 @@ class AvroReading:
         self._budget = StepBudget()
 
     def __call__(self, value: Any) -> Any:
-        """Return the value for fastavro. Raises SerializationError: it does not fit."""
+        """Convert a JSON value to one for fastavro.
+
+        Raises:
+            SerializationError: the value does not fit the schema.
+        """
         self._budget.renew(value)
         return self._read(value, self._parsed, "$")
 
@@ -96,7 +100,7 @@ class AvroReading:
         return self._described(value, node, path)
 
     def _described(self, value: Any, node: Mapping[str, Any], path: str) -> Any:
-        """Return the value of a schema that is an object."""
+        """Convert a value of a schema that is written as a JSON object, such as a record."""
         kind = node["type"]
         if kind in RECORDS:
             return self._record(value, node, path)
@@ -136,7 +140,7 @@ class AvroReading:
         }
 
     def _spend_default(self, value: Any, node: Any) -> None:
-        """Count the steps of a default, to which fastavro adds the defaults within it."""
+        """Count the steps that fastavro takes to write a default with the defaults within it."""
         self._budget.spend()
         if not isinstance(value, dict | list):
             return
@@ -156,7 +160,7 @@ class AvroReading:
                 self._spend_default(each, inner)
 
     def _union(self, value: Any, branches: list[Any], path: str) -> Any:
-        """Return a value with the name of its branch, None for null."""
+        """Convert a value of a union to a tuple of its branch's name and the value, or to None."""
         refusals: list[str] = []
         for branch, inner in self._options(value, branches):
             self._budget.spend()
@@ -170,9 +174,10 @@ class AvroReading:
         raise SerializationError(reasons or f"{path}: the union has no branches")
 
     def _options(self, value: Any, branches: list[Any]) -> Iterator[tuple[Any, Any]]:
-        """Yield the branches with the value that each would read: the one of a tag alone.
+        """Yield the branches to try, each with the value that it would read.
 
-        A tagged value that does not fit is not taken for a map whose only key equals the tag.
+        If the value is tagged, only the branch of the tag is yielded. So a tagged value that does
+        not fit is not read as a map whose only key equals the tag.
         """
         tag = next(iter(value)) if isinstance(value, dict) and len(value) == 1 else None
         for branch in branches:
@@ -186,14 +191,17 @@ class AvroReading:
 
 
 def branch_name(branch: Any) -> str:
-    """Return the name of a union's branch: that of a named type, or else the type."""
+    """Return the name of a union's branch: the full name of a named type, or else the type."""
     if isinstance(branch, str):
         return branch
     return str(branch["name"] if branch["type"] in NAMED else branch["type"])
 
 
 def _collect(node: Any, named: dict[str, Any]) -> None:
-    """Add the definitions of named types. fastavro has given them their full names."""
+    """Add the definitions of a schema's named types to ``named``, by full name.
+
+    fastavro has replaced their names with full names.
+    """
     if isinstance(node, list):
         for each in node:
             _collect(each, named)
@@ -216,7 +224,7 @@ def _expect(value: Any, kind: type[Any], words: str, path: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as JSON calls it."""
+    """Return the description of a JSON value in an error: its type, or a number itself."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict | list):
@@ -276,7 +284,10 @@ def _fixed(value: Any, node: Mapping[str, Any], path: str) -> bytes:
 
 
 def _logical(value: Any, node: Mapping[str, Any], path: str) -> Any:
-    """Return the object of a text, or a number as Avro has it. Decimals may be numbers, too."""
+    """Convert the text of a value with a logical type, such as a date, to its Python object.
+
+    A number is returned as Avro's own number, or as a ``Decimal`` for a decimal.
+    """
     logical, kind = node["logicalType"], node["type"]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if logical == "decimal" and is_number:

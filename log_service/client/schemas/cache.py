@@ -1,4 +1,4 @@
-"""A bounded cache that forgets the entries used longest ago, and old ones.
+"""A bounded cache that evicts the least recently used entries, and entries that are too old.
 
 Invariant: it never holds more entries than its capacity. Any thread may use it.
 """
@@ -23,7 +23,7 @@ class BoundedCache(Generic[K, V]):
         self._lock = Lock()
 
     def get(self, key: K) -> V | None:
-        """Return the entry, None if there is none or it is too old."""
+        """Return the entry of a key, or None if there is none or it is too old."""
         with self._lock:
             found = self._entries.get(key)
             if found is None:
@@ -35,7 +35,7 @@ class BoundedCache(Generic[K, V]):
             return found[1]
 
     def put(self, key: K, value: V) -> None:
-        """Keep an entry from now on."""
+        """Store an entry, whose age begins now."""
         with self._lock:
             self._entries[key] = (self._now(), value)
             self._entries.move_to_end(key)
@@ -48,7 +48,7 @@ class BoundedCache(Generic[K, V]):
             self._entries.clear()
 
     def discard(self, is_old: Callable[[K], bool]) -> None:
-        """Forget the entries whose keys are old."""
+        """Remove the entries for whose keys ``is_old`` returns true."""
         with self._lock:
             for key in [each for each in self._entries if is_old(each)]:
                 del self._entries[key]

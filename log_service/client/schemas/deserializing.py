@@ -1,9 +1,9 @@
-"""The way of bytes to a value, the same for every language: the schema's id, then the payload.
+"""Base classes of the deserializers: find the schema of bytes, then decode the payload.
 
-Decides which schema bytes were written with, and which one reads them. The outcome is kept for each
-topic and schema, so that only the first record of a schema asks the registry. A language gives the
-function that decodes a payload. The classes of this module have the calls for tasks and for
-threads.
+They decide with which schema bytes were written, and with which one they are read. The outcome is
+cached for each topic and schema, so that only the first record of a schema asks the registry. A
+subclass for each schema language returns the function that decodes a payload. The subclasses here
+add the calls for tasks and for threads.
 """
 
 from abc import ABC, abstractmethod
@@ -35,10 +35,10 @@ Decode = Callable[[bytes], Any]
 
 
 class DeserializerOptions(TypedDict, total=False):
-    """Keywords of every deserializer.
+    """The keywords of every deserializer.
 
-    ``is_key``: it reads keys. ``use_latest_version``: values are read as the latest version of the
-    subject has them. ``subject_name_strategy``: as of serializers.
+    With ``is_key`` it reads keys. With ``use_latest_version`` values are resolved to the latest
+    version of the subject. ``subject_name_strategy`` is as for serializers.
     """
 
     is_key: bool
@@ -55,7 +55,11 @@ class Reader:
     decode: Decode
 
     def read(self, payload: bytes) -> Any:
-        """Return the value of a payload. Raises SerializationError: it does not fit the schema."""
+        """Decode a payload.
+
+        Raises:
+            SerializationError: the payload does not fit the schema.
+        """
         try:
             return self.decode(payload)
         except Exception as error:
@@ -66,10 +70,10 @@ class Reader:
 
 
 class Deserializing(ABC, Generic[R_co]):
-    """The part of a deserializer that does not wait.
+    """The part of a deserializer that does no I/O.
 
-    ``is_writer_needed``: payloads are read with the schema that they were written with. ``schema``
-    is the one that the application wants.
+    ``is_writer_needed`` means that the schema with which a payload was written is needed to read
+    it. ``schema`` is the schema that the application wants values to have, or None.
     """
 
     schema_type: ClassVar[str]
@@ -97,22 +101,30 @@ class Deserializing(ABC, Generic[R_co]):
 
     @abstractmethod
     def record_name(self, schema: Schema) -> str | None:
-        """Return the full name of a schema's record, None for a schema without one."""
+        """Return the record name of a schema for its subject, or None if it has no name."""
 
     @abstractmethod
     def decoder(
         self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, indexes: Indexes
     ) -> Decode:
-        """Return the function that decodes payloads. Raises Exception: a schema is invalid."""
+        """Return the function that decodes payloads of ``written`` as values of ``wanted``.
+
+        Raises:
+            Exception: a schema is invalid.
+        """
 
     def identify(
         self, data: bytes, headers: Sequence[RecordHeader]
     ) -> tuple[SchemaIdentity, bytes]:
-        """Return the schema of bytes and their payload. Raises SerializationError."""
+        """Return the schema that bytes or headers name, and the payload.
+
+        Raises:
+            SerializationError: no schema is named.
+        """
         return read_identity(data, headers, is_key=self._is_key, has_indexes=self.has_indexes)
 
     def find_reader(self, topic: str, identity: SchemaIdentity) -> Steps[Reader]:
-        """Return the reader of a topic's payloads with a schema, and keep it.
+        """Make the reader of a topic's payloads that name a schema, and cache it.
 
         Raises:
             SchemaRegistryError: a schema does not exist.
@@ -166,12 +178,12 @@ class Deserializing(ABC, Generic[R_co]):
 
 
 class AsyncDeserializing(Deserializing[SchemaRegistryClient]):
-    """The calls of a deserializer that tasks on trio or asyncio await."""
+    """A deserializer whose calls are awaited by tasks on trio or asyncio."""
 
     async def deserialize(
         self, topic: str, data: bytes | None, headers: Sequence[RecordHeader] = ()
     ) -> Any:
-        """Return the value of a record's bytes, None for None.
+        """Decode the bytes of a record's value or key. None is returned for None.
 
         ``headers`` are those of the record, because the schema may be named there.
 
@@ -189,12 +201,12 @@ class AsyncDeserializing(Deserializing[SchemaRegistryClient]):
 
 
 class BlockingDeserializing(Deserializing[BlockingSchemaRegistryClient]):
-    """The calls of a deserializer that block the calling thread."""
+    """A deserializer whose calls block the calling thread."""
 
     def deserialize(
         self, topic: str, data: bytes | None, headers: Sequence[RecordHeader] = ()
     ) -> Any:
-        """Return the value of a record's bytes, as ``AvroDeserializer.deserialize`` does."""
+        """Decode the bytes of a record's value or key, as ``AvroDeserializer.deserialize`` does."""
         if data is None:
             return None
         identity, payload = self.identify(data, headers)

@@ -1,6 +1,6 @@
-"""Errors of the registry client and of serializers, and the hint at packages that are missing.
+"""Errors of the registry client and of serializers, and the hint at missing packages.
 
-Every error names the subject or the topic, and the address of the registry if one was asked.
+Every error names the subject or the topic, and the address of the registry if it was asked.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class SerializationError(TidelogError):
 
 @contextmanager
 def schemas_extra() -> Iterator[None]:
-    """Hint at the extra with the packages of serializers if an import in the block fails."""
+    """Tell which extra of the package to install if an import in the block fails."""
     try:
         yield
     except ModuleNotFoundError as error:

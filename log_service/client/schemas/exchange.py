@@ -1,8 +1,9 @@
-"""Requests to a registry as values, and the decision when one is repeated, and where.
+"""Requests to a registry as values, and the decision when and at which URL one is repeated.
 
-A core is a generator: it yields a request or a pause, and is sent the outcome of the request. A
-driver carries both out. A request goes to the URL that responded last, then to the others. After a
-round without a final response comes a pause, which doubles, with full jitter.
+A core is a generator: it yields a request or a pause, and the outcome of the request is sent into
+it. A driver, which does the I/O, executes both. A request goes to the URL that responded last, then
+to the others. If no URL gave a final response, a pause follows. It doubles each time, with full
+jitter.
 
 Invariant: one call sends at most ``(max_retries + 1) * len(urls)`` requests.
 """
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpCall:
-    """One HTTP request. Equal calls that ``is_shared`` may share one awaited response."""
+    """One HTTP request. With ``is_shared``, concurrent equal requests may share one response."""
 
     method: str
     url: str
@@ -65,7 +66,7 @@ Steps = Generator[HttpCall | Pause, Outcome | None, T]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request as the API has it, before an address is chosen."""
+    """A request of the registry's API, before one of the registry's URLs is chosen."""
 
     method: str
     path: tuple[str, ...]
@@ -76,7 +77,7 @@ class Request:
 
     @property
     def target(self) -> str:
-        """Path and query. Every segment is percent-encoded, also a slash in it."""
+        """The path and query. Every segment of the path is percent-encoded, also slashes in it."""
         path = "/" + "/".join(quote(each, safe="") for each in self.path)
         query = {
             name: str(value).lower() if value is True else str(value)
@@ -87,7 +88,7 @@ class Request:
 
 
 class Exchange:
-    """Sends requests for a core. ``random`` returns numbers from 0 to 1."""
+    """Chooses URLs and repeats requests for a core. ``random`` returns numbers from 0 to 1."""
 
     def __init__(self, settings: RegistryClientSettings, random: Callable[[], float]) -> None:
         self._settings = settings
@@ -95,7 +96,7 @@ class Exchange:
         self._first = 0
 
     def ask(self, request: Request, read: Callable[[Any], T]) -> Steps[T]:
-        """Return the value that ``read`` makes of the response's JSON.
+        """Send a request, and return the value that ``read`` makes from the response's JSON.
 
         Raises:
             SchemaRegistryError: the registry refused the request, or none responded.
@@ -153,7 +154,11 @@ class Exchange:
 
 
 def _read(request: Request, url: str, response: HttpResponse, read: Callable[[Any], T]) -> T:
-    """Return a response's value. Raises SchemaRegistryError: it is a refusal, or unreadable."""
+    """Return the value that ``read`` makes from a response's JSON.
+
+    Raises:
+        SchemaRegistryError: the registry refused the request, or the response is unreadable.
+    """
     is_success = 200 <= response.status < 300
     try:
         body = json.loads(response.content) if response.content else None

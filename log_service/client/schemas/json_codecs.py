@@ -1,6 +1,6 @@
-"""Values of JSON as bytes of a schema's language, and back, without classes of an application.
+"""Converts JSON values to bytes of any schema language and back, without an application's classes.
 
-Commands and HTTP services use it, because there a person or another program writes the values.
+Commands and HTTP services use it, because their values come from a person or another program.
 """
 
 import json
@@ -61,7 +61,7 @@ RECORD_NAMES: Final[Mapping[str, Callable[[Schema], str | None]]] = {
 
 
 def record_name_of(schema: Schema) -> str | None:
-    """Return the name by which a subject of records is named, None for a schema without one.
+    """Return the record name of a schema for its subject, or None if it has no name.
 
     Raises:
         Exception: the schema is invalid.
@@ -76,7 +76,7 @@ async def resolved_schema(
     schema: Schema,
     about: str,
 ) -> ResolvedSchema:
-    """Return a schema with its references. Protobuf is asked for as descriptors."""
+    """Return a schema with its references. Protobuf files are requested as descriptors."""
     fmt = FORMAT if schema.schema_type == PROTOBUF else None
     if fmt is not None:
         schema = await named_schema(registry, identity, subject, fmt)
@@ -86,10 +86,12 @@ async def resolved_schema(
 async def schema_encoder(
     registry: SchemaRegistryClient, subject: str, found: RegisteredSchema, about: str
 ) -> Encode:
-    """Return the function that encodes JSON values with a schema, and its id in front.
+    """Return the function that encodes JSON values with a schema, and puts its id before them.
 
-    Another thread parses the schema. A Protobuf value is the first message of its file. Raises
-    SchemaRegistryError or any other exception: the schema cannot be used.
+    A worker thread parses the schema. Values of Protobuf are of the first message of the file.
+
+    Raises:
+        Exception: the schema cannot be used (SchemaRegistryError and others).
     """
     schema, identity = found.schema, SchemaIdentity(id=found.id)
     known = await resolved_schema(registry, identity, subject, schema, about)
@@ -101,7 +103,11 @@ async def schema_encoder(
 async def named_schema(
     registry: SchemaRegistryClient, identity: SchemaIdentity, subject: str, fmt: str | None = None
 ) -> Schema:
-    """Return the schema that an id or a guid names. Raises SchemaRegistryError: there is none."""
+    """Return the schema that an id or a guid names.
+
+    Raises:
+        SchemaRegistryError: there is no such schema.
+    """
     if identity.id is None:
         return await registry.get_schema_by_guid(identity.guid or "", fmt=fmt)
     return await registry.get_schema(identity.id, subject, fmt=fmt)

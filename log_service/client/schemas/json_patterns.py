@@ -1,8 +1,8 @@
-"""Regular expressions of JSON schemas, matched by RE2.
+"""Matches the regular expressions of JSON schemas with RE2.
 
-The library ``jsonschema`` matches by ``re``, whose time has no bound, and which lets no other
-thread run meanwhile. Its keywords with expressions are replaced here. If a schema within
-another names its own draft, the replaced keywords of that draft apply.
+The library ``jsonschema`` matches with ``re``, which may take exponential time and holds the GIL
+meanwhile. Its keywords with expressions are replaced here. If a schema within another names its own
+draft, the replaced keywords of that draft apply.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ Keyword = Callable[[Any, Any, Any, Any], Iterable[ValidationError]]
 
 
 class PatternKeywords:
-    """The keywords with the expressions of some schemas.
+    """Validates the keywords of some schemas that have regular expressions.
 
     Raises:
         SerializationError: RE2 does not accept an expression, or the expression costs too much.
@@ -53,7 +53,7 @@ class PatternKeywords:
         self.budget = StepBudget()
 
     def extended(self, kind: Any) -> Any:
-        """Return a validator class of ``jsonschema`` with these keywords."""
+        """Return the validator class ``kind`` of ``jsonschema`` with these keywords replaced."""
         if kind not in self._kinds:
             own = {
                 "pattern": self._pattern,
@@ -67,7 +67,10 @@ class PatternKeywords:
         return self._kinds[kind]
 
     def _evolving(self, made: Any, kind: Any) -> Callable[..., Any]:
-        """Return a method that keeps the class, which the library leaves for a ``$schema``."""
+        """Return an ``evolve`` method that keeps the replaced keywords.
+
+        For a part of a schema with its own ``$schema``, the library would use its own class.
+        """
         evolve = made.evolve
 
         def evolved(self_: Any, **changes: Any) -> Any:
@@ -122,7 +125,7 @@ class PatternKeywords:
 
 
 def _objects(nodes: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield all JSON objects in values."""
+    """Yield all JSON objects in ``nodes``, at any depth."""
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
@@ -142,9 +145,9 @@ def _expressions(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_quick(pattern: str) -> bool:
-    """Return whether ``re`` takes time in proportion to the text, whatever the text is.
+    """Return whether ``re`` matches the pattern in linear time with any text.
 
-    The library looks for evaluated properties by ``re``.
+    This is needed with ``unevaluatedProperties``, for which the library always uses ``re``.
     """
     count = sum(each in QUANTIFIERS for each in pattern)
     return count == 0 or (count == 1 and pattern.startswith("^") and not set("(|") & set(pattern))

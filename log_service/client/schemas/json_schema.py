@@ -1,8 +1,9 @@
-"""JSON with a schema: a value of Python objects and its text in UTF-8.
+"""Converts Python values to JSON text in UTF-8 and back, and validates them against a schema.
 
-Values are validated against the schema when they are written and when they are read. References
-are found among those of the registered schema, never fetched from the network, because a schema
-could then have any address asked. Text is compact, with characters as they are.
+Values are validated when they are written and when they are read. References are resolved only
+among those of the registered schema. They are never fetched from the network, because a schema
+could then cause requests to any address. The text is compact, without escapes for characters
+outside ASCII.
 """
 
 import json
@@ -47,7 +48,7 @@ with schemas_extra():
 
 
 def json_schema(given: str | Schema | None) -> Schema | None:
-    """Return a schema from its text."""
+    """Return the ``Schema`` of a text. A ``Schema`` is returned as it is."""
     return (
         given
         if given is None or isinstance(given, Schema)
@@ -100,12 +101,12 @@ def validator_of(found: ResolvedSchema) -> Callable[[Any], Any]:
 
 
 def parsed_json(found: ResolvedSchema) -> Any:
-    """Return the JSON of a schema's text. Raises ValueError: it is none."""
+    """Parse the text of a schema as JSON. Raises ValueError: it is not JSON."""
     return json.loads(found.schema.text)
 
 
 def dump_json(value: Any) -> str:
-    """Return compact JSON. Raises ValueError: a number is NaN or infinite, which JSON lacks."""
+    """Return a value as compact JSON. Raises ValueError: JSON has no NaN or infinite numbers."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -114,7 +115,7 @@ def _utf8(text: str | bytes) -> bytes:
 
 
 class JsonSchemaSerializing(Serializing[R_co]):
-    """The part of a JSON serializer that does not wait."""
+    """The part of a JSON serializer that does no I/O."""
 
     schema_type: ClassVar[str] = JSON
 
@@ -139,14 +140,14 @@ class JsonSchemaSerializing(Serializing[R_co]):
         return None if self._schema is None else record_name(self._schema)
 
     def encoder(self, found: ResolvedSchema) -> Encode:
-        """Return the function that encodes values."""
+        """Return the function that encodes values, after validation unless ``validate=False``."""
         return chained(
             self._to_dict, validator_of(found) if self._is_validated else None, self._encode, _utf8
         )
 
 
 class JsonSchemaDeserializing(Deserializing[R_co]):
-    """The part of a JSON deserializer that does not wait."""
+    """The part of a JSON deserializer that does no I/O."""
 
     schema_type: ClassVar[str] = JSON
 
@@ -174,7 +175,7 @@ class JsonSchemaDeserializing(Deserializing[R_co]):
     def decoder(
         self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, _indexes: Indexes
     ) -> Decode:
-        """Return the function that decodes payloads."""
+        """Return the function that decodes payloads and validates, unless ``validate=False``."""
         schema = wanted or written
         validate = validator_of(schema) if self._is_validated and schema is not None else None
         return chained(self._decode, validate, self._from_dict)
@@ -183,9 +184,9 @@ class JsonSchemaDeserializing(Deserializing[R_co]):
 class JsonSchemaSerializer(JsonSchemaSerializing[SchemaRegistryClient], AsyncSerializing):
     """Turns values into JSON that is valid by a schema, in tasks on trio or on asyncio.
 
-    ``validate=False`` writes values as they are. ``json_encode`` makes the text, such as
-    ``orjson.dumps``. Other keywords are those of ``AvroSerializer``. The record name is the title
-    of the schema.
+    ``validate=False`` writes values without validation. ``json_encode`` is the function that makes
+    the text, such as ``orjson.dumps``. Other keywords are those of ``AvroSerializer``. The record
+    name for subjects is the title of the schema.
     """
 
 
@@ -199,8 +200,8 @@ class JsonSchemaDeserializer(JsonSchemaDeserializing[SchemaRegistryClient], Asyn
     """Turns JSON into values, in tasks on trio or on asyncio.
 
     Values are validated against ``schema``, or else against the schema that they were written
-    with. ``validate=False`` reads them as they are. ``json_decode`` reads the text. Other keywords
-    are those of ``AvroDeserializer``.
+    with. ``validate=False`` reads them without validation. ``json_decode`` is the function that
+    parses the text. Other keywords are those of ``AvroDeserializer``.
     """
 
 

@@ -1,8 +1,8 @@
-"""Protobuf: a message and its binary form, with the place of its type in the file.
+"""Converts Protobuf messages to bytes and back, with the position of their type in its file.
 
-A schema is registered as the descriptor of its file in base64, and each file that it imports as a
-subject of its own, but Google's well-known types. A message is read as the type that the
-application gives, or as the type that the schema of the registry describes.
+A schema is registered as the descriptor of its file in base64. Each file that it imports is
+registered under a subject of its own, except for Google's well-known types. A message is read as
+the type that the application gives, or as the type that the schema of the registry describes.
 """
 
 import re
@@ -56,17 +56,20 @@ MESSAGE: Final = re.compile(r"\bmessage\s+(\w+)\s*\{")
 
 
 def is_known(name: str) -> bool:
-    """Whether a file is one of those that every program has."""
+    """Whether a file has Google's well-known types, which every program has."""
     return name.startswith(KNOWN_TYPES)
 
 
 def file_text(file: FileDescriptor) -> str:
-    """Return the descriptor of a file in base64: its text for a registry."""
+    """Return the text of a file for a registry: its descriptor in base64."""
     return b64encode(file.serialized_pb).decode()
 
 
 def indexes_of(message: Descriptor) -> Indexes:
-    """Return the place of a message in its file: the index of its outermost message first."""
+    """Return the position of a message type in its file.
+
+    These are the indexes of the messages that contain it, the outermost first, and its own index.
+    """
     outer = message.containing_type
     siblings = message.file.message_types_by_name.values() if outer is None else outer.nested_types
     index = [each.full_name for each in siblings].index(message.full_name)
@@ -74,7 +77,9 @@ def indexes_of(message: Descriptor) -> Indexes:
 
 
 def first_message_name(schema: Schema) -> str | None:
-    """Return the full name of the first message in a file, which is text or its descriptor.
+    """Return the full name of the first message in a file, or None if there is no message.
+
+    ``schema`` has the file as text or as a descriptor in base64.
 
     Raises:
         SerializationError: the file is neither text nor a descriptor.
@@ -90,11 +95,11 @@ def first_message_name(schema: Schema) -> str | None:
 
 
 def message_at(found: ResolvedSchema, indexes: Indexes) -> type[Message]:
-    """Return a class for the message at a place in a schema's file.
+    """Return a class for the message type at a position in a schema's file.
 
     Raises:
         Exception: a descriptor cannot be read, or an import is missing.
-        SerializationError: there is no message at this place.
+        SerializationError: there is no message type at this position.
     """
     pool = descriptor_pool.DescriptorPool()
     files = {name: _file(name, text) for name, text in found.texts.items()}
@@ -135,10 +140,10 @@ def _add(
 
 
 def known_file(name: str) -> FileDescriptorProto:
-    """Return the descriptor of a well-known file, which Python's packages hold.
+    """Return the descriptor of a well-known file from the installed Python packages.
 
     Raises:
-        SerializationError: the file is not one of these.
+        SerializationError: no package has the file.
     """
     file = FileDescriptorProto()
     try:
@@ -153,7 +158,7 @@ def known_file(name: str) -> FileDescriptorProto:
 
 
 class ProtobufSerializing(Serializing[R_co]):
-    """The part of a Protobuf serializer that does not wait."""
+    """The part of a Protobuf serializer that does no I/O."""
 
     schema_type: ClassVar[str] = PROTOBUF
     fmt: ClassVar[str | None] = FORMAT
@@ -182,12 +187,12 @@ class ProtobufSerializing(Serializing[R_co]):
         return str(self._descriptor.full_name)
 
     def own_schema(self, schema: Schema) -> Steps[Schema]:
-        """Return the schema with its references, which are registered or looked up before it."""
+        """Return the schema with its references, after these were registered or looked up."""
         references = yield from self._references(self._descriptor.file)
         return Schema(text=schema.text, schema_type=PROTOBUF, references=references)
 
     def encoder(self, _found: ResolvedSchema) -> Encode:
-        """Return the function that encodes messages."""
+        """Return the function that encodes messages of this serializer's type."""
         expected = self._message_type
 
         def encode(message: Any) -> bytes:
@@ -223,7 +228,7 @@ class ProtobufSerializing(Serializing[R_co]):
 
 
 class ProtobufDeserializing(Deserializing[R_co]):
-    """The part of a Protobuf deserializer that does not wait."""
+    """The part of a Protobuf deserializer that does no I/O."""
 
     schema_type: ClassVar[str] = PROTOBUF
     fmt: ClassVar[str | None] = FORMAT
@@ -249,7 +254,10 @@ class ProtobufDeserializing(Deserializing[R_co]):
     def decoder(
         self, written: ResolvedSchema | None, _wanted: ResolvedSchema | None, indexes: Indexes
     ) -> Decode:
-        """Return the function that decodes payloads."""
+        """Return the function that decodes payloads.
+
+        ``indexes`` is the position of the message type in the file ``written``.
+        """
         message_type = self._message_type if written is None else message_at(written, indexes)
         assert message_type is not None, (
             "the writer's schema is asked for where the application gives no type"
@@ -260,9 +268,10 @@ class ProtobufDeserializing(Deserializing[R_co]):
 class ProtobufSerializer(ProtobufSerializing[SchemaRegistryClient], AsyncSerializing):
     """Turns messages of a type into Protobuf, in tasks on trio or on asyncio.
 
-    Files that the type's file imports become subjects of their own, named as the file, or as
-    ``reference_subject_name_strategy`` returns for it. Well-known types are left out, unless
-    ``skip_known_types=False``. Other keywords are those of ``AvroSerializer``, but ``to_dict``.
+    Files that the type's file imports get subjects of their own. A subject has the name of the
+    file, or the name that ``reference_subject_name_strategy`` returns for it. Well-known types are
+    registered only with ``skip_known_types=False``. Other keywords are those of
+    ``AvroSerializer``, except for ``to_dict``.
     """
 
 
@@ -275,9 +284,10 @@ class BlockingProtobufSerializer(
 class ProtobufDeserializer(ProtobufDeserializing[SchemaRegistryClient], AsyncDeserializing):
     """Turns Protobuf into messages, in tasks on trio or on asyncio.
 
-    Messages are of ``message_type``, and the registry is not asked. Without it they are of a class
-    that is made of the schema they were written with, so that one topic may hold several types.
-    ``from_message`` makes an object of the application of a message. ``is_key``: it reads keys.
+    With ``message_type`` messages are of this type, and the registry is not asked. Without it they
+    are of a class that is made from the schema with which they were written. So one topic may have
+    several types. ``from_message`` turns a message into an object of the application. ``is_key`` is
+    for keys.
     """
 
 

@@ -1,8 +1,9 @@
 """The clients of a schema registry: for tasks on trio and on asyncio, and for threads.
 
-Drivers carry out the requests and pauses of a core over httpx. They bound the time and the size of
-a response, follow no redirect, because the login goes along, and heed no proxy of the environment.
-Calls that several tasks or threads make at once, such as for the same new id, are sent once.
+The clients execute the requests and pauses of a core with httpx. They limit the time and the size
+of a response. They follow no redirects, because a request carries the login, and they ignore proxy
+settings of the environment. Equal requests of several tasks or threads at the same time, such as
+for the same new id, are sent once.
 """
 
 import time
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 
 class RegistryFace:
-    """The settings and the core of a client of either kind."""
+    """The base class of the async and the blocking client, with their settings and core."""
 
     def __init__(self, url: str | Iterable[str], settings: Mapping[str, Any]) -> None:
         self.settings = RegistryClientSettings.of(url, settings)
@@ -53,7 +54,7 @@ class RegistryFace:
         self.core.clear_caches()
 
     def _http_settings(self) -> dict[str, Any]:
-        """Return the keywords of an HTTP client of either kind."""
+        """Return the keyword arguments for an async or blocking HTTP client of httpx."""
         context = SSLContext(PROTOCOL_TLS_CLIENT)  # trusts no certificate
         if self.settings.tls is not None:
             from log_service.security.tls.contexts import (  # noqa: PLC0415 - plaintext clients have no use for it
@@ -89,7 +90,7 @@ class RegistryFace:
 def awaited(
     method: Callable[Concatenate[RegistryCore, P], Steps[T]],
 ) -> Callable[Concatenate["SchemaRegistryClient", P], Coroutine[Any, Any, T]]:
-    """Return a method of the core for a task that awaits it."""
+    """Return an async method for a method of the core."""
 
     async def call(self: "SchemaRegistryClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.run(method(self.core, *args, **kwargs))
@@ -101,7 +102,7 @@ def awaited(
 def blocking(
     method: Callable[Concatenate[RegistryCore, P], Steps[T]],
 ) -> Callable[Concatenate["BlockingSchemaRegistryClient", P], T]:
-    """Return a method of the core for a thread that waits for it."""
+    """Return a blocking method for a method of the core."""
 
     def call(self: "BlockingSchemaRegistryClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.run(method(self.core, *args, **kwargs))
@@ -111,7 +112,7 @@ def blocking(
 
 
 class _Flight:
-    """A request under way. ``outcome`` stays None if its task was cancelled."""
+    """A request in flight. ``outcome`` stays None if its task was cancelled."""
 
     def __init__(self) -> None:
         self.landed = anyio.Event()
@@ -122,8 +123,9 @@ class SchemaRegistryClient(RegistryFace):
     """Asks a schema registry, in tasks on trio or on asyncio. ``async with`` opens and closes it.
 
     Settings are those of ``RegistryClientSettings``, as keywords: Confluent's names in snake case,
-    ``basic_auth_user_info``, and ``ssl_*`` as our other clients have them. ``transport`` replaces
-    the network. A client belongs to the event loop that opened it. Its tasks may share it.
+    ``basic_auth_user_info``, and ``ssl_*`` as for the other clients of this package. ``transport``
+    is httpx's, and replaces the network in tests. A client belongs to the event loop that opened
+    it, and all tasks of this loop may share it.
 
     Raises:
         ConfigError: a setting does not exist or is not valid, or a certificate cannot be read.
@@ -157,7 +159,7 @@ class SchemaRegistryClient(RegistryFace):
             await self._stack.aclose()
 
     async def run(self, steps: Steps[T]) -> T:
-        """Carry out the steps of a core, and return their result."""
+        """Execute the requests and pauses of a core, and return its result."""
         outcome: Outcome | None = None
         while True:
             try:
@@ -268,7 +270,7 @@ class BlockingSchemaRegistryClient(RegistryFace):
         self._stack.close()
 
     def run(self, steps: Steps[T]) -> T:
-        """Carry out the steps of a core, and return their result."""
+        """Execute the requests and pauses of a core, and return its result."""
         outcome: Outcome | None = None
         while True:
             try:
@@ -342,7 +344,10 @@ class BlockingSchemaRegistryClient(RegistryFace):
 
 
 def _failure(error: Exception) -> HttpFailure:
-    """Return the failure, with the text of the error or else of its cause, as of TLS on trio."""
+    """Return the failure for an exception.
+
+    If the exception has no text, that of its cause is used. Errors of TLS on trio are an example.
+    """
     found: BaseException | None = error
     while found is not None and not str(found):
         found = found.__cause__ or found.__context__

@@ -1,9 +1,9 @@
-"""The calls of a registry's API as plain generators, and the caches between them and the network.
+"""The calls of a registry's API as plain generators, and the caches of their responses.
 
-Decides what each call asks for, what is kept, and for how long. A schema under an id or a guid
-never changes, so it is kept until the cache is full. Nothing refused is kept, because a schema may
-be registered in the next moment. The latest version of a subject is kept for
-``cache_latest_ttl_sec`` at most, and forgotten when this client changes the subject.
+Decides which request a call sends, what is cached, and for how long. The schema of an id or a guid
+never changes, so it is cached until the cache is full. Errors are not cached, because a missing
+schema may be registered in the next moment. The latest version of a subject is cached for at most
+``cache_latest_ttl_sec``, and dropped when this client changes the subject.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,10 @@ Version = int | Literal["latest"]
 
 
 class RegistryCore:
-    """Decides requests and reads responses. ``now`` is a clock in seconds."""
+    """The calls of a registry's API, with their caches. ``now`` is a clock in seconds.
+
+    Each call is a generator of requests and pauses, which a client executes; see ``exchange``.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class RegistryCore:
         )
 
     def new_cache(self, ttl_s: float) -> BoundedCache[Any, Any]:
-        """Return an empty cache with the client's bound and clock."""
+        """Return an empty cache with the client's capacity and clock."""
         return BoundedCache(self._capacity, self._now, ttl_s)
 
     def clear_caches(self) -> None:
@@ -74,7 +77,7 @@ class RegistryCore:
     def lookup_schema(
         self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False
     ) -> Steps[RegisteredSchema]:
-        """Return a schema that a subject has, with its id and version.
+        """Look up a schema in a subject, and return it with its id and version.
 
         Raises:
             SchemaRegistryError: 40401, there is no such subject; 40403, it lacks the schema.
@@ -87,8 +90,8 @@ class RegistryCore:
     ) -> Steps[Schema]:
         """Return the schema with an id.
 
-        A subject names the context of the id. ``fmt`` is a format of the registry, such as
-        ``serialized`` for the descriptor of a Protobuf schema.
+        The id is looked up in the context of ``subject``. ``fmt`` is a format of the registry, such
+        as ``serialized`` for the descriptor of a Protobuf schema.
 
         Raises:
             SchemaRegistryError: 40403, there is no such id.
@@ -158,7 +161,10 @@ class RegistryCore:
     def get_schemas(
         self, prefix: str | None = None, *, latest_only: bool = False, deleted: bool = False
     ) -> Steps[list[RegisteredSchema]]:
-        """Return all versions of subjects with a prefix, in pages. Raises SchemaRegistryError."""
+        """Return all versions of the subjects whose names begin with a prefix.
+
+        Several requests fetch them in pages. Raises SchemaRegistryError.
+        """
         found: list[RegisteredSchema] = []
         while True:
             query = {
@@ -174,7 +180,10 @@ class RegistryCore:
                 return found
 
     def get_schema_versions(self, schema_id: int) -> Steps[list[tuple[str, int]]]:
-        """Return the subjects and versions that have a schema's id. Raises SchemaRegistryError."""
+        """Return the subjects and versions that contain the schema with an id.
+
+        Raises SchemaRegistryError.
+        """
         request = _get(("schemas", "ids", str(schema_id), "versions"))
         return (
             yield from self._ask(
@@ -183,7 +192,7 @@ class RegistryCore:
         )
 
     def get_referenced_by(self, subject: str, version: Version) -> Steps[list[int]]:
-        """Return the ids of the schemas that refer to a version. Raises SchemaRegistryError."""
+        """Return the ids of the schemas that reference a version. Raises SchemaRegistryError."""
         request = _get(
             ("subjects", subject, "versions", str(version), "referencedby"), subject=subject
         )
@@ -202,7 +211,9 @@ class RegistryCore:
         normalize: bool = False,
         verbose: bool = True,
     ) -> Steps[CompatibilityResult]:
-        """Check a schema against a version of a subject, or against all that its level asks for.
+        """Check whether a schema is compatible with a version of a subject.
+
+        Without ``version`` check it with all versions that the subject's compatibility level names.
 
         Raises:
             SchemaRegistryError: there is no such version, or the schema is invalid.
@@ -225,10 +236,11 @@ class RegistryCore:
     ) -> Steps[dict[str, Any]]:
         """Return the configuration of a subject, or the global one.
 
-        The key of the level is ``compatibilityLevel``.
+        The compatibility level has the key ``compatibilityLevel``.
 
         Raises:
-            SchemaRegistryError: 40408, the subject has none, without ``default_to_global``.
+            SchemaRegistryError: 40408, the subject has no configuration of its own, and
+                ``default_to_global`` is False.
         """
         query = {"defaultToGlobal": default_to_global or None} if subject is not None else {}
         return (
@@ -238,10 +250,12 @@ class RegistryCore:
     def set_config(
         self, config: Mapping[str, Any], subject: str | None = None
     ) -> Steps[dict[str, Any]]:
-        """Change the configuration of a subject, or the global one: ``{"compatibility": "FULL"}``.
+        """Change the configuration of a subject, or the global one.
+
+        ``config`` is, for example, ``{"compatibility": "FULL"}``.
 
         Raises:
-            SchemaRegistryError: 42203, there is no such level.
+            SchemaRegistryError: 42203, there is no such compatibility level.
         """
         return (
             yield from self._ask(_put(_scope("config", subject), dict(config), subject), _fields)
@@ -260,7 +274,7 @@ class RegistryCore:
         """Change the mode of a subject, or the global one.
 
         Raises:
-            SchemaRegistryError: 42204, there is no such mode; 42205, it may not change.
+            SchemaRegistryError: 42204, there is no such mode; 42205, the mode may not be changed.
         """
         request = _put(_scope("mode", subject), {"mode": mode}, subject, {"force": force or None})
         return (yield from self._ask(request, _mode))
@@ -272,10 +286,11 @@ class RegistryCore:
     def delete_subject(self, subject: str, *, permanent: bool = False) -> Steps[list[int]]:
         """Delete the versions of a subject, and return their numbers.
 
-        Delete them once without ``permanent`` first.
+        Deletion with ``permanent`` must follow one without it.
 
         Raises:
-            SchemaRegistryError: 40401; 40405, it is not deleted yet; 42206, it is referred to.
+            SchemaRegistryError: 40401, there is no such subject; 40405, it was not deleted without
+                ``permanent`` yet; 42206, a schema references it.
         """
         path = ("subjects", subject)
         versions = yield from self._ask(
@@ -294,9 +309,9 @@ class RegistryCore:
         return number
 
     def referenced_texts(self, schema: Schema, *, fmt: str | None = None) -> Steps[dict[str, str]]:
-        """Return the texts of the schemas that a schema refers to, also indirectly, by their names.
+        """Return the texts of the schemas that a schema references, by their names.
 
-        Each text comes after the texts that it refers to itself.
+        Indirect references are included. Each text comes after the texts that it references itself.
 
         Raises:
             SchemaRegistryError: a referenced version does not exist.
@@ -321,7 +336,10 @@ class RegistryCore:
     def _registered_schema(
         self, path: tuple[str, ...], subject: str, schema: Schema, query: Mapping[str, Any]
     ) -> Steps[RegisteredSchema]:
-        """Return a schema that is posted to a path, from the cache or the registry."""
+        """Post a schema to a path of a subject, and return it with its id.
+
+        An earlier response is returned from the cache.
+        """
         request = Request(
             method="POST",
             path=path,
@@ -353,7 +371,10 @@ class RegistryCore:
 
 
 def context_of(subject: str | None) -> str:
-    """Return the context in which a subject's ids count, such as ``:.staging:``."""
+    """Return the context in which a subject's schema ids are valid, such as ``:.staging:``.
+
+    The default context is the empty text.
+    """
     if subject is None or not subject.startswith(":."):
         return ""
     name, colon, _ = subject[1:].partition(":")

@@ -1,8 +1,9 @@
-"""The way of a value to bytes, the same for every language: subject, schema id, and payload.
+"""Base classes of the serializers: find the schema id for a topic, then encode the value.
 
-Decides under which subject a schema is registered or looked up, and keeps the outcome for each
-topic, so that only the first value of a topic asks the registry. A language gives the function that
-encodes a value. The classes of this module have the calls for tasks and for threads.
+They decide under which subject a schema is registered or looked up, and cache the outcome for each
+topic, so that only the first value of a topic asks the registry. A subclass for each schema
+language returns the function that encodes a value. The subclasses here add the calls for tasks and
+for threads.
 
 Invariant: bytes that are returned name a schema that the registry has.
 """
@@ -34,7 +35,10 @@ Encode = Callable[[Any], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSchema:
-    """A schema with the texts of those that it refers to, by their names, in order of need."""
+    """A schema with the texts of the schemas that it references, also indirectly, by their names.
+
+    Each text comes after the texts that it references itself.
+    """
 
     schema: Schema
     texts: Mapping[str, str]
@@ -43,13 +47,17 @@ class ResolvedSchema:
 def resolved(
     core: RegistryCore, schema: Schema, schema_type: str, fmt: str | None, about: str
 ) -> Steps[ResolvedSchema]:
-    """Return a schema with its references. Raises SerializationError: it has another type."""
+    """Return a schema with the texts of its references.
+
+    Raises:
+        SerializationError: the schema is not of ``schema_type``. ``about`` names it in the text.
+    """
     validate_type(schema, schema_type, about)
     return ResolvedSchema(schema=schema, texts=(yield from core.referenced_texts(schema, fmt=fmt)))
 
 
 def validate_type(schema: Schema, schema_type: str, about: str) -> None:
-    """Raise SerializationError if a schema has another type."""
+    """Raise SerializationError if a schema is not of ``schema_type``."""
     if schema.schema_type != schema_type:
         raise SerializationError(
             f"{about} is {schema.schema_type}, and not {schema_type}: use the classes for"
@@ -60,10 +68,10 @@ def validate_type(schema: Schema, schema_type: str, about: str) -> None:
 def validate_own_schema(
     schema: Schema | None, schema_type: str, parse: Callable[[ResolvedSchema], Any]
 ) -> None:
-    """Refuse an application's schema that cannot be used. References are looked at later.
+    """Check that an application's schema can be used. One with references is checked later.
 
     Raises:
-        SerializationError: ``parse`` refuses it, or it has another type.
+        SerializationError: ``parse`` refuses the schema, or it is not of ``schema_type``.
     """
     if schema is None or schema.references:
         return
@@ -75,12 +83,12 @@ def validate_own_schema(
 
 
 def reason_of(error: Exception) -> str:
-    """Return the text of an error, with its type if it is not one of ours."""
+    """Return the text of an error, with its type unless it is a SerializationError."""
     return str(error) if isinstance(error, SerializationError) else repr(error)
 
 
 def chained(*functions: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """Return the function that calls these one after the other. None is left out."""
+    """Return the composition of functions, the first one first. None is left out."""
     given = [each for each in functions if each is not None]
     if len(given) == 1:
         return given[0]
@@ -94,13 +102,14 @@ def chained(*functions: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
 
 
 class SerializerOptions(TypedDict, total=False):
-    """Keywords of every serializer.
+    """The keywords of every serializer.
 
-    ``is_key``: it serializes keys. ``auto_register_schemas``: it registers its schema, as it does
-    by default; otherwise the schema has to be registered. ``use_latest_version``: it writes with
-    the latest version of the subject instead. ``normalize_schemas``: the registry normalizes the
-    schema before it compares. ``subject_name_strategy``: ``topic``, ``record``, ``topic-record``
-    or a function. ``schema_id_in``: ``prefix``, or ``header`` for the newer format.
+    With ``is_key`` it serializes keys. With ``auto_register_schemas``, which is the default, it
+    registers its schema. Otherwise the schema must be registered already. With
+    ``use_latest_version`` it writes with the latest version of the subject instead. With
+    ``normalize_schemas`` the registry normalizes the schema before it compares.
+    ``subject_name_strategy`` is ``topic``, ``record``, ``topic-record`` or a function.
+    ``schema_id_in`` is ``prefix``, or ``header`` for the newer format.
     """
 
     is_key: bool
@@ -123,10 +132,10 @@ class Writer:
     header: bytes | None
 
     def write(self, value: Any, headers: list[RecordHeader] | None = None) -> bytes | None:
-        """Return the bytes of a value, None for None, and put its schema into the headers if it
-        belongs there.
+        """Return the bytes of a value, or None for None.
 
-        A header of another schema, which came along from a record that was read, is removed.
+        With ``schema_id_in="header"`` the schema's header is appended to ``headers``. An earlier
+        header of this name, such as that of a record which was read before, is removed.
 
         Raises:
             SerializationError: the value does not fit the schema.
@@ -153,7 +162,7 @@ class Writer:
 
 
 class Serializing(ABC, Generic[R_co]):
-    """The part of a serializer that does not wait."""
+    """The part of a serializer that does no I/O."""
 
     schema_type: ClassVar[str]
     fmt: ClassVar[str | None] = None
@@ -196,19 +205,23 @@ class Serializing(ABC, Generic[R_co]):
 
     @abstractmethod
     def record_name(self) -> str | None:
-        """Return the full name of the record, None for a schema without one."""
+        """Return the record name of the schema for its subject, or None if it has no name."""
 
     @abstractmethod
     def encoder(self, found: ResolvedSchema) -> Encode:
-        """Return the function that encodes values. Raises Exception: the schema is invalid."""
+        """Return the function that encodes values with the schema ``found``.
+
+        Raises:
+            Exception: the schema is invalid.
+        """
 
     def own_schema(self, schema: Schema) -> Steps[Schema]:
-        """Return the schema to register or to look up."""
+        """Return the schema to register or to look up, by default ``schema`` itself."""
         yield from ()
         return schema
 
     def find_writer(self, topic: str) -> Steps[Writer]:
-        """Return the writer of a topic, and keep it.
+        """Make the writer of a topic's values, and cache it.
 
         Raises:
             SchemaRegistryError: the schema cannot be registered, or does not exist.
@@ -262,7 +275,11 @@ class Serializing(ABC, Generic[R_co]):
         return found
 
     def _validate_with_references(self, core: RegistryCore, schema: Schema) -> Steps[None]:
-        """Refuse a schema that cannot be used before the registry has it."""
+        """Refuse a schema that cannot be used, before it is registered.
+
+        Raises:
+            SerializationError: the schema cannot be used.
+        """
         known = yield from resolved(core, schema, self.schema_type, self.fmt, "the schema")
         try:
             self.encoder(known)
@@ -276,7 +293,11 @@ class Serializing(ABC, Generic[R_co]):
         return found.guid
 
     def plain_writer(self, writer: Writer) -> Callable[[Any], bytes | None]:
-        """Return a function for a producer's ``value_serializer`` or ``key_serializer``."""
+        """Return a function for a producer's ``value_serializer`` or ``key_serializer``.
+
+        Raises:
+            ConfigError: the schema id is in a header, which such a function cannot write.
+        """
         if self._is_in_header:
             raise ConfigError(
                 "for_topic() needs schema_id_in='prefix', because a producer's serializers see no"
@@ -286,20 +307,21 @@ class Serializing(ABC, Generic[R_co]):
 
 
 def new_cache(registry: RegistryFace, *, is_latest_used: bool) -> BoundedCache[Any, Any]:
-    """Return an empty cache. Entries that depend on the latest version grow old."""
+    """Return an empty cache. With ``is_latest_used``, entries expire as the latest version does."""
     ttl_s = registry.settings.cache_latest_ttl_sec if is_latest_used else float("inf")
     return registry.core.new_cache(ttl_s)
 
 
 class AsyncSerializing(Serializing[SchemaRegistryClient]):
-    """The calls of a serializer in tasks on trio or on asyncio."""
+    """A serializer whose calls are awaited by tasks on trio or on asyncio."""
 
     async def serialize(
         self, topic: str, value: Any, headers: list[RecordHeader] | None = None
     ) -> bytes | None:
-        """Return the bytes of a value for a topic, None for None.
+        """Return the bytes of a value for a topic, or None for None.
 
-        ``headers`` are those of the record. With ``schema_id_in="header"`` the schema is put there.
+        ``headers`` are those of the record. With ``schema_id_in="header"`` the schema's guid is put
+        there.
 
         Raises:
             SerializationError: the value does not fit the schema.
@@ -315,13 +337,13 @@ class AsyncSerializing(Serializing[SchemaRegistryClient]):
     async def for_topic(self, topic: str) -> Callable[[Any], bytes | None]:
         """Return a plain function for a producer's serializer hook, which asks no registry.
 
-        It writes with the schema of this moment. Raises as ``serialize``.
+        It keeps writing with the schema that is current now. Raises as ``serialize``.
         """
         return self.plain_writer(await self.registry.run(self.find_writer(topic)))
 
 
 class BlockingSerializing(Serializing[BlockingSchemaRegistryClient]):
-    """The calls of a serializer in threads."""
+    """A serializer whose calls block the calling thread."""
 
     def serialize(
         self, topic: str, value: Any, headers: list[RecordHeader] | None = None

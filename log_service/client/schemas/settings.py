@@ -1,8 +1,8 @@
-"""The settings of a registry client: Confluent's names in snake case, and TLS as in our clients.
+"""The settings of a registry client: Confluent's names in snake case, and TLS as for other clients.
 
 Decides which values are valid. Opens no file and no connection.
 
-Invariant: no error and no ``repr`` shows a secret. The URLs hold no user.
+Invariant: no error and no ``repr`` shows a secret. User and password are removed from the URLs.
 """
 
 from base64 import b64encode
@@ -34,9 +34,9 @@ Token = Callable[[], str] | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryClientSettings:
-    """The settings of one client.
+    """The settings of one registry client.
 
-    ``urls`` are tried in turn. ``timeout`` are the seconds of one request. ``user`` is
+    ``urls`` are tried one after the other. ``timeout`` limits one request, in seconds. ``user`` is
     ``name:password``.
     """
 
@@ -57,7 +57,7 @@ class RegistryClientSettings:
 
     @classmethod
     def of(cls, url: str | Iterable[str], given: Mapping[str, Any]) -> Self:
-        """Build from keyword settings. Several URLs are a list, or one text with commas.
+        """Make settings from keywords. Several URLs are a list, or one text with commas.
 
         Raises:
             ConfigError: there is no such setting, or a value is not valid.
@@ -81,7 +81,7 @@ class RegistryClientSettings:
         return cls(urls=urls, user=user, tls=_tls(urls, given), **plain)
 
     def login_headers(self) -> dict[str, str]:
-        """Return the headers that log a request in."""
+        """Return the HTTP headers that authenticate a request."""
         if self.user is not None:
             return {"Authorization": f"Basic {b64encode(self.user.reveal().encode()).decode()}"}
         token = self.bearer_auth_token
@@ -109,7 +109,7 @@ def _validate_number(name: str, value: Any, lowest: float, highest: float) -> No
 
 
 def _urls(given: str | Iterable[str]) -> tuple[tuple[str, ...], SecretText | None]:
-    """Return the URLs without a user, and the user of the first one that has it."""
+    """Return the URLs without user and password, and these of the first URL that has them."""
     texts = given.split(",") if isinstance(given, str) else list(given)
     found, user = [], None
     for text in filter(None, (each.strip() for each in texts)):

@@ -1,7 +1,7 @@
-"""Bounds the steps of work on one value, because a small schema may ask for very many.
+"""Limits the steps of work on one value, because a small schema may cause very many steps.
 
-A reference within a reference, a default within a default, and a union within a union each double
-the steps at every level. Invariant: threads that share a schema do not share a budget.
+References within references, defaults within defaults, and unions within unions can double the
+steps at every level. Invariant: threads that share a schema do not share a budget.
 """
 
 import threading
@@ -16,20 +16,20 @@ STEPS_OF_A_PART: Final = 20
 
 
 class StepBudget:
-    """The steps that are left for a value, by thread."""
+    """The number of steps that are left for a thread's present value."""
 
     def __init__(self) -> None:
         self._here = threading.local()
 
     def renew(self, value: Any) -> None:
-        """Begin with a value. A large one may take more steps."""
+        """Begin with a new value of this thread. A large value may take more steps."""
         self._here.left = MAX_STEPS + STEPS_OF_A_PART * _part_count(value)
 
     def spend(self) -> None:
         """Count a step.
 
         Raises:
-            SerializationError: there were too many.
+            SerializationError: no step is left for the value.
         """
         self._here.left = left = getattr(self._here, "left", MAX_STEPS) - 1
         if left < 0:

@@ -1,4 +1,4 @@
-"""The subject under which the schema of a key or a value is registered."""
+"""Decides the subject under which the schema of a key or a value is registered."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -34,7 +34,11 @@ STRATEGIES: Final[Mapping[str, SubjectNameStrategy]] = MappingProxyType(
 
 
 def strategy_of(given: str | SubjectNameStrategy) -> SubjectNameStrategy:
-    """Return the strategy with a name, or the given function. Raises ConfigError."""
+    """Return the strategy of this name, or the given function.
+
+    Raises:
+        ConfigError: there is no strategy of this name.
+    """
     if callable(given):
         return given
     if given not in STRATEGIES:

@@ -1,6 +1,6 @@
 """Schemas as values, and their JSON in the API of a registry.
 
-A schema that is equal to another one has the same text, type, references, metadata and rules.
+Two schemas are equal if their texts, types, references, metadata and rules are equal.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,10 @@ MAX_VERSION_DIGITS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaReference:
-    """A version of a subject that a schema uses under a name. Version -1 is the latest one."""
+    """A reference to a version of a subject, which a schema uses by ``name``.
+
+    Version -1 is the latest one.
+    """
 
     name: str
     subject: str
@@ -33,7 +36,7 @@ class SchemaReference:
         """Return the reference of a text NAME=SUBJECT:VERSION, whose version may be ``latest``.
 
         Raises:
-            ValueError: the text is none.
+            ValueError: the text does not have this form.
         """
         name, _, target = text.partition("=")
         subject, _, version = target.rpartition(":")
@@ -55,9 +58,9 @@ class SchemaReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """A schema: its text, its type (AVRO, JSON or PROTOBUF), and the schemas that it refers to.
+    """A schema: its text, its type (AVRO, JSON or PROTOBUF), and its references to other schemas.
 
-    ``metadata`` and ``rule_set`` are JSON objects as the registry keeps them.
+    ``metadata`` and ``rule_set`` are JSON objects as the registry stores them.
     """
 
     text: str
@@ -106,9 +109,11 @@ class RegisteredSchema:
     def of(
         cls, found: Mapping[str, Any], schema: Schema | None = None, subject: str | None = None
     ) -> Self:
-        """Return the schema in a JSON object, or else the given one, which was sent.
+        """Return the registered schema of a response's JSON object.
 
-        Raises KeyError: a part is missing.
+        ``schema`` is the schema of the request, if it had one, and is used instead of a schema in
+        ``found``. ``subject`` is used if ``found`` has no subject. Raises KeyError: a part is
+        missing.
         """
         return cls(
             schema=schema if schema is not None else Schema.of(found),
@@ -121,7 +126,7 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompatibilityResult:
-    """Whether a schema is compatible. ``messages`` say why it is not, if they were asked for."""
+    """Whether a schema is compatible. ``messages`` tell why it is not, if they were requested."""
 
     is_compatible: bool
     messages: tuple[str, ...] = ()

@@ -1,9 +1,9 @@
 """The bytes that name the schema of a key or a value: Confluent's prefix, and its newer header.
 
 The prefix is byte 0 and the id in four bytes, before the payload. The header is byte 1 and the guid
-in 16 bytes, and the payload stays bare. Protobuf adds the place of the message in its file to
-either: the count of indexes, then each index, as zigzag varints. The first message of a file,
-``(0,)``, is the single byte 0.
+in 16 bytes, and the payload has no prefix. Protobuf appends the position of the message type in its
+file to either: the count of indexes, then each index, as zigzag varints. The first message of a
+file, ``(0,)``, is the single byte 0.
 
 Readers look for the header first, then for the prefix. Of several headers the last one counts, as
 in Java.
@@ -41,7 +41,10 @@ Indexes = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaIdentity:
-    """The schema that some bytes name, by id or by guid, and the message in it."""
+    """The schema that some bytes name by id or by guid.
+
+    With Protobuf, ``indexes`` are the position of the message type in the schema's file.
+    """
 
     id: int | None = None
     guid: str | None = None
@@ -52,22 +55,22 @@ class SchemaIdentity:
 
 
 def prefix_of(schema_id: int, indexes: Indexes = ()) -> bytes:
-    """Return the bytes before a payload. Without indexes they are not Protobuf's."""
+    """Return the bytes before a payload. ``indexes`` are needed for Protobuf only."""
     return PREFIX.pack(MAGIC_ID, schema_id) + _indexes_bytes(indexes)
 
 
 def header_value_of(guid: str, indexes: Indexes = ()) -> bytes:
-    """Return the value of the header."""
+    """Return the value of the header that names a schema by its guid."""
     return bytes((MAGIC_GUID,)) + UUID(guid).bytes + _indexes_bytes(indexes)
 
 
 def read_identity(
     data: bytes, headers: Sequence[RecordHeader], *, is_key: bool, has_indexes: bool
 ) -> tuple[SchemaIdentity, bytes]:
-    """Return the schema of some bytes, and their payload.
+    """Return the schema that ``headers`` or the prefix of ``data`` name, and the payload.
 
     Raises:
-        SerializationError: neither a header nor a prefix names a schema, or it is not bytes.
+        SerializationError: neither a header nor a prefix names a schema, or ``data`` is not bytes.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise SerializationError(
@@ -85,7 +88,7 @@ def read_identity(
 
 
 def _read(named: bytes, *, has_indexes: bool) -> tuple[SchemaIdentity, int]:
-    """Return the schema that a prefix or a header names, and the end of it."""
+    """Return the schema that a prefix or a header names, and the end of the prefix or header."""
     magic = named[0] if named else None
     if magic == MAGIC_ID and len(named) >= PREFIX.size:
         indexes, end = _read_indexes(named, PREFIX.size) if has_indexes else ((), PREFIX.size)
@@ -107,7 +110,7 @@ def _indexes_bytes(indexes: Indexes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Return a number from 0 on as a zigzag varint."""
+    """Return a number that is not negative as a zigzag varint."""
     rest, encoded = number << 1, bytearray()
     while rest > 0x7F:
         encoded.append((rest & 0x7F) | 0x80)

@@ -1,11 +1,13 @@
 """Consumers of a share group, whose members acquire single records, not partitions (KIP-932).
 
 - ``consumer``: the public class. ``records``: the returned records and acknowledgement types.
-  ``in_hand``: records that the application holds. ``held_records``: records that the blocking and
-  asyncio consumers have not handed out yet. ``metrics``: counters.
-- ``fetcher``: when to acquire records, and acquired records that wait for a poll. ``acquired``:
-  bytes of a response to acquired records.
-- ``lane``: the requests to one leader, over one ``session``. ``acknowledgements``: acknowledgements
-  on their way to a leader.
-- ``membership``: heartbeats and assignments. ``leases``: records that other processes may settle.
+  ``in_hand``: records that were returned to the application and are not acknowledged yet.
+  ``held_records``: records that the blocking and asyncio consumers have polled, but not returned to
+  the application yet. ``metrics``: counters.
+- ``fetcher``: decides when to acquire records, and keeps acquired records until a poll.
+  ``acquired``: turns the bytes of a response into acquired records.
+- ``lane``: sends the requests to one leader, in one ``session``. ``acknowledgements``:
+  acknowledgements until the leader has responded.
+- ``membership``: heartbeats and assignments. ``leases``: acquires records that other processes may
+  acknowledge.
 """

@@ -1,8 +1,9 @@
-"""Acknowledgements on their way to the leader from which the offsets were acquired.
+"""Acknowledgements that are to be sent to the leader from which the offsets were acquired.
 
-``Acknowledgement`` holds the acknowledgements of one call for one partition. ``merged`` combines
-several of them into the batches of a request. A ``Ticket`` waits until all its acknowledgements are
-settled. This module knows no requests and no sessions.
+``Acknowledgement`` holds the acknowledgements of one call for one partition. It is settled when the
+leader has accepted or refused it, or when it can no longer be sent. ``merged`` combines several of
+them into the batches of a request. A ``Ticket`` tells when all acknowledgements of a call are
+settled.
 
 Invariant: each ``Acknowledgement`` is settled exactly once.
 """
@@ -24,7 +25,7 @@ It must not block.
 
 
 class Batch(NamedTuple):
-    """Consecutive offsets, with one acknowledgement type for all of them or one for each."""
+    """A range of offsets. ``types`` has one acknowledgement type for all of them, or one each."""
 
     first_offset: int
     last_offset: int
@@ -33,9 +34,10 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Acknowledgement:
-    """Acknowledgements of offsets in one partition.
+    """Acknowledgements of offsets in one partition: ``types`` maps offsets to types.
 
-    After ``deadline_ms`` the locks have run out, and they are not sent again.
+    At ``deadline_ms`` the locks of the records expire. After that the acknowledgements are not
+    retried.
     """
 
     topic_partition: TopicPartition
@@ -45,22 +47,22 @@ class Acknowledgement:
 
     @property
     def is_renewing(self) -> bool:
-        """Whether a lock is renewed.
+        """Whether one of the acknowledgements renews a lock.
 
-        Only requests with the renewal flag may carry such acknowledgements.
+        Then it may be sent only in a request with the renewal flag.
         """
         return AcknowledgeType.RENEW in self.types.values()
 
     @property
     def offsets(self) -> list[int]:
-        """The offsets of records, without gaps."""
+        """The offsets that have a record, sorted. Acknowledged gaps are left out."""
         return sorted(offset for offset, kind in self.types.items() if kind != GAP)
 
 
 class Ticket:
-    """Waits for the acknowledgements of one call.
+    """Calls ``on_settled`` when all acknowledgements of one call are settled.
 
-    ``errors`` has the first error of each partition that was refused.
+    ``errors`` has the first error of each partition whose acknowledgements were refused.
     """
 
     def __init__(self, on_settled: Callable[[], None]) -> None:
@@ -70,12 +72,12 @@ class Ticket:
         self.partitions: set[TopicPartition] = set()
 
     def add(self, topic_partition: TopicPartition) -> None:
-        """Wait for one more partition."""
+        """Count one more ``Acknowledgement`` to be settled."""
         self.open_count += 1
         self.partitions.add(topic_partition)
 
     def settle(self, topic_partition: TopicPartition, error: KafkaError | None) -> None:
-        """Note that the acknowledgements of a partition are settled."""
+        """Note that one ``Acknowledgement`` is settled, with an error if it was refused."""
         self.open_count -= 1
         if error is not None:
             self.errors.setdefault(topic_partition, error)
@@ -84,9 +86,9 @@ class Ticket:
 
 
 def merged(acknowledgements: Iterable[Acknowledgement]) -> dict[TopicPartition, list[Batch]]:
-    """Return the batches of a request by partition, in the order of offsets.
+    """Combine acknowledgements into the batches of a request, by partition and sorted by offset.
 
-    If an offset is acknowledged twice, the later one counts.
+    If an offset is acknowledged twice, the later acknowledgement counts.
     """
     types: dict[TopicPartition, dict[int, int]] = {}
     for acknowledgement in acknowledgements:
@@ -95,7 +97,7 @@ def merged(acknowledgements: Iterable[Acknowledgement]) -> dict[TopicPartition, 
 
 
 def batches_of(types: Mapping[int, int]) -> list[Batch]:
-    """Return one batch for each run of consecutive offsets."""
+    """Return one batch for each run of consecutive offsets. ``types`` maps offsets to types."""
     batches = []
     # offset - index is the same within a run of neighbours
     for _, run in groupby(enumerate(sorted(types)), key=lambda pair: pair[1] - pair[0]):

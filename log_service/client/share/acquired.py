@@ -1,11 +1,11 @@
 """Reads the acquired records from the bytes of a share fetch.
 
-A response contains whole batches, and parts of them may belong to other members. This module
-returns only the records at acquired offsets. It also finds acquired offsets without a record, which
-come from compaction and markers. The offsets of an unreadable batch are released, so that a
-transient fault does not lose them. If the checksum of a batch does not match, its header cannot be
-trusted. In this case all offsets up to the next batch are released. This module knows nothing of
-sessions and of the application.
+A response contains whole batches, and other members may have acquired some of their records. This
+module returns only the records at acquired offsets. It also finds acquired offsets without a record
+(``gaps``), which come from compaction and markers. The offsets of a batch that cannot be read are
+put into ``unreadable``, so that the caller can release them, because the cause may pass. If the
+checksum of a batch does not match, its header cannot be trusted. In this case all offsets up to the
+next batch are unreadable.
 
 Invariant: each acquired offset is reported exactly once: as a record, in ``gaps``, in
 ``unreadable``, or in the result of ``give_up``.
@@ -41,7 +41,7 @@ AcquiredRange = tuple[int, int, int]
 
 
 class AcquiredReader:
-    """Reads the records that one response acquired of one partition."""
+    """Reads the records of one partition that were acquired with one response."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class AcquiredReader:
         check_crcs: bool,
         deserializers: tuple[Deserializer | None, Deserializer | None],
     ) -> None:
-        """Store a response.
+        """Store the batches (``records``) and the acquired ranges of one partition.
 
-        Raises ProtocolError if its ranges overlap, run backwards, or name more offsets than can be
-        acquired.
+        Raises ProtocolError if ranges overlap, end before they begin, or have more offsets than can
+        be acquired.
         """
         self._topic_partition = topic_partition
         self._view = memoryview(b"" if records is None else records)
@@ -82,8 +82,8 @@ class AcquiredReader:
         Raises:
             ShareDeserializationError: earlier records were returned first. The next call continues
                 after the record that could not be deserialized.
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD and others. The offsets of that batch are
-                now in ``unreadable``.
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD and others, a batch cannot be read. Its
+                offsets are now in ``unreadable``.
         """
         before_count = len(taken)
         try:
@@ -97,7 +97,7 @@ class AcquiredReader:
         return not self._due and self._error is None
 
     def give_up(self) -> list[int]:
-        """Return the remaining offsets, and read no more records."""
+        """Stop reading, and return the offsets whose records were not returned."""
         left = [offset for offset, _ in self._due]
         self._due.clear()
         pending_error, self._error = self._error, None
@@ -167,7 +167,7 @@ class AcquiredReader:
         return self._due[-1][0] + 1
 
     def _skip_batch(self, into: list[int]) -> None:
-        """Move the remaining offsets of the batch to ``into``."""
+        """Move the acquired offsets that remain in the present batch to ``into``."""
         self._rows = iter(())
         while self._due and self._due[0][0] < self._end:
             into.append(self._due.popleft()[0])
@@ -201,7 +201,11 @@ class AcquiredReader:
 
 
 def _offsets(acquired: Sequence[AcquiredRange]) -> Iterator[tuple[int, int]]:
-    """Yield offset and delivery count of each acquired record. Raises ProtocolError."""
+    """Yield the offset and delivery count of each acquired record.
+
+    Raises:
+        ProtocolError: ranges overlap, end before they begin, or have too many offsets.
+    """
     count, behind = 0, 0
     for first, last, delivery_count in sorted(acquired):
         count += last - first + 1

@@ -1,8 +1,8 @@
 """The share consumer acquires records of a share group and acknowledges each record (KIP-932).
 
 Decides the order of steps in one ``poll``. The poll sends acknowledgements of earlier records. Then
-it returns ready records, or waits for some. Tasks of their own acquire records, acknowledge them
-and send heartbeats.
+it returns ready records, or waits for some. Background tasks acquire records, acknowledge them and
+send heartbeats.
 
 Invariants: a record that ``poll`` returned is either acknowledged once or becomes available again.
 It becomes available when its lock expires, or as soon as the consumer closes. A cancelled poll
@@ -49,9 +49,9 @@ class ShareConsumer:
 
     With implicit ``acknowledgement_mode``, polled records are accepted by the next ``poll``, by
     ``commit`` and by leaving the block, unless the application acknowledged them otherwise. With
-    explicit mode, only the application acknowledges. It may do so in any order, also after later
-    polls. Leaving the block by an exception accepts nothing. Records that are not acknowledged are
-    then available to other members at once.
+    explicit mode, only the application acknowledges records. It may do so in any order, also after
+    later polls. If an exception leaves the block, nothing is accepted. Records that are not
+    acknowledged when the consumer closes are available to other members at once.
 
     ``on_acknowledged`` gets every acknowledgement that a leader accepted or refused. Without it,
     refusals are logged.
@@ -97,7 +97,7 @@ class ShareConsumer:
         return self
 
     def _begin(self) -> None:
-        """Start as a new member without partitions."""
+        """Start the tasks of a new member, which has no partitions yet."""
         self._membership = ShareMembership(
             self._cluster,
             self.config,
@@ -161,9 +161,9 @@ class ShareConsumer:
         await trio.lowlevel.checkpoint()
 
     async def unsubscribe(self) -> None:
-        """Leave the group, as closing does, also if cancelled.
+        """Leave the group. This is completed even if the call is cancelled.
 
-        Records in hand are acknowledged as at the end of the block.
+        Records in hand are acknowledged as at the end of the ``async with`` block.
         """
         self._require_open()
         if self._topics:
@@ -183,7 +183,7 @@ class ShareConsumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The assigned partitions, sorted. Other members may have the same."""
+        """The assigned partitions, sorted. Other members may have the same partitions."""
         self._require_open()
         return self._fetcher.partitions()
 
@@ -204,13 +204,13 @@ class ShareConsumer:
         """Return up to ``max_records`` records as soon as there are any, none after ``timeout_ms``.
 
         The default of ``max_records`` is ``max_poll_records``. Acknowledgements of earlier records
-        are sent. With implicit acknowledgement all others of them are accepted. A poll that is
-        cancelled or raises loses no records.
+        are sent. With implicit acknowledgement, earlier records without an acknowledgement are
+        accepted. A poll that is cancelled or raises loses no records.
 
         Raises:
             ShareDeserializationError: a deserializer failed. The record is released unless the
-                application rejects it. TypeError, ValueError: ``max_records`` is not a positive
-                whole number.
+                application rejects it.
+            TypeError, ValueError: ``max_records`` is not a positive whole number.
             KafkaError: a fetch or the group failed for good. INVALID_REQUEST, the consumer is
                 closed, or another task polls it.
         """
@@ -265,7 +265,7 @@ class ShareConsumer:
         return self
 
     async def __anext__(self) -> ShareRecord:
-        """Return the next record, waiting forever.
+        """Wait for the next record, and return it.
 
         With implicit acknowledgement a record is accepted when the next record is requested.
         """
@@ -283,7 +283,7 @@ class ShareConsumer:
         records: ShareRecord | Iterable[ShareRecord],
         kind: AcknowledgeType = AcknowledgeType.ACCEPT,
     ) -> None:
-        """Acknowledge records in hand. The next ``poll``, ``commit`` or ``commit_soon`` sends this.
+        """Acknowledge records in hand, with the next ``poll``, ``commit`` or ``commit_soon``.
 
         Until then the acknowledgement may be changed. A renewed record stays in hand.
 
@@ -330,8 +330,8 @@ class ShareConsumer:
         times out, the acknowledgements are still sent.
 
         Raises:
-            ItemsFailed: partitions refused (INVALID_RECORD_STATE, locks had expired). Those records
-                are delivered again.
+            ItemsFailed: acknowledgements of some partitions were refused (INVALID_RECORD_STATE:
+                locks had expired). Those records are delivered again.
             KafkaError: REQUEST_TIMED_OUT, a response is missing after ``timeout_ms`` (default
                 ``default_api_timeout_ms``).
         """
@@ -373,9 +373,9 @@ class ShareConsumer:
         self._fetcher.give_back(self._in_hand.take_back(records))
 
     def accept_implied(self, records: Iterable[ShareRecord]) -> None:
-        """Accept those of these records without an acknowledgement, under implicit acknowledgement.
+        """Accept records that a loop has passed, with implicit acknowledgement.
 
-        A loop went past them.
+        Records that are acknowledged already are left out.
         """
         if self.config.is_implicit:
             self._in_hand.acknowledge_unset(records, AcknowledgeType.ACCEPT)
@@ -401,7 +401,11 @@ class ShareConsumer:
         is_implied: bool = True,
         on_settled: Callable[[], None] = lambda: None,
     ) -> Ticket:
-        """Pass the acknowledgements to the lanes, including those that the mode implies."""
+        """Pass the acknowledgements of records in hand to the lanes that send them.
+
+        With ``is_implied`` and implicit mode, all other records in hand are accepted. The returned
+        ticket calls ``on_settled`` when all are settled.
+        """
         self._drop_expired()
         if self.config.is_implicit and is_implied:
             self._in_hand.acknowledge_rest(AcknowledgeType.ACCEPT)
@@ -473,7 +477,8 @@ class ShareConsumer:
     async def _finish(self, *, is_accepting: bool) -> None:
         """Send the last acknowledgements, end the sessions, and leave the group.
 
-        A cancellation does not interrupt these steps, because only all of them together are useful.
+        With ``is_accepting`` and implicit mode, records without an acknowledgement are accepted. A
+        cancellation does not interrupt these steps, because only all of them together are useful.
         """
         self._acknowledge(is_hurried=True, is_implied=is_accepting)
         with trio.CancelScope(

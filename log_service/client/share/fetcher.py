@@ -1,12 +1,13 @@
 """Acquires records from leaders, and holds them until a poll returns them.
 
-The lock of a record runs from the moment it is acquired. So records are acquired only while a poll
-waits and none are ready. All leaders are asked at once. If the number of acquired records is
-limited, they are asked one after the other. ``lane`` sends the requests to one leader.
+The time of a record's lock runs from the moment it is acquired. So records are acquired only while
+a poll waits and none are ready. All leaders are asked at once. If ``share_acquire_mode`` limits the
+number of acquired records strictly, they are asked one after the other. ``lane`` sends the requests
+to one leader.
 
 Invariants: a record is not returned if its lock has expired, if its session has ended, or if its
 partition moved to another member or leader. Each acquired offset is returned, acknowledged as a
-gap, released, or released with its session.
+gap, or released, at the latest with the end of its session.
 """
 
 import logging
@@ -66,7 +67,7 @@ class _Reader(Protocol):
 
 
 class _Returned:
-    """Records that the application never got, to be returned again."""
+    """Reads records that were polled, but never reached the application, once more."""
 
     def __init__(self, records: Iterable[ShareRecord]) -> None:
         self._records = deque(records)
@@ -101,7 +102,7 @@ class _Arrived:
 class ShareFetcher:
     """Acquires records of all assigned partitions.
 
-    ``on_change`` is called when a poll should look.
+    ``on_change`` is called when there are new records or errors for a poll.
     """
 
     def __init__(
@@ -160,9 +161,9 @@ class ShareFetcher:
         )
 
     def want(self, max_records: int, deadline: float) -> None:
-        """Acquire records until there are some, or until ``want_nothing``.
+        """Start to acquire records, until there are some or ``want_nothing`` is called.
 
-        Leaders wait no longer than the trio time ``deadline``.
+        Leaders wait for records until the trio time ``deadline`` at most.
         """
         self._limit, self._deadline = max_records, deadline
         self.wake()
@@ -178,10 +179,11 @@ class ShareFetcher:
             lane.wake()
 
     def raise_error(self) -> None:
-        """Raise a permanent fetch error, once. Fetching is tried again.
+        """Raise a permanent fetch error, if there is one, and clear it. Fetching continues.
 
         Raises:
-            ShareDeserializationError: the record is in hand now.
+            ShareDeserializationError: a deserializer failed. The application now has the record in
+                hand.
             KafkaError: TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION
                 and others.
         """
@@ -200,8 +202,8 @@ class ShareFetcher:
         """Return up to ``max_records`` ready records, which the application then has in hand.
 
         Raises:
-            ShareDeserializationError: the application has that record in hand too. Earlier records
-                were returned first.
+            ShareDeserializationError: a deserializer failed. The application has this record in
+                hand, too. Earlier records were returned first.
             KafkaError: CORRUPT_MESSAGE or INVALID_RECORD, a batch cannot be read. Its records are
                 released.
         """
@@ -279,9 +281,9 @@ class ShareFetcher:
             arrived.source.lane.acknowledge(arrived.source, acknowledgement, is_hurried=False)
 
     def _note_settled(self, acknowledgement: Acknowledgement, error: KafkaError | None) -> None:
-        """Log a refused acknowledgement of the client itself.
+        """Log a refused acknowledgement that the client itself made, such as for a gap.
 
-        Those records become available anyway.
+        It is not an error for the application, because the records become available anyway.
         """
         if error is not None:
             self._quiet.info(
@@ -336,9 +338,10 @@ class ShareFetcher:
             self.wake()  # it is another leader's turn
 
     def accept(self, source: Source, where: TopicPartition, result: PartitionData) -> bool:
-        """Process a partition's part of a response. Return whether the leader may be asked at once.
+        """Process a partition's part of a fetch response.
 
-        Raises ProtocolError as ``AcquiredReader``.
+        Return whether the next fetch may be sent without a pause. Raises ProtocolError as
+        ``AcquiredReader``.
         """
         code = ErrorCode.of(result.error_code)
         if code is not ErrorCode.NONE:
@@ -387,15 +390,15 @@ class ShareFetcher:
             self._on_change()
 
     def _is_one_asked(self) -> bool:
-        """Return whether a leader owes a response and may still respond.
+        """Return whether a fetch is in flight to which a response can still be expected.
 
-        A silent leader does not block the turns of the others.
+        After a time limit it does not count, so that a silent leader does not block the others.
         """
         patience_s = (self._config.fetch_max_wait_ms + SILENCE_MS) / 1_000
         return any(trio.current_time() - since < patience_s for since in self._asked.values())
 
     def _nodes_in_turn(self) -> list[int]:
-        """Return the leaders that may be asked now, the next one first."""
+        """Return the leaders to which a fetch may be sent now, in round-robin order."""
         ready = [
             node_id
             for node_id, lane in self._lanes.items()
@@ -406,7 +409,7 @@ class ShareFetcher:
     # The task
 
     async def run(self) -> None:
-        """Run a lane to each leader, forever."""
+        """Run a lane to each leader of an assigned partition, forever."""
         async with trio.open_nursery() as self._nursery:
             while True:
                 self._wakeup = trio.Event()
@@ -430,7 +433,10 @@ class ShareFetcher:
         self._arrived.clear()
 
     def _tend(self) -> None:
-        """Start missing lanes to leaders, and refresh a view that lacks something."""
+        """Start missing lanes, release stale records, and refresh the view if that is needed.
+
+        It is needed if a leader or a topic is unknown, or if a leader has not responded in time.
+        """
         view = self._cluster.view
         leaders = {view.leader_of(where) for where in self.partitions()}
         for node_id in sorted(leaders - self._lanes.keys() - {NO_LEADER}):
@@ -463,7 +469,7 @@ class ShareFetcher:
             self._nursery.start_soon(self._refresh)
 
     async def _refresh(self) -> None:
-        """Refresh the view, with pauses that grow with each attempt."""
+        """Refresh the view after a pause, which grows with each attempt."""
         if self._refresh_attempt:
             await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt - 1) / 1_000)
         self._refresh_attempt += 1

@@ -1,9 +1,9 @@
 """Holds polled records that a blocking or asyncio share consumer has not returned yet.
 
-The module also remembers the records that a loop has passed. The inner consumer counts both kinds
-as in hand. Before it accepts or releases records, it learns their outcomes from here. With implicit
-acknowledgement, records that a loop has passed are accepted. Records that the application never saw
-are put back.
+The module also remembers *passed* records: a loop got them, and then asked for the next record. For
+the trio consumer inside, all of these records are in hand. So it must be told the outcome before it
+accepts or releases records. With implicit acknowledgement, passed records are accepted. Records
+that the application has not seen are put back, so that the next poll returns them.
 
 Invariant: a record is accepted only after the application has received it.
 """
@@ -15,7 +15,7 @@ from log_service.client.share.records import ShareRecord
 
 
 class HeldShareRecords(deque[ShareRecord]):
-    """The next records, as a deque. ``extend`` adds polled records, ``popleft`` returns one."""
+    """A deque of the records to return next, which also collects the passed records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,12 +23,12 @@ class HeldShareRecords(deque[ShareRecord]):
         self._last: ShareRecord | None = None
 
     def next_of_loop(self) -> ShareRecord:
-        """Return the next record to a loop. It counts as passed when the loop asks for another."""
+        """Return the next record to a loop. It is passed when ``note_passed`` is called."""
         self._last = self.popleft()
         return self._last
 
     def note_passed(self) -> None:
-        """Note that the loop is done with the last record, because it asks for another."""
+        """Note that the loop has asked for another record, so that the last one is passed."""
         if self._last is not None:
             self._passed.append(self._last)
             self._last = None
@@ -40,26 +40,26 @@ class HeldShareRecords(deque[ShareRecord]):
         return taken
 
     def take_outcome(self) -> "HeldOutcome":
-        """Remove and return the outcomes that the consumer needs before it continues."""
+        """Remove the passed and the held records, and return them for the consumer."""
         passed, self._passed = self._passed, []
         return HeldOutcome(passed, self.take_all())
 
 
 class HeldOutcome:
-    """Passed and unseen records, which the consumer learns in its own thread."""
+    """Passed and unseen records, to be reported to the consumer in its own thread."""
 
     def __init__(self, passed: list[ShareRecord], unseen: list[ShareRecord]) -> None:
         self._passed = passed
         self._unseen = unseen
 
     def settle_passed(self, consumer: ShareConsumer) -> None:
-        """Accept the passed records if acknowledgement is implicit, and put the unseen back."""
+        """Accept the passed records with implicit acknowledgement, and put back the unseen ones."""
         consumer.accept_implied(self._passed)
         consumer.put_back(self._unseen)
 
 
 async def nothing() -> None:
-    """Do nothing. Callers use this to report only an outcome to the consumer.
+    """Do nothing, for callers that only report an outcome to the consumer.
 
-    It has no checkpoint, so the outcome is reported even if the call is cancelled.
+    This has no checkpoint, so the outcome is reported even if the call is cancelled.
     """

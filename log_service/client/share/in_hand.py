@@ -1,4 +1,4 @@
-"""Holds the records that the application has in hand: returned, and not settled yet.
+"""Holds the records in hand: those that were returned to the application and not settled yet.
 
 Decides which acknowledgements are still possible, which are implied, and when the lock of a record
 has expired. This module knows neither network nor clock. The caller passes the time.
@@ -54,7 +54,7 @@ class InHand(Generic[S]):
     ) -> None:
         """Add records that the application receives now.
 
-        ``default`` is their default acknowledgement.
+        ``default`` is how they are acknowledged if the application does not acknowledge them.
         """
         for record in records:
             self._held[record[:3]] = _Held(record, source, deadline_ms, default)
@@ -95,9 +95,9 @@ class InHand(Generic[S]):
                 held.acknowledge_type = kind
 
     def take_back(self, records: Iterable[ShareRecord]) -> list[tuple[ShareRecord, S, float]]:
-        """Remove and return records that the application did not get after all.
+        """Remove records that were returned, but did not reach the application.
 
-        Each comes with its source and the deadline of its lock.
+        Return those that are in hand, each with its source and the deadline of its lock.
         """
         taken = []
         for record in records:
@@ -110,7 +110,7 @@ class InHand(Generic[S]):
     def take_acknowledged(self) -> list[tuple[S, TypesByOffset]]:
         """Return the acknowledgements to send, by source.
 
-        Their records leave, unless they are renewed.
+        Their records are no longer in hand, unless they are renewed.
         """
         by_source: dict[int, tuple[S, TypesByOffset]] = {}
         for place, held in list(self._held.items()):
@@ -129,14 +129,14 @@ class InHand(Generic[S]):
     def renew(
         self, topic_partition: TopicPartition, offsets: Iterable[int], deadline_ms: float
     ) -> None:
-        """Note that the leader renewed the locks of these records."""
+        """Extend the locks of records that the leader has renewed until ``deadline_ms``."""
         for offset in offsets:
             held = self._held.get((*topic_partition, offset))
             if held is not None:
                 held.deadline_ms = max(held.deadline_ms, deadline_ms)
 
     def drop_expired(self, now_ms: float) -> list[ShareRecord]:
-        """Remove and return the records without an acknowledgement whose lock ran out."""
+        """Remove and return the records whose lock has expired without an acknowledgement."""
         late = [
             (place, held.record)
             for place, held in self._held.items()

@@ -1,9 +1,9 @@
 """Sends all requests to one leader, one at a time, in one share session over one connection.
 
 The requests are fetches, which acquire records, and acknowledgements. A fetch carries the pending
-acknowledgements. A separate acknowledgement is sent if a fetch cannot carry some, or if some cannot
-wait for a fetch. Acknowledgements go only to the session that acquired the records. ``fetcher``
-decides whether records are wanted and how to treat a partition's error.
+acknowledgements. A separate request acknowledges records if a fetch cannot carry some of them, or
+if some cannot wait for a fetch. Acknowledgements go only to the session that acquired the records.
+``fetcher`` decides whether records are wanted and how to treat a partition's error.
 
 Invariants: one request is in flight at a time. When a session ends, for any reason, its leader
 releases the records acquired in it. If the leader may not know of the end, the connection is
@@ -52,7 +52,7 @@ RETRIED = frozenset(
 
 
 class Source:
-    """One session with one leader. ``error`` is the reason for its end."""
+    """Identifies one session with one leader. ``error`` is set when it ends, to the reason."""
 
     def __init__(self, lane: "Lane") -> None:
         self.lane = lane
@@ -69,7 +69,7 @@ class FetchPlan:
 
 
 class Desk(Protocol):
-    """Interface of the fetcher for its lanes."""
+    """The interface through which lanes use the fetcher."""
 
     def wanted_of(self, node_id: int) -> Mapping[TopicPartition, TopicId]:
         """Return the partitions to read from a leader."""
@@ -86,9 +86,9 @@ class Desk(Protocol):
     def accept(
         self, source: Source, where: TopicPartition, result: share_fetch.PartitionData
     ) -> bool:
-        """Process a partition's part of a response.
+        """Process a partition's part of a fetch response.
 
-        Returns whether the leader may be asked at once.
+        Returns whether the next fetch may be sent without a pause.
         """
 
     def note_lock_timeout(self, timeout_ms: int) -> None:
@@ -99,7 +99,7 @@ class Desk(Protocol):
 
 
 class Lane:
-    """The requests to one leader."""
+    """Sends all requests to one leader."""
 
     def __init__(
         self,
@@ -140,9 +140,10 @@ class Lane:
     def acknowledge(
         self, source: Source, acknowledgement: Acknowledgement, *, is_hurried: bool
     ) -> None:
-        """Acknowledge records in the session of ``source``.
+        """Add an acknowledgement of records that were acquired in the session ``source``.
 
-        It is sent with the next fetch, or at once if ``is_hurried``.
+        It is sent with the next fetch, or at once if ``is_hurried``. If the session has ended, it
+        fails.
         """
         if source is not self.source or self._is_closing:
             error = source.error or KafkaError(
@@ -157,12 +158,15 @@ class Lane:
         self.wake()
 
     def close(self) -> None:
-        """Send pending acknowledgements, end the session and the task. Then ``ended`` is set."""
+        """Start to close: send pending acknowledgements, end the session and the task.
+
+        ``ended`` is set when this is done.
+        """
         self._is_closing = True
         self.wake()
 
     async def run(self) -> None:
-        """Serve until ``close``."""
+        """Send requests until ``close`` is called, then end the session."""
         try:
             while not self._is_closing:
                 self._wakeup = trio.Event()
@@ -177,7 +181,7 @@ class Lane:
             self.ended.set()
 
     async def _take_turn(self) -> bool:
-        """Send one request if there is one to send now. Returns whether there was."""
+        """Send one request, if one is due. Return whether one was sent."""
         if self.is_paused:
             return False
         plan = self._desk.plan_of(self.node_id)
@@ -190,9 +194,10 @@ class Lane:
         return False
 
     def _can_wait(self, plan: FetchPlan | None) -> bool:
-        """Return whether the pending acknowledgements can wait for a fetch.
+        """Return whether the pending acknowledgements can wait for the next fetch.
 
-        They can if the next fetch can carry all of them, or if a fetch may come soon.
+        If there is a next fetch (``plan``), it must be able to carry all of them. Otherwise they
+        wait for a short time.
         """
         if self._is_hurried:
             return False
@@ -234,7 +239,10 @@ class Lane:
         self._take_fetched(acknowledgements, response)
 
     async def _acknowledge(self, *, is_final: bool = False) -> None:
-        """Send a separate request with the pending acknowledgements."""
+        """Send the pending acknowledgements in a request of their own.
+
+        With ``is_final`` the request also ends the session.
+        """
         self._is_hurried = False
         if not self._session.is_open and not is_final:
             self._note_failure(
@@ -270,7 +278,7 @@ class Lane:
         self._take_acknowledged(acknowledgements, response)
 
     async def _connect(self) -> RpcConnection:
-        """Return the connection. A session on an earlier connection is over."""
+        """Return a connection to the leader. If it is a new one, the earlier session has ended."""
         connection = await self._cluster.node(self.node_id, PURPOSE)
         if connection is not self._connection:
             self._end_session(
@@ -290,7 +298,10 @@ class Lane:
     def _sendable(
         self, connection: RpcConnection, acknowledgements: list[Acknowledgement]
     ) -> list[Acknowledgement]:
-        """Settle acknowledgements that the broker is too old for, and return the others."""
+        """Fail acknowledgements that the broker's version does not support, and return the others.
+
+        These are renewals of locks.
+        """
         if connection.version_of(ApiKey.SHARE_ACKNOWLEDGE) >= FIRST_VERSION_WITH_RENEWAL:
             return acknowledgements
         text = f"broker {self.node_id} is too old to renew locks (KIP-1222)"
@@ -303,9 +314,9 @@ class Lane:
     def _check(
         self, connection: RpcConnection, response: ShareFetchResponse | ShareAcknowledgeResponse
     ) -> None:
-        """Raise the error of a whole response.
+        """Raise the error of a whole response, or note in the session that it was accepted.
 
-        The connection is closed if the leader may still have the session.
+        With an error the connection is closed if the leader may still have the session.
 
         Raises:
             KafkaError: the error of the leader.
@@ -386,9 +397,9 @@ class Lane:
     def _settle_by_code(
         self, acknowledgements: Iterable[Acknowledgement], codes: Mapping[TopicPartition, int]
     ) -> None:
-        """Settle acknowledgements by the codes of a response.
+        """Settle acknowledgements by the error codes of a response, by partition.
 
-        Those that the leader could not store are sent again while the locks last.
+        Those that the leader could not store are sent again, unless their locks have expired.
         """
         now_ms = self._cluster.env.clock.monotonic_ms()
         again = []

@@ -1,11 +1,12 @@
-"""Leases acquire records of share groups, and any other process may settle them (KIP-932).
+"""Leases acquire records of share groups that any other process may acknowledge (KIP-932).
 
 Each lease has a member id and a share session of its own. A record's ``LeaseToken`` names both, so
-a process that never met the lease can acknowledge its records. A connection belongs to one lease at
-a time, because leaders release what was acquired over a connection that ends.
+any process can acknowledge the record. A connection is used by one lease at a time, because a
+leader releases the records that were acquired over a connection when it ends.
 
-Decides when a session has ended. Other processes may renew locks. So this one asks, after the
-locks ran out, whether the epoch has moved since, and closes the session if it has not.
+Decides when to close a session. Other processes may renew locks with requests in the session, which
+raise its epoch. So after the time of the locks this process asks the leader whether the epoch has
+changed, and closes the session if it has not.
 
 Invariant: an acquired record is settled, or becomes available again when its lock expires, when its
 session is closed, or when the process that acquired it ends.
@@ -66,7 +67,10 @@ OF_ONE_RECORD: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseToken:
-    """One leased record. ``epoch`` is one that the session had, from which the current is found."""
+    """Identifies one leased record.
+
+    ``epoch`` is an earlier epoch of the session. The current one is found by trying the next ones.
+    """
 
     member_id: str
     epoch: int
@@ -86,7 +90,10 @@ class Lease:
 
 @dataclass(slots=True, eq=False)
 class _Session:
-    """A share session with a leader. ``left`` are its records that this process knows locked."""
+    """A share session with a leader.
+
+    ``left`` are its records, as (partition, offset), that were not settled in this process.
+    """
 
     group_id: str
     member_id: str
@@ -100,7 +107,7 @@ class _Session:
 
 @dataclass(slots=True, eq=False)
 class _Member:
-    """The membership that keeps a group alive. Records are acquired by sessions of their own."""
+    """A membership that keeps a group alive. It acquires no records, but leases of the group do."""
 
     membership: ShareMembership
     topics: set[str] = field(default_factory=set)
@@ -111,7 +118,7 @@ class _Member:
 
 
 class ShareLeases:
-    """The leases of one client. ``async with`` opens and closes it.
+    """Acquires and settles leases of one client. ``async with`` opens and closes it.
 
     Settings are those of ``ShareConsumerConfig``, without a group.
     """
@@ -159,13 +166,13 @@ class ShareLeases:
     async def acquire(
         self, group_id: str, topic: str, *, max_records: int, wait_ms: int
     ) -> Lease | None:
-        """Acquire up to ``max_records`` of a topic for a group, None if none come in time.
+        """Acquire up to ``max_records`` records of a topic for a group.
 
-        It ends ``ACQUIRE_GRACE_MS`` after ``wait_ms`` at the latest, and a group that is not joined
-        by then is joined meanwhile.
+        Return None if there are none within ``wait_ms``, or at the latest ``ACQUIRE_GRACE_MS``
+        after that. If the group is not joined by then, joining continues in the background.
 
         Raises:
-            KafkaError: the group or the topic refuses this user, or does not exist.
+            KafkaError: this user may not use the group or the topic, or it does not exist.
                 THROTTLING_QUOTA_EXCEEDED, too many leases or groups are open here.
                 REQUEST_TIMED_OUT, no broker describes the topic in time.
         """
@@ -209,8 +216,8 @@ class ShareLeases:
     ) -> dict[LeaseToken, KafkaError]:
         """Acknowledge leased records, also those of other processes. Return those that failed.
 
-        INVALID_RECORD_STATE and SHARE_SESSION_NOT_FOUND mean that the lock is over: another member
-        gets the record, or has settled it.
+        Their errors INVALID_RECORD_STATE and SHARE_SESSION_NOT_FOUND mean that the record is no
+        longer locked. It is then delivered to another member, or settled already.
 
         Raises:
             KafkaError: the topic does not exist, or a leader cannot be reached.
@@ -263,12 +270,13 @@ class ShareLeases:
             await member.membership.run()
 
     async def _join(self, group_id: str, member: _Member, topic: str) -> None:
-        """Wait until the group has this topic, because only then its state is initialized.
+        """Subscribe to a topic in the group, and wait for an assignment.
 
-        A group that refuses is left at once, so that it keeps no other from its place.
+        The coordinator initializes the group's state of the topic before that. If the group refuses
+        the member, it is removed here at once, so that it does not count towards ``MAX_GROUPS``.
 
         Raises:
-            KafkaError: the group does not take this member.
+            KafkaError: the group refuses this member.
         """
         if topic not in member.topics:
             member.topics.add(topic)
@@ -305,7 +313,10 @@ class ShareLeases:
     async def _first_records(
         self, group_id: str, topic: str, max_records: int, deadline_s: float
     ) -> tuple[_Session, list[ShareRecord]] | None:
-        """Ask the leaders of a topic in turn, until one has records."""
+        """Fetch from the leaders of a topic one after the other, until one returns records.
+
+        Return the session and the records, or None after ``deadline_s``.
+        """
         sessions: dict[int, _Session] = {}
         chosen: _Session | None = None
         try:
@@ -346,9 +357,9 @@ class ShareLeases:
 
     @contextmanager
     def _note_silence(self, node_id: int, wait_ms: int) -> Iterator[None]:
-        """Ask a node after the others for a while if the block outlasts its wait by far.
+        """Mark a node as silent for a while if the block takes much longer than ``wait_ms``.
 
-        A caller that gives up earlier says nothing about the node.
+        A silent node is asked after the others. If the block ends earlier, the mark is removed.
         """
         late_s = trio.current_time() + wait_ms / 1_000 + LATE_S
         try:
@@ -360,7 +371,7 @@ class ShareLeases:
                 self._silent_until_s.pop(node_id, None)
 
     def _leaders(self, topic: str) -> list[int]:
-        """Return the leaders of a topic in the order in which they are asked."""
+        """Return the leaders of a topic in random order, but silent nodes last."""
         view = self._cluster.view
         if topic not in view.topics:
             text = f"topic {topic!r} is not there any more"
@@ -423,7 +434,7 @@ class ShareLeases:
         response: share_fetch.ShareFetchResponse,
         max_records: int,
     ) -> list[ShareRecord]:
-        """Return the acquired records, and acknowledge offsets without one at once."""
+        """Return the acquired records, and acknowledge offsets without a readable record."""
         taken: list[ShareRecord] = []
         for found in response.responses:
             for part in found.partitions:
@@ -452,7 +463,11 @@ class ShareLeases:
         taken: list[ShareRecord],
         max_records: int,
     ) -> dict[int, int]:
-        """Read records. Return how to acknowledge offsets that gave none."""
+        """Append the acquired records of a partition to ``taken``.
+
+        Return the acknowledgement types of the other acquired offsets: gaps, and releases of
+        unreadable or surplus records.
+        """
         reader = AcquiredReader(
             where,
             content,
@@ -497,7 +512,7 @@ class ShareLeases:
     # Holding
 
     async def _hold(self, session: _Session, member: _Member, lease: Lease) -> None:
-        """Keep a session until its records are settled, or their locks ran out."""
+        """Close a session when its records are settled, or when their locks have expired."""
         member.lease_count += 1
         try:
             while not session.settled.is_set():
@@ -516,7 +531,7 @@ class ShareLeases:
             lease.ended.set()
 
     async def _has_moved(self, session: _Session, known: int) -> bool:
-        """Return whether another request came in the session, and note the epoch after it."""
+        """Return whether another process used the session since the epoch ``known``."""
         if session.epoch != known:
             return True
         connection = await self._connection(session)
@@ -525,7 +540,7 @@ class ShareLeases:
         return found != known
 
     async def _close(self, session: _Session) -> None:
-        """End a session, which releases all that is still locked in it. Idempotent."""
+        """End a session, which releases all records that are still locked in it. Idempotent."""
         if self._sessions.pop(session.member_id, None) is None:
             return
         self._epochs.pop(session.member_id, None)
@@ -594,9 +609,10 @@ class ShareLeases:
         start: int,
         make: Callable[[int], share_acknowledge.ShareAcknowledgeRequest] | None,
     ) -> int:
-        """Send a request with the session's current epoch, which others may have moved on.
+        """Send a request with the session's current epoch, and return this epoch.
 
-        ``make`` None acknowledges nothing. Returns the epoch that was right.
+        Other processes may have raised the epoch, so it is tried from ``start`` on. ``make`` makes
+        the request for an epoch. None acknowledges nothing.
 
         Raises:
             KafkaError: the session has ended, or the acknowledgement is refused.

@@ -1,8 +1,9 @@
 """One member of a share group (KIP-932): heartbeats join, subscribe and return assignments.
 
-Decides when to send a heartbeat and what the coordinator's errors mean. There is no revocation. The
-coordinator assigns, and the member reads those partitions. A member without partitions asks sooner
-than the coordinator's interval, because a new group takes a moment to initialize its partitions.
+Decides when to send a heartbeat and what the coordinator's errors mean. There is no revocation: the
+member reads the partitions that the coordinator assigns. A member without partitions sends
+heartbeats sooner than after the coordinator's interval, because a new group takes a moment to
+initialize its partitions.
 
 Invariants: one heartbeat at a time. The member keeps its id, and joins again with it if the
 coordinator has forgotten it. A member that does not poll for ``max_poll_interval_ms`` leaves
@@ -53,9 +54,9 @@ def new_member_id(rng: Random) -> str:
 
 
 class ShareMembership:
-    """A consumer's membership.
+    """A consumer's membership in a share group.
 
-    ``on_assigned`` gets each assignment, ``on_change`` reports errors.
+    ``on_assigned`` gets each assignment. ``on_change`` is called when there is an error to raise.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class ShareMembership:
         self._wakeup.set()
 
     def note_poll(self, *, is_polling: bool) -> None:
-        """Note that the application polls, or has polled.
+        """Note that a poll begins (``is_polling``) or ends.
 
         A member that left because of missing polls joins again.
         """
@@ -112,7 +113,7 @@ class ShareMembership:
             self._wakeup.set()
 
     def raise_error(self) -> None:
-        """Raise the error that keeps this member out of the group, once.
+        """Raise the error that keeps this member out of the group, if there is one, and clear it.
 
         Heartbeats continue, because the cause may pass.
 
@@ -133,7 +134,10 @@ class ShareMembership:
         await self._give_up()
 
     async def _give_up(self) -> None:
-        """Send the heartbeat that leaves. The subscription may change meanwhile."""
+        """Send the heartbeat that leaves the group, and forget the membership.
+
+        The application may change the subscription meanwhile.
+        """
         async with self._lock:
             if self.member_epoch == JOIN_EPOCH:
                 return

@@ -57,9 +57,9 @@ class ShareRecord(NamedTuple):
 class ShareDeserializationError(KafkaError):
     """A deserializer failed. ``__cause__`` is its exception, ``origin`` is ``key`` or ``value``.
 
-    ``record`` has its key and value as bytes. It counts as returned, and is released at the next
-    poll, commit or close. The application may acknowledge it otherwise before. Rejecting it keeps
-    it from being delivered again (KIP-932).
+    ``record`` has its key and value as bytes. It counts as returned, and is released by the next
+    poll, commit or close, unless the application acknowledges it before. If it is rejected, it is
+    not delivered again (KIP-932).
     """
 
     def __init__(self, record: ShareRecord, origin: str, cause: Exception) -> None:

@@ -21,7 +21,7 @@ Batches = Mapping[TopicPartition, Sequence[Batch]]
 
 
 class ShareSession:
-    """The session with one leader."""
+    """The state of the share session with one leader, from which requests are filled."""
 
     def __init__(self) -> None:
         self._epoch = INITIAL_EPOCH
@@ -44,7 +44,10 @@ class ShareSession:
         wanted: Mapping[TopicPartition, TopicId],
         acknowledged: Batches,
     ) -> None:
-        """Add new partitions to a fetch, and the acknowledgements of partitions still wanted."""
+        """Add to a fetch the changes of the session's partitions, and acknowledgements.
+
+        Acknowledgements of partitions that are not in ``wanted`` are left out.
+        """
         request.share_session_epoch = self._epoch
         self._asked = dict(wanted)
         self._ids.update(wanted)
@@ -109,5 +112,8 @@ class ShareSession:
         self._epoch = next_epoch(self._epoch)
 
     def place_of(self, topic_id: TopicId, partition: int) -> TopicPartition | None:
-        """Return the partition of a response, or None if the session never had it."""
+        """Return the partition that a response identifies by topic id and number.
+
+        Return None if the session never had it.
+        """
         return self._places.get((topic_id, partition))
