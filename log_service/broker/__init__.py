@@ -15,10 +15,10 @@ Only this package knows every subsystem.
   ``protection``: how both are protected.
 - ``leader_produce``: writes a batch of this node's own to the leader of a partition on another
   node.
-- ``logins``: the logins of the listeners, in front of the pipeline. ``certificates``: the TLS
-  certificates, which change while the node runs.
-- ``directory_reports``, ``controller_registration``: reports of this node to the active controller,
-  beside ``lifecycle``.
+- ``logins``: the logins of the listeners, which come before any request is handled.
+  ``certificates``: the TLS certificates, which change while the node runs.
+- ``directory_reports``, ``controller_registration``: further reports of this node to the active
+  controller, besides those of ``lifecycle``.
 - ``dynamic_settings``, ``loggers``: settings that change while the node runs. ``storage_format``:
   formats directories before the first start.
 - ``time_slice``: how soon the event loop's thread runs once bytes have woken it.
@@ -32,6 +32,6 @@ Only this package knows every subsystem.
 - ``coordinator_leadership``: the partitions of internal topics that this node coordinates.
   ``partition_writer``: such a partition as its coordinator sees it.
 - ``transactions``: transactions on the leaders of partitions, and the markers that end them.
-- ``share``: share groups on the leaders of partitions, and the way to share coordinators.
+- ``share``: share groups on the leaders of partitions, and the requests to share coordinators.
 - ``schema_validation``: refuses records whose schema is not registered for their topic.
 """

@@ -1,4 +1,4 @@
-"""How a row of the registry is written: its handler, permissions, gates, limits and sides.
+"""Builds the rows of the registry: the handler, permissions, gates, limits and sides of each API.
 
 Handlers that every client needs first are imported with the node. The others are imported, with
 their messages, on their first request or by ``warm_up``. Importing them all would take as long as
@@ -21,7 +21,7 @@ from log_service.protocol.codec import MAX_REQUEST_ELEMENTS
 class OnDemand:
     """A function that is imported on its first call.
 
-    It is function ``name`` of a module of a room of the broker.
+    It is named ``name`` in ``log_service.broker.ROOM.MODULE``.
     """
 
     __slots__ = ("function", "module", "name", "room")
@@ -49,7 +49,7 @@ class OnDemand:
 
 
 def gate_of(module: str, name: str) -> OnDemand:
-    """Return the gate that is a function of a module of ``broker.authorization``."""
+    """Return the gate with this name in a module of ``broker.authorization``."""
     return OnDemand(module, name, "authorization")
 
 
@@ -155,15 +155,16 @@ def api_row(
     recognizer: Callable[[], Recognizer] | None = None,
     is_of_follower: Callable[[Any], bool] | None = None,
 ) -> Api:
-    """Return a row.
+    """Return the row of an API.
 
     ``handler`` and the gates are functions, or names of modules to import on demand. A function of
-    such a module is named after the API. The echo of an API that ``has_own_echo`` is named after it
-    too, and stands beside the handler. Without a ``gate`` the handler authorizes the request, or
-    every client may send it. ``controller_gate`` is used on the controller's side, if it differs.
+    such a module is named after the API. If the API ``has_own_echo``, its echo (the function that
+    makes its error response) is also named after it, in the module of the handler. Without a
+    ``gate`` the handler authorizes the request, or every client may send it. ``controller_gate`` is
+    used on the controller's side, if it differs.
 
     If the echo of an API has an error for each item, large requests are handled in pieces. They are
-    cut between these items, unless the row of the API says otherwise.
+    cut between these items, unless ``pieces`` says otherwise.
     """
     name = key.name.lower().removeprefix("tidelog_")
     if has_own_echo:
@@ -230,15 +231,16 @@ def forwarded_row(
 def member_row(
     key: ApiKey, handler: str, permissions: tuple[Permission, ...], **others: Any
 ) -> Api:
-    """Return the row of an API that members send to their coordinator.
+    """Return the row of an API that members of groups send to their coordinator.
 
-    They send it on one connection, where heartbeats wait for the others.
+    Its requests are delayed less for a quota, because a member's heartbeats wait for them on the
+    same connection.
     """
     return api_row(key, handler, permissions, max_put_off_ms=MAX_MEMBER_PUT_OFF_MS, **others)
 
 
 def node_row(key: ApiKey, handler: str, *, is_forwardable: bool = False) -> Api:
-    """Return the row of an API of nodes to the controller."""
+    """Return the row of an API that nodes send to the controller."""
     return api_row(
         key,
         handler,

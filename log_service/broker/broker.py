@@ -1,11 +1,11 @@
-"""The composition root of a node: makes its rooms, and starts and stops them in order.
+"""The composition root of a node: makes its subsystems (rooms), starts and stops them in order.
 
-Decides only the order. Start: identity, logs, the controller's listeners bound, the controller
-made, the metadata log opened, the broker's listeners bound, registration, partitions and
-coordinators, and at last connections of clients. A graceful stop goes back: other brokers take over
-leadership, no new connections, responses to waiting requests, coordinators give up their shards,
-high watermarks are written, logs are closed in order, then the metadata log. Cancelling ``run``
-instead writes nothing more, as a crash would.
+Decides only the order. A start goes through identity, logs, the controller's listeners bound, the
+controller made, the metadata log opened, the broker's listeners bound, registration, partitions and
+coordinators, and at last connections of clients. A graceful stop goes the other way. Other brokers
+take over leadership, no new connections are accepted, waiting requests get responses, coordinators
+give up their shards, high watermarks are written, logs are closed in order, then the metadata log.
+If ``run`` is cancelled instead, nothing more is written, as in a crash.
 
 Invariants: nothing is served before the controller has unfenced the broker. A task that fails ends
 the whole node, because its room cannot be trusted any more. It also closes the connections at once,
@@ -75,7 +75,7 @@ logger = logging.getLogger(__name__)
 
 
 class Broker:
-    """One node.
+    """A node of a cluster: a broker, a controller or both.
 
     ``run`` it in a nursery. ``stop`` ends it gracefully, cancelling it ends it at once.
 
@@ -331,11 +331,10 @@ class Broker:
         *,
         task_status: trio.TaskStatus[None],
     ) -> None:
-        """Start and hold everything that uses the logs. It has to end before they are closed.
+        """Make and start everything that uses the logs, and keep it running until cancelled.
 
-        The connections run here, too. They end with the first room that fails, and keep the nursery
-        open for the tasks that they begin. The start keeps it open as well. Otherwise a disk
-        failure during the start would find it closed.
+        It has to end before the logs are closed. The connections and the node's start run in the
+        same nursery. So they end with the first room that fails, and can start tasks until then.
         """
         try:
             async with trio.open_nursery() as background:
@@ -400,9 +399,9 @@ class Broker:
         await start(rooms.lifecycle.run)
 
     def _watch_directories(self, logs: LogManager) -> None:
-        """Note when the last log directory fails, or that of the metadata log.
+        """Watch for the failure of the metadata log's directory, or of all log directories.
 
-        The callback may run in a thread of the pool.
+        Either ends the node. The callback may run in a thread of the pool.
         """
         token = trio.lowlevel.current_trio_token()
 
@@ -428,13 +427,13 @@ class Broker:
     def _meet_controller(self) -> None:
         """Report this broker to a new controller at once.
 
-        The controller elects no broker before.
+        Before that, the controller does not elect this broker as a leader.
         """
         if self._rooms is not None:
             self._rooms.lifecycle.meet_controller()
 
     async def _end_without_directories(self) -> None:
-        """End the node after a disk failure.
+        """End the node after the failure of a directory that it cannot do without.
 
         It could only refuse requests or lose metadata, and the operator has to look at the disk.
         """
@@ -471,7 +470,10 @@ class Broker:
         rooms.background.start_soon(registrar.run)
 
     def _publish(self, foundation: NodeFoundation, rooms: Rooms) -> None:
-        """Publish images to configuration, partitions and coordinators. Set stray logs aside."""
+        """Begin to publish images to configuration, partitions and coordinators.
+
+        Logs that belong to no partition of this node (strays) are set aside first.
+        """
         logs = foundation.logs
         live = LiveSettings(
             self._config,
@@ -568,7 +570,7 @@ class Broker:
     def _handlers(
         self, node: QuorumNode, side: Side, background: trio.Nursery
     ) -> Callable[[ListenerConfig], FrameHandler]:
-        """Return the frame handler of each listener of a side.
+        """Return a function that makes the frame handler of a listener of a side.
 
         The handler is the pipeline. If the listener requires a login, the login comes first.
         """
@@ -586,7 +588,7 @@ class Broker:
         """Return the logins of this node's listeners, or None if no listener requires one.
 
         Raises:
-            ConfigError: a listener cannot offer the logins of its keys.
+            ConfigError: a listener cannot offer the logins of its configuration.
         """
         config = self._config
         if not any(

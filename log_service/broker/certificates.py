@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """Current state of a listener: its configuration, and its files when they were read."""
+    """The state of a listener in use: its configuration, and digests of the files that it read."""
 
     tls: TlsConfig
     digests: tuple[FileDigest, ...]
@@ -113,9 +113,9 @@ class Certificates:
             self.warn_of_ends()
 
     def warn_of_ends(self) -> None:
-        """Log the listeners whose certificates end soon or have ended.
+        """Log the listeners whose certificates expire soon or have expired.
 
-        New clients do not accept an ended certificate.
+        New clients do not accept an expired certificate.
         """
         for name, days in self.days_left().items():
             if days > WARNED_DAYS or self._warned.get(name) == days:

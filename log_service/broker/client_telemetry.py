@@ -29,7 +29,7 @@ from log_service.telemetry.subscriptions import (
 
 
 class ClientTelemetry:
-    """Publisher of images with the subscriptions, the clients and the metrics that they pushed.
+    """Holds the subscriptions, the clients and the metrics that they pushed. A publisher of images.
 
     ``is_shown`` is true if there is a metrics page.
     """

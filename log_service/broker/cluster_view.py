@@ -1,8 +1,8 @@
-"""The image as clients of one listener see it: brokers, topics, partitions, permitted operations.
+"""The metadata for clients of one listener: brokers, topics, partitions, permitted operations.
 
 Decides nothing about the cluster. Shared by Metadata, DescribeCluster, DescribeTopicPartitions and
 FindCoordinator, which differ only in the shapes of their responses. Produce, Fetch and the APIs of
-share sessions name the leader from here beside an error (KIP-951).
+share sessions use it to name the leader beside an error (KIP-951).
 """
 
 from collections.abc import Collection, Iterable
@@ -40,9 +40,9 @@ CLUSTER_OPERATIONS = _bits(*OPERATIONS_ON_CLUSTER)
 
 
 def with_group_operations(request: Any, response: R) -> R:
-    """Return a response that describes groups with the permitted operations on each, if requested.
+    """Add the permitted operations to each described group, if requested. Return the response.
 
-    It serves the requests of all four such APIs.
+    Works for the four APIs that describe groups.
     """
     if request.include_authorized_operations:
         for group in response.groups:  # type: ignore[attr-defined]  # of each of the four
@@ -180,7 +180,7 @@ def leader_address(
 
 
 def leader_hint(image: MetadataImage, topic: str, topic_id: UUID, index: int) -> LeaderHint:
-    """Return the leader of a partition by the image.
+    """Return the leader and leader epoch of a partition by the image.
 
     The topic is given by its name, or by its id if the name is empty.
     """
@@ -209,9 +209,9 @@ def hinted_brokers(
 def partition_error(
     image: MetadataImage, partition: PartitionRegistration, listener_name: str
 ) -> ErrorCode:
-    """Return whether clients of a listener can reach the partition's leader, as an error code.
+    """Return an error code that tells whether clients of a listener can reach a partition's leader.
 
-    The code is LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND if they cannot, NONE if they can.
+    It is NONE if they can, otherwise LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND.
     """
     broker = image.cluster.brokers.get(partition.leader)
     if broker is None or broker.is_fenced:

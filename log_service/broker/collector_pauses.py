@@ -1,12 +1,13 @@
 """Short pauses of Python's garbage collector, however many objects a node holds.
 
 A full collection looks at each object that is not frozen, and holds up the event loop meanwhile: a
-fifth of a second for 50,000 partitions. So full collections never begin by themselves here. This
+fifth of a second for 50,000 partitions. So Python never starts a full collection here. This
 module decides when one is made, and when objects are frozen instead.
 
-Frozen objects still go with their last reference. Only cycles among them stay for good, so this
-relies on requests, connections and topics that leave no cycles (``test_garbage``). It uses no
-``gc.callbacks``: there Python 3.11 may switch threads amid a call that counts as one step.
+A frozen object is still freed with its last reference. Only reference cycles among frozen objects
+are never freed. So this relies on requests, connections and topics that leave no cycles
+(``test_garbage``). It uses no ``gc.callbacks``, because with them Python 3.11 may switch threads
+amid a call that counts as one step.
 """
 
 import gc
@@ -30,7 +31,7 @@ LONG_SECONDS = 0.005
 
 
 class CollectorPauses:
-    """The full collections of a process. Its arguments are the world that it looks at."""
+    """Decides about the full collections of a process. Tests replace its arguments."""
 
     def __init__(
         self,
@@ -46,7 +47,11 @@ class CollectorPauses:
         self._cpu_seconds = cpu_seconds
 
     def look(self) -> None:
-        """Collect or freeze what came since the last look, if it is much."""
+        """Collect or freeze the objects that came since the last call, if there are many.
+
+        Few enough are collected. They are frozen if there are too many, or if the collection took
+        long.
+        """
         count = self._middle_count()
         if count < FEW:
             return

@@ -46,7 +46,7 @@ than this.
 
 
 class ControllerRegistrar:
-    """The registration of this node's controller. A publisher of images. ``run`` sends what is due.
+    """Registers this node's controller. A publisher of images.
 
     ``endpoints`` are the advertised controller listeners by name. ``channel`` leads to the active
     controller.
@@ -73,7 +73,7 @@ class ControllerRegistrar:
         return f"<ControllerRegistrar node={self._node_id} {'due' if self._is_due else 'at rest'}>"
 
     def on_image(self, _delta: MetadataDelta, image: MetadataImage) -> None:
-        """Note whether the metadata names this process."""
+        """Note whether the metadata has the registration of this process."""
         known = image.cluster.controllers.get(self._node_id)
         is_known = known is not None and known.incarnation_id == self._incarnation_id
         self._is_due = not is_known and METADATA_VERSION in image.features

@@ -28,14 +28,14 @@ class Coordinator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinated:
-    """The coordinator of an internal topic, and the compression codec of its records."""
+    """A coordinator of an internal topic, and the compression codec of its records."""
 
     coordinator: Coordinator
     codec: Codec = Codec.NONE
 
 
 class CoordinatorLeadership(ReplicaListener):
-    """Listener of the replica manager that passes leadership on to coordinators.
+    """Starts and stops coordinators when this node becomes leader of a partition or loses it.
 
     ``by_topic`` are the internal topics that have a coordinator.
     """
@@ -50,14 +50,14 @@ class CoordinatorLeadership(ReplicaListener):
         return f"<CoordinatorLeadership {[str(where) for where in self._logs]}>"
 
     def resign_all(self) -> None:
-        """Give every partition up, because this node stops."""
+        """Give up every partition, because this node stops."""
         for where in list(self._logs):
             self._resign(where)
 
     def on_led(self, partition: Partition) -> None:
-        """Coordinate a partition of an internal topic from its log.
+        """Start the coordinator on a partition of an internal topic.
 
-        Each leader epoch starts again.
+        Each leader epoch loads the state from the log again.
         """
         where = partition.topic_partition
         coordinated = self._by_topic.get(where.topic)

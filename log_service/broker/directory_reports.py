@@ -88,7 +88,7 @@ class DirectoryReports(ReplicaListener):
     on_moved = on_opened
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage) -> None:
-        """Check the replicas that the controller has changed."""
+        """Report the directories of replicas that the controller has changed, if they differ."""
         for changed in delta.changed_topics.values():
             self._look_at((changed.topic.topic_id, index) for index in changed.changed_partitions)
 
@@ -135,7 +135,7 @@ class DirectoryReports(ReplicaListener):
             self._is_sending = False
 
     async def _send_some(self) -> bool:
-        """Send the waiting reports. Return whether the controller took all of them."""
+        """Send the waiting reports. Return whether the controller accepted all of them."""
         from log_service.protocol.messages.assign_replicas_to_dirs import (  # noqa: PLC0415 - few nodes need it
             AssignReplicasToDirsResponse,
         )

@@ -3,7 +3,7 @@
 It covers connection limits, the cleaner, threads, producers' memory, cordoned disks, verification
 of transactions. Decides which room gets a change. ``config.dynamic_broker_config`` decides the
 effective values, and the replica manager has the defaults of topics. One log line names the keys
-that have no effect here, or only count from the file.
+that have no effect here, or have an effect only in the file.
 """
 
 import logging
@@ -28,14 +28,14 @@ logger = logging.getLogger(__name__)
 
 
 class HasConnectionLimits(Protocol):
-    """The room that counts connections."""
+    """A room that limits the number of connections."""
 
     def set_connection_limits(self, limits: ConnectionLimits) -> None:
         """Use these limits from now on."""
 
 
 class LiveSettings:
-    """A publisher of images that only looks at the configuration of brokers."""
+    """Applies dynamic configuration of brokers. A publisher of images."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class LiveSettings:
         )
 
     def _warn_of_min_isr(self, cluster: Mapping[str, str], image: MetadataImage) -> None:
-        """Log that ``min.insync.replicas`` of the file is overridden by the cluster's value.
+        """Log that the cluster's ``min.insync.replicas`` overrides the value in the file.
 
         An operator who edits the file expects an effect.
         """
@@ -111,7 +111,7 @@ class LiveSettings:
         self._warned = idle
 
     def _warn_of_file_keys(self, texts: Mapping[str, str]) -> None:
-        """Log the keys that a request has set although only their values in the file count.
+        """Log the keys that a request has set although they take effect only in the file.
 
         An operator who disables a mechanism by request expects that it is disabled.
         """

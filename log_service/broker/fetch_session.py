@@ -11,9 +11,9 @@ Invariants:
 
 - A session holds partitions by name or by id, never both.
 - Its epoch increases by one with every request that it accepts. Its number of partitions changes
-  only then, while it is out of the cache.
+  only then, while the session is out of the cache.
 - The number of sessions and the total of their partitions are bounded. A consumer that gets no
-  session is served all the same.
+  session still gets responses, with all partitions.
 """
 
 from collections.abc import Collection, Iterable
@@ -42,7 +42,7 @@ PartitionKey = tuple[str | UUID, int]
 class FetchTarget:
     """One partition that a consumer fetches, and its state in the last response that named it.
 
-    ``name`` is the topic's name. For a topic by id it is set once the id was looked up.
+    ``name`` is the topic's name. If the topic is given by id, it is set once the id was looked up.
     """
 
     __slots__ = (
@@ -73,9 +73,9 @@ class FetchTarget:
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def replace(self, known: "FetchTarget") -> None:
-        """Take the place of the target of an earlier request.
+        """Replace the target of an earlier request: take over its topic and its last sent state.
 
-        A request that still waits keeps its own target.
+        The earlier target is not changed, because a request that still waits uses it.
         """
         self.topic, self.topic_id, self.name = known.topic, known.topic_id, known.name
         self.sent_high_watermark = known.sent_high_watermark
@@ -196,7 +196,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchContext:
-    """One resolved fetch request: its partitions in reading order, and the kind of response."""
+    """A fetch request with its session, partitions in reading order, and kind of response."""
 
     targets: tuple[FetchTarget, ...]
     session: FetchSession | None
@@ -238,7 +238,7 @@ class FetchSessionCache:
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
-                FETCH_SESSION_TOPIC_ID_ERROR; the consumer starts anew.
+                FETCH_SESSION_TOPIC_ID_ERROR; the consumer must start again.
         """
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return (yield from self._open_incremental(request, now_ms, is_by_id=is_by_id))

@@ -3,7 +3,7 @@
 Decides when and with which content requests go to the controller. A start calls ``register``, then
 ``catch_up``, during which the broker asks to stay fenced. Once the broker has taken over the
 metadata, it calls ``unfence``. It then calls ``run``, and ``leave`` to stop. Knows no partitions.
-The effect of membership on them comes back through the image.
+The metadata image shows the effect of membership on them.
 
 Temporary errors are retried at the interval of heartbeats: registration until
 ``initial.broker.registration.timeout.ms``, heartbeats for as long as the broker runs. Errors that
@@ -94,7 +94,7 @@ FATAL = frozenset(
 class DirectoryStates:
     """The states of this broker's log directories, by their ids.
 
-    ``previous_broker_epoch`` is that of the last run, or -1 if some of its writes may be missing.
+    ``previous_broker_epoch`` is that of the last run, or -1 if some of its writes may be lost.
     """
 
     previous_broker_epoch: int = -1
@@ -180,7 +180,7 @@ class BrokerLifecycle:
         self.broker_epoch = BrokerEpoch(response.broker_epoch)
 
     async def _ask_in(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        """Send the registration, and explain a refusal.
+        """Send the registration, and return the response. Add advice to the text of a refusal.
 
         The text names this node's principal, the feature level, or the process that has this broker
         id.
@@ -213,7 +213,7 @@ class BrokerLifecycle:
     async def _response_to(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         """Return the controller's response, and log if it takes long.
 
-        A request looks for a controller much longer than a person waits without a message.
+        The log line is for the operator, because the search for a controller may take minutes.
 
         Raises:
             KafkaError: the controller refuses.
@@ -239,7 +239,7 @@ class BrokerLifecycle:
             logger.warning(text, SILENCE_MS // 1_000, self._looks_at())
 
     def _namesake_text(self, request: BrokerRegistrationRequest) -> str:
-        """Return a text on the process that has this broker's id.
+        """Return an error text about the process that has this broker's id.
 
         After a crash that is this broker itself, until its session ends. A live process at this
         broker's address cannot be another one on this host, because this one listens there.
@@ -268,7 +268,7 @@ class BrokerLifecycle:
     async def catch_up(self) -> None:
         """Wait until this broker's metadata has its own registration.
 
-        It asks to stay fenced meanwhile.
+        The broker asks to stay fenced meanwhile.
 
         Raises:
             KafkaError: the controller refuses.
@@ -320,7 +320,10 @@ class BrokerLifecycle:
         )
 
     def _looks_at(self) -> str:
-        """Return "; it looks at ADDRESSES", to append to an error. Empty without controllers."""
+        """Return "; it looks at ADDRESSES" with the controllers, to append to an error.
+
+        Return an empty text if no controllers are configured.
+        """
         quorum = self._config.quorum
         addresses = ", ".join(
             f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters
@@ -347,9 +350,9 @@ class BrokerLifecycle:
         *,
         wants_fence: bool = False,
     ) -> None:
-        """Send heartbeats until the controller's response ends a wait.
+        """Send heartbeats until ``is_over`` returns true for a response.
 
-        ``text`` is logged if the start takes long.
+        ``text`` is logged if this takes long.
         """
         warn_at = trio.current_time() + SILENCE_MS / 1_000
         while not is_over(await self._beat(wants_fence=wants_fence)):
@@ -362,10 +365,10 @@ class BrokerLifecycle:
     # Running
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the session alive until cancelled.
+        """Send heartbeats to keep the session alive, until cancelled.
 
         Raises:
-            KafkaError: another process has taken this broker's place.
+            KafkaError: another process has registered under this broker's id.
             StorageError: a log directory failed, and the controller could not be notified in time.
         """
         task_status.started()
@@ -388,7 +391,8 @@ class BrokerLifecycle:
     def meet_controller(self) -> None:
         """Send a heartbeat to a new controller now.
 
-        One in flight is cancelled, because it waits for the previous controller or for a retry.
+        A heartbeat in flight is cancelled, because it waits for the previous controller or for a
+        retry.
         """
         self._beating.cancel()
         self.hurry()
@@ -396,7 +400,7 @@ class BrokerLifecycle:
     def _check_place(self) -> None:
         """Raise if another process has registered under this broker's id.
 
-        The other process serves in place of this one.
+        The cluster then knows only the other process.
         """
         registered = self._image().cluster.brokers.get(NodeId(self._config.node_id))
         if (
@@ -471,9 +475,9 @@ class BrokerLifecycle:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     async def _leave(self, silence: trio.CancelScope) -> None:
-        """Send heartbeats until the controller lets this broker go.
+        """Send heartbeats until the controller allows this broker to stop.
 
-        ``silence`` ends the wait for a response.
+        ``silence`` is cancelled if a response takes too long.
         """
         pause_s = LEAVING_PAUSE_MS / 1_000
         while True:
@@ -485,9 +489,9 @@ class BrokerLifecycle:
             pause_s = min(pause_s * 2, self._interval_s)
 
     async def _watch_quorum(self, leaving: trio.CancelScope) -> None:
-        """End the wait if the quorum is gone for good.
+        """Cancel ``leaving`` if too few controllers for a majority are left for some time.
 
-        A controller that restarts is gone for a moment only.
+        A controller that only restarts is away for a shorter time.
         """
         seen_count = 0
         while seen_count < GONE_COUNT:
@@ -520,8 +524,8 @@ class BrokerLifecycle:
 class ControllerWatch:
     """Watches the metadata log for a new active controller, and calls ``on_controller``.
 
-    A new active controller is another node, or the same node in a later epoch. It only presumes
-    that this broker is alive, and elects it as leader only after a heartbeat.
+    A new active controller is another node, or the same node in a later epoch. It only assumes
+    that this broker is alive, and elects the broker as leader only after a heartbeat.
     """
 
     def __init__(self, on_controller: Callable[[], None]) -> None:
@@ -529,13 +533,13 @@ class ControllerWatch:
         self._epoch = -1
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Do nothing, because a snapshot is the same under every leader."""
+        """Do nothing, because only the leader of the metadata quorum matters here."""
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
-        """Do nothing, because batches are the same under every leader."""
+        """Do nothing, because only the leader of the metadata quorum matters here."""
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """Report once that an epoch has a controller."""
+        """Call ``on_controller`` once for each epoch that has a leader."""
         if leader_id != NO_LEADER and epoch > self._epoch:
             self._epoch = epoch
             self._on_controller()

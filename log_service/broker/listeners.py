@@ -20,7 +20,7 @@ from log_service.network.server import FrameHandler, Server, ServerBudget
 class ListenerGroup:
     """The listeners of ``configs``.
 
-    ``budget`` is the node's. ``servers`` exist once they are served.
+    ``budget`` is the node's. ``servers`` is empty until ``serve`` is called.
     """
 
     def __init__(

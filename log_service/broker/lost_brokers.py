@@ -1,4 +1,4 @@
-"""Lost brokers: their process has just ended, and others are not elected in their place yet.
+"""Lost brokers: their process has just ended, and no other brokers are elected in their place yet.
 
 Decides which responses wait for that election. A client asks another broker at once when its
 leader's connection ends. If the response names the dead leader, librdkafka asks again only a second
@@ -48,14 +48,14 @@ Clients of its partitions ask within a second or two.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Loss:
-    """A broker that has lost its connection. ``until_ms`` is when responses stop waiting."""
+    """A broker that closed its connection. ``until_ms`` is when responses stop waiting."""
 
     epoch: BrokerEpoch
     until_ms: int
 
 
 class LostBrokers:
-    """The lost brokers known to one node.
+    """The brokers that one node takes to be lost, and the responses that wait for elections.
 
     ``start_task`` runs probes. ``grace_ms`` is ``node.death.grace.ms``.
     """
@@ -90,7 +90,7 @@ class LostBrokers:
     # Signs of death
 
     def connection_lost(self, host: str, port: int) -> None:
-        """Note that another node closed its connection, and find out whether a broker is gone."""
+        """Note that the broker at this address closed its connection. Probe whether it is gone."""
         broker = next(
             (each for each in self._image().cluster.unfenced() if self._is_at(each, host, port)),
             None,
@@ -108,7 +108,10 @@ class LostBrokers:
         return endpoint is not None and (endpoint.host, endpoint.port) == (host, port)
 
     async def _examine(self, broker: BrokerRegistration, loss: _Loss) -> None:
-        """Probe a lost broker, and end the loss unless its addresses refuse connections."""
+        """Probe a broker that closed its connection.
+
+        If its addresses do not refuse connections, it is not lost.
+        """
         from log_service.controller.death_detector import (  # noqa: PLC0415 - a node alone loses no broker
             probe,
         )
@@ -123,13 +126,16 @@ class LostBrokers:
             self._settle(broker.node_id, loss)
 
     def _settle(self, node_id: NodeId, loss: _Loss) -> None:
-        """End the loss of a broker, and send the responses that wait for it."""
+        """Stop to count a broker as lost, and send the responses that wait for it."""
         if self._losses.get(node_id) is loss:
             del self._losses[node_id]
             self._waiting.check(node_id)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Settle losses that the image shows, and note which brokers were fenced."""
+        """Note newly fenced brokers.
+
+        A broker that is fenced, gone or restarted no longer counts as lost.
+        """
         for node_id, broker in delta.changed_brokers.items():
             before = delta.base.cluster.brokers.get(node_id)
             if (
@@ -172,9 +178,10 @@ class LostBrokers:
         leaders: Callable[[], Iterable[NodeId]],
         on_settled: Callable[[Deferred], None],
     ) -> Deferred | None:
-        """Promise a response if one of the leaders is lost. Otherwise return None.
+        """Return a deferred response if one of the leaders is lost, else None.
 
-        ``on_settled`` completes the response once the loss is settled.
+        ``on_settled`` is called to complete it once the broker is not lost any more, or when the
+        wait has taken too long.
         """
         lost = self._lost_of(leaders) if self._losses else ()
         if not lost:
@@ -203,7 +210,7 @@ class _Waiting:
         self._on_settled = on_settled
 
     def wait(self, watch: Watch[NodeId]) -> None:
-        """Stop waiting when the connection ends."""
+        """Stop waiting when the connection of the request ends."""
         self.deferred.on_discard(watch.cancel)
 
     def is_ready(self, _key: NodeId) -> bool:
@@ -211,9 +218,9 @@ class _Waiting:
         return self._is_settled()
 
     def on_ready(self) -> None:
-        """Have the response sent."""
+        """Call ``on_settled``, which sends the response."""
         self._on_settled(self.deferred)
 
     def on_expired(self) -> None:
-        """Have the response sent although the loss is not settled."""
+        """Call ``on_settled``, although a leader is still lost."""
         self._on_settled(self.deferred)

@@ -1,7 +1,7 @@
 """The parts of a node that handlers may use.
 
 Decides nothing. At its start the broker fills a ``QuorumNode`` for the controller's listeners and a
-``Node`` for its own. Every handler gets one of them, and finds state in no other place.
+``Node`` for its own. Every handler is passed one of them, and has no other access to state.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class ConfigChangeValidator(Protocol):
-    """Validator of changes of this broker's configuration that only this broker can check."""
+    """Validates changes of this broker's configuration that only this broker can check."""
 
     async def validate(self, names: frozenset[str], texts: Mapping[str, str], /) -> None:
         """Validate a change. It may wait for the disk.
@@ -74,7 +74,7 @@ class QuorumNode:
 
 @dataclass(slots=True, kw_only=True)
 class Node(QuorumNode):
-    """The rooms of one running broker, as its handlers see them."""
+    """The parts of one running broker, for handlers of its own listeners."""
 
     logs: LogManager
     replicas: ReplicaManager
@@ -111,7 +111,7 @@ class Node(QuorumNode):
 
     @property
     def appends(self) -> "ReplicaManager | CheckedAppends":
-        """The room that appends batches as they were received."""
+        """The replica manager, or a layer above it that checks the schemas of batches first."""
         return (
             self.replicas
             if self.schema_validation is None

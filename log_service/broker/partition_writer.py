@@ -1,9 +1,9 @@
-"""A partition of a coordinator's topic as the coordinator sees it: keys and values in, batches out.
+"""A coordinator's access to a partition of its topic: it writes keys and values, and reads batches.
 
 Decides how a coordinator's records become one batch. The coordinator decides their meaning. Other
 listeners of the partition, and consumers of the internal topic, are notified of an append at once.
 The coordinator's own callback is called only when the high watermark moves later. It is never
-called inside its own ``append``, because a decision is replayed before its reply leaves.
+called inside its own ``append``, because the coordinator must first apply the records to its state.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ class PartitionWriter:
 
     @property
     def high_watermark(self) -> int:
-        """The high watermark, 0 once this node leads in a later epoch or not at all."""
+        """The high watermark. It is 0 once this node leads in a later epoch or not at all."""
         state = self._partition.state
         return (
             state.high_watermark
@@ -66,8 +66,8 @@ class PartitionWriter:
 
         Raises:
             KafkaError: nothing was appended; NOT_ENOUGH_REPLICAS, fewer replicas are in sync than
-                the topic requires; NOT_LEADER_OR_FOLLOWER, the leader epoch is later, and its
-                coordinator has to load records that this one does not know.
+                the topic requires; NOT_LEADER_OR_FOLLOWER, this node leads in a later epoch by now,
+                and the coordinator of that epoch must load the partition first.
         """
         builder = BatchBuilder(self._codec)
         for key, value in records:
@@ -115,7 +115,10 @@ class PartitionWriter:
             self._is_appending = False
 
     def watch_high_watermark(self, callback: Callable[[int], None]) -> None:
-        """Call back whenever the high watermark has moved, until ``close``."""
+        """Call ``callback`` with the high watermark whenever it has moved, until ``close``.
+
+        It is not called inside this writer's own ``append``.
+        """
 
         def on_high_watermark(_partition: Partition) -> None:
             if not self._is_appending:

@@ -1,10 +1,10 @@
 """Connection pools of a node to other nodes, made on first use.
 
-A single node therefore does not even import the modules for them. Decides the pool of a request.
-The quorum's requests have a pool of their own, with their own name, timeouts and one request in
-flight. Requests to controllers have their own pool if controllers are reached with another
-protection than brokers. All others share one. A destination's ``purpose`` keeps requests that wait
-long apart from those that do not. Finds the address of another broker.
+A single node therefore does not even import the modules for them. Decides which pool a request
+uses. The quorum's requests have a pool of their own, with their own name, timeouts and one request
+in flight. Requests to controllers have their own pool if controllers are reached with another
+protection than brokers. All other requests share one pool. A destination's ``purpose`` keeps
+requests that wait long apart from those that do not. Finds the address of another broker.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Counts the records that each client id appended to each topic, so that a topic names its sources.
+"""Counts the records that each client id appended to each topic, to show who writes to a topic.
 
 Kafka's protocol reports the ids of producers but not the names of their clients. Invariants: at
 most ``MAX_PAIRS`` pairs are counted. A further one takes the place of the pair that was counted

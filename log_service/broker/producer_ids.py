@@ -2,7 +2,7 @@
 
 Decides when another block is requested: when a tenth of the block is left, so that producers seldom
 wait. If no id is left, a producer waits for a while. It then gets COORDINATOR_LOAD_IN_PROGRESS,
-after which clients ask again.
+which clients retry.
 
 Invariants: an id is given once. At most one request for a block is in flight. Ids that are unused
 when the node stops are lost, which is allowed.
@@ -70,7 +70,7 @@ class ProducerIds:
         return self._next_id - 1
 
     def next_or_ask(self) -> int | None:
-        """Return an id, or None if there is none. Then request a block in the background."""
+        """Return an id. If there is none, request a block in the background and return None."""
         producer_id = self.next_nowait()
         if producer_id is None:
             self._refill_soon()
@@ -82,7 +82,10 @@ class ProducerIds:
         return self._next_id >= self._end_id and not self._next_block
 
     async def wait_for_block(self) -> None:
-        """Wait until there is an id, for a while. The caller's next attempt may still find none."""
+        """Wait until there is an id, but only for a while.
+
+        Another producer may take it before the caller does.
+        """
         try:
             with trio.move_on_after(WAIT_MS / 1_000):
                 async with self._lock:
@@ -121,7 +124,7 @@ class ProducerIds:
             self._start_task(self._refill)
 
     async def _refill(self) -> None:
-        """Request the next block. If that fails, the next id that is given requests it again."""
+        """Request the next block. After a failure, the next call for an id requests it again."""
         try:
             async with self._lock:
                 if not self._next_block:

@@ -1,7 +1,7 @@
-"""The protection of a node's listeners, and of the connections that the node itself opens.
+"""TLS and logins of a node's listeners, and of the connections that the node itself opens.
 
-Decides the protection of each listener and of each own connection. Those to brokers use the
-settings of the listener between brokers. Those to controllers use the settings of the first
+Decides the protection of each listener and of each own connection. Connections to brokers use the
+settings of the listener between brokers. Connections to controllers use the settings of the first
 controller listener. A protected listener or connection never speaks plaintext. ``config`` decides
 the meaning of the keys. ``security.tls`` implements TLS, and a node without TLS does not import it.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Protection:
-    """The protection of one node's listeners and of its own connections.
+    """TLS and logins of one node's listeners and of its own connections.
 
     Raises:
         ConfigError: a listener cannot be protected as configured: a store cannot be read, a

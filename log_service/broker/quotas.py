@@ -14,12 +14,12 @@ after that is charged as it is done.
 A pause for request time applies to all connections that share the quota. A request on another of
 these connections is delayed before it is decoded. It continues after the pause, which other
 requests may have prolonged meanwhile, but after ``MAX_PUT_OFF_MS`` at the latest. In Apache Kafka
-each connection pauses for itself, for a window at most. A client with a hundred connections has a
-hundred times its share there. Pauses for bytes have no such limit, and apply to a single
-connection.
+each connection pauses for itself, for a window at most. So there a client with a hundred
+connections gets a hundred times its quota. Pauses for bytes have no such limit, and apply to a
+single connection.
 
-If no quota of a counted kind is set, the pipelines have no quotas object. The path of a request
-then does nothing for quotas.
+If no quota of a counted kind is set, the pipelines have no quotas object. Handling a request then
+does nothing for quotas.
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,13 +72,13 @@ first.
 
 
 class Governed(Protocol):
-    """An object to which quotas apply, such as a pipeline."""
+    """An object that charges requests to quotas, such as a pipeline."""
 
     quotas: Quotas | None
 
 
 class ClientQuotas:
-    """A publisher of images with the rates of clients.
+    """Measures the rates of clients against their quotas. A publisher of images.
 
     It passes quotas to pipelines and listeners.
     """
@@ -129,9 +129,10 @@ class ClientQuotas:
             pipeline.quotas = in_force
 
     def put_off_ms(self, api: Api, connection: ConnectionContext, client_id: str | None) -> int:
-        """Return how long a request has to wait for the pause of its request time quota, in ms.
+        """Return for how many ms a request is delayed, because a request time quota is used up.
 
-        All clients that share the quota pause. 0 means not at all, or no longer.
+        The pause applies to all clients that share the quota. 0 means that the request can be
+        handled.
         """
         if not api.max_put_off_ms:
             return 0
@@ -144,7 +145,10 @@ class ClientQuotas:
         return wait_ms
 
     def _wait_ms(self, most_ms: int, share: object, connection: ConnectionContext) -> int:
-        """Return how long the next request of a connection waits for others of its share."""
+        """Return for how many ms the next request of a connection is delayed.
+
+        It waits for the pause of its quota, and for earlier requests that share the quota.
+        """
         now_ms, since_ms = self.clock.monotonic_ms(), connection.put_off_since_ms
         pause_ms = self.spent.pause_left_ms(share, now_ms)
         if since_ms is None:
@@ -157,7 +161,7 @@ class ClientQuotas:
         return wait_ms
 
     def is_free(self, call: Call) -> bool:
-        """Whether a request comes from a follower, or is for the metadata log.
+        """Whether a request is not charged: that of a follower, or one for the metadata log.
 
         A client that only claims to be a follower is charged.
         """
@@ -225,23 +229,26 @@ class ClientAccount:
     def max_fetch_bytes(self) -> int | None:
         """The most bytes that a fetch response may hold, or None for no limit.
 
-        It is the amount that the client's quota allows in all windows but one.
+        It is what the client's quota allows in the length of all windows but one.
         """
         return (
             None if self._fetch is None else int(self._fetch.bound * self._quotas.windows.burst_s)
         )
 
     def set_aside(self) -> None:
-        """Note that the handler is done and the response comes later.
+        """Note that the handler has returned and the response comes later.
 
-        Waiting costs no time of the node.
+        The time until then is not charged.
         """
         self._handled_ns = self._spent_ns()
         self._noted_ns = self._began_ns + self._handled_ns
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the time within, once the handler is done. Blocks may overlap."""
+        """Charge the time of the block to the request, once the handler has returned.
+
+        While the handler runs, its whole time is charged. Blocks may overlap.
+        """
         if not self._counting:
             self._noted_ns = self._quotas.clock.monotonic_ns()
         self._counting += 1
@@ -252,9 +259,9 @@ class ClientAccount:
             self._counting -= 1
 
     def _note_time(self) -> None:
-        """Add the time since the last note to the cost of the request.
+        """Add the time since the last call to the cost of the request.
 
-        After the request was charged, the time is charged directly.
+        If the request was charged already, charge this time at once.
         """
         now_ns = self._quotas.clock.monotonic_ns()
         passed_ns, self._noted_ns = now_ns - self._noted_ns, now_ns
@@ -274,7 +281,7 @@ class ClientAccount:
     def must_pause(self, response_bytes: int) -> bool:
         """Count a fetch response before it is sent. Return whether the client must pause.
 
-        If so, the client gets no records, and they are not counted.
+        If so, the response must have no records, and its bytes are not counted.
         """
         quotas, limit = self._quotas, self._fetch
         now_ms = quotas.clock.monotonic_ms()
@@ -289,7 +296,7 @@ class ClientAccount:
         return self._pause_ms > 0
 
     def charge(self, response: Message | None) -> int:
-        """Count the request, once. Return for how many milliseconds its connection has to pause."""
+        """Charge the request, once. Return for how many ms its connection has to pause."""
         if self._pause_ms is None:
             quotas, found_ms = self._quotas, 0
             now_ms = quotas.clock.monotonic_ms()
@@ -331,9 +338,10 @@ def _settled(of_bytes: Meters, bytes_ms: int, of_time: Meters, time_ms: int) -> 
 
 
 class AddressRates:
-    """Connection rates of addresses, against their quotas (KIP-612).
+    """Measures the connection rates of addresses against their quotas (KIP-612).
 
-    Apache Kafka also takes quotas of host names, which no connection has here.
+    Apache Kafka also has quotas for host names. They apply to nothing here, because connections are
+    known by address only.
     """
 
     def __init__(self, windows: QuotaWindows) -> None:
@@ -354,9 +362,9 @@ class AddressRates:
         }
 
     def hold_back(self, host: str, now_ms: int) -> int:
-        """Count a new connection. Return for how many ms it is held before it is closed.
+        """Count a new connection. Return for how many ms to keep it open before it is closed.
 
-        0 means that the connection is accepted. A held connection is not counted.
+        0 means that the connection is accepted. A refused connection is not counted.
         """
         bound = self._rates.get(plain_address(host), self._default)
         if bound is None:

@@ -2,12 +2,12 @@
 
 A row has the listeners of the API, the permissions that its requests may need, the gates that check
 them, its quota, its error response and its handler. Its versions are in ``protocol.api_versions``,
-the lower table, which clients read, too. ApiVersions, the pipeline, the authorizer, the warm-up,
-the documentation and the tests read this table. An API without a row gets no response.
+a table of a lower layer, which clients read, too. ApiVersions, the pipeline, the authorizer, the
+warm-up, the documentation and the tests read this table. An API without a row gets no response.
 
 Permissions are Apache Kafka's (KIP-11 and the KIPs that added APIs). ``Maintenance`` and
-``ShareRecords`` are ours. The first asks for CLUSTER_ACTION or ALTER, because a broker does the
-same work by itself, too. The second asks for DESCRIBE, as DescribeShareGroupOffsets does.
+``ShareRecords`` are ours. The first needs CLUSTER_ACTION or ALTER, because a broker does the
+same work by itself, too. The second needs DESCRIBE, as DescribeShareGroupOffsets does.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Makes the rooms of a running node, and connects them.
+"""Makes the rooms (subsystems) of a running node, and connects them.
 
 ``NodeFoundation`` has the parts that must exist before: the node's identity, its logs and its
-opened metadata log. Nothing runs yet when ``Rooms`` is returned. The broker starts its rooms in
+opened metadata log. No task runs yet when ``Rooms`` is returned. The broker starts its rooms in
 order.
 """
 
@@ -124,7 +124,10 @@ class NodeFoundation:
         return self.loader.image
 
     def is_there(self, where: TopicPartition, topic_id: UUID) -> bool:
-        """Whether a partition with a committed offset exists. A stored topic id must match."""
+        """Whether the partition of a committed offset exists.
+
+        If a topic id was stored with the offset, the topic must still have this id.
+        """
         topic = self.image().topics.by_name.get(where.topic)
         return (
             topic is not None
@@ -150,11 +153,11 @@ class NodeFoundation:
         """Whether a log belongs to a partition that has a replica here.
 
         A failed sync, or a loss of power, may destroy the file with the topic's id. The log is then
-        identified by its name in three cases. First, the log is blank. Second, the node is single,
-        because its topics do not change while it is down. Third, the log is damaged, because its
-        records appear nowhere. In a cluster the topic may have been deleted and created again
-        meanwhile. The records would then appear in the wrong topic. Such a log is a stray, as with
-        Apache Kafka.
+        identified by its name in three cases. First, the log never had a record. Second, the node
+        is single, because its topics do not change while it is down. Third, the log is damaged,
+        because its records are not served. In a cluster the topic may have been deleted and created
+        again meanwhile. The records would then appear in the wrong topic. Such a log is a stray, as
+        with Apache Kafka.
         """
         if (
             isinstance(log, Log)
@@ -178,7 +181,7 @@ class NodeFoundation:
         return None if topic is None else topic.partitions.get(index)
 
     def log_defaults(self, image: MetadataImage) -> LogConfig:
-        """Return the configuration of a topic that has none of its own."""
+        """Return the configuration that topics have by default."""
         cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)
         own = image.configs.of(ResourceType.BROKER, str(self.config.node_id))
         return dynamic_log_defaults(
@@ -242,7 +245,7 @@ class Rooms:
     produced: ProducedCounts = field(default_factory=ProducedCounts)
 
     def node(self, foundation: NodeFoundation, controller_address: tuple[str, int] | None) -> Node:
-        """Return the rooms for handlers."""
+        """Return the node that handlers get, with these rooms."""
         return Node(
             config=foundation.config,
             static_texts=foundation.static_texts,
@@ -380,7 +383,7 @@ def _new_replicas(
     lifecycle: BrokerLifecycle,
     background: trio.Nursery,
 ) -> ReplicaManager:
-    """Return the partitions of a node, with its links to other nodes."""
+    """Return the replica manager of a node, with its connections to other nodes."""
     config = foundation.config
     return ReplicaManager(
         node_id=foundation.node_id,
@@ -528,7 +531,7 @@ def _new_directory_reports(
     replicas: ReplicaManager,
     background: trio.Nursery,
 ) -> DirectoryReports:
-    """Return the reporter of the replicas' log directories."""
+    """Return the object that reports the log directories of replicas to the controller."""
     reports = DirectoryReports(
         node_id=foundation.node_id,
         logs=foundation.logs,
@@ -631,7 +634,7 @@ def _new_transactions(
     replicas: ReplicaManager,
     groups: GroupService,
 ) -> tuple[TransactionService, MarkerSender]:
-    """Return the transactions that this node coordinates, and the sender of their markers.
+    """Return the coordinator of transactions on this node, and the sender of their markers.
 
     Each of the two calls the other.
     """

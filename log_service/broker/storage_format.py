@@ -4,9 +4,9 @@ It is like ``kafka-storage format``. Decides which options fit a configuration, 
 a new cluster. The checks are Apache Kafka's (StorageTool, Formatter). ``raft.format`` decides the
 content of the files.
 
-A combination that cannot work is a ``ConfigError`` and leaves every directory as it was: voters of
-the configuration beside voters of the command, initial controllers without this node, a feature
-level that this version does not support.
+A combination that cannot work is a ``ConfigError`` and leaves every directory as it was. Examples
+are voters in both the configuration and the command, initial controllers without this node, and a
+feature level that this version does not support.
 """
 
 import re
@@ -74,7 +74,7 @@ class FormatOptions:
 
 
 def format_node(env: NodeEnv, config: NodeConfig, options: FormatOptions) -> NodeIdentity:
-    """Format a node's directories. Blocks.
+    """Format a node's directories. Waits for the disk.
 
     Raises:
         ConfigError: the options do not fit the configuration; nothing was written.
@@ -168,7 +168,7 @@ def _validate(config: NodeConfig, options: FormatOptions) -> None:
 
 
 def _initial_voters(config: NodeConfig, text: str) -> tuple[Voter, ...]:
-    """Return the voters of ``id@host:port:directory id``, comma separated."""
+    """Parse comma-separated voters of the form ``id@host:port:directory id``."""
     voters: dict[int, Voter] = {}
     for item in filter(None, map(str.strip, text.split(","))):
         match = INITIAL_CONTROLLER.fullmatch(item)

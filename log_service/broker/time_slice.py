@@ -1,10 +1,10 @@
 """Short time slices for the event loop's thread on Linux, so that it runs soon after it is woken.
 
 Decides the length, and the kernels that support it. A woken thread may share its processor with a
-busy thread. It then waits for the end of the busy thread's slice. A kernel notices that end at its
-ticks, which takes up to 4 ms, a hundred times the time of a small request. From Linux 6.12 on, a
-thread that wants to run often and briefly can request this (``sched_runtime`` of SCHED_OTHER) and
-then runs at once. Its share of the processor and its priority do not change.
+busy thread. It then waits for the end of the busy thread's slice. A kernel notices that end only at
+its next tick. This takes up to 4 ms, a hundred times the time of a small request. From Linux 6.12
+on, a thread that wants to run often and briefly can request this (``sched_runtime`` of SCHED_OTHER)
+and then runs at once. Its share of the processor and its priority do not change.
 
 Invariant: threads that are started later (those of the pool, which compute) keep the system's own
 slices.
@@ -29,7 +29,7 @@ _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 
 
 def shorten_time_slices() -> bool:
-    """Request short slices for the calling thread. Return whether the system accepted the request.
+    """Request short time slices for the calling thread. Return whether the system accepted that.
 
     Older kernels accept it and change nothing.
     """

@@ -12,7 +12,7 @@ from log_service.common.timers import TimerQueue
 
 
 class TimerTask:
-    """Runs one ``TimerQueue`` and owns the queue's ``on_earlier``."""
+    """Fires the timers of one ``TimerQueue``, and sets the queue's ``on_earlier``."""
 
     def __init__(self, timers: TimerQueue, clock: Clock) -> None:
         self._timers = timers

@@ -2,7 +2,7 @@
 
 Codecs are compiled at first use, in a millisecond or two each. Most handlers are imported at first
 use, in some milliseconds each, so that a node starts quickly. A client would wait for that.
-Therefore it is done in the background as soon as the listeners are up, a piece at a time. First
+Therefore it is done in the background once the node serves its listeners, in small pieces. First
 come the codecs of requests that every client sends, the newest version first. Then come the
 handlers for producers and consumers, with their messages. Handlers for other nodes and operators
 are left out, because most nodes never need them and they would take memory in each of them.
@@ -40,7 +40,7 @@ WARM_APIS = (
 
 
 async def warm_up(apis: Mapping[ApiKey, Api], authorizer: Authorizer | None = None) -> None:
-    """Compile and import in small pieces. All other tasks go first.
+    """Compile codecs and import handlers, in small pieces. All other tasks go first.
 
     Gates are imported only if the node has an authorizer.
     """

@@ -2,11 +2,11 @@
 
 ``ServerBudget`` decides whether a connection may enter and when a large frame may be received. It
 never looks into a frame. It counts only memory that a connection cannot bound by itself: frames
-larger than its buffer, and ready responses that wait behind an unfinished one.
+larger than its buffer, and responses that are complete but must wait for an earlier one.
 
 Invariants:
 
-- Connections that wait for memory are served in order.
+- Connections that wait for memory get it in the order of their arrival.
 - One large frame is always allowed, so an exhausted budget delays requests and never fails them.
 - Every granted byte is given back exactly once.
 """
@@ -47,17 +47,17 @@ class _Waiter:
 
 
 class AddressRates(Protocol):
-    """Rates at which addresses may connect (KIP-612)."""
+    """Limits on how often addresses may connect (KIP-612)."""
 
     def hold_back(self, host: str, now_ms: int) -> int:
-        """Count a new connection and return for how many ms to hold it before closing.
+        """Count a new connection, and return for how many ms to keep it open before it is closed.
 
-        0 admits the connection.
+        0 accepts the connection.
         """
 
 
 class ServerBudget:
-    """Connections and request memory of one node.
+    """The connections and the request memory of one node, with their limits.
 
     ``address_rates`` is set while addresses have quotas. ``most_connections`` is the number of
     connections for which the process has descriptors. It caps the configured limits.
@@ -88,7 +88,7 @@ class ServerBudget:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of large frames under way and of responses held back."""
+        """Bytes of the large frames in progress, and of the responses that must wait."""
         return self._frame_bytes + self._held_bytes
 
     @property
@@ -112,7 +112,7 @@ class ServerBudget:
         self._max_rate_of_listener = dict(limits.max_rate_of_listener)
 
     def pace(self, listener_name: str, now_ms: int) -> float:
-        """Count a new connection against the rates and return its delay in milliseconds."""
+        """Count a new connection against the rates, and return by how many ms to delay it."""
         rates = {
             ALL_LISTENERS: self._limits.max_rate,
             listener_name: self._max_rate_of_listener.get(listener_name, UNLIMITED_RATE),
@@ -126,14 +126,14 @@ class ServerBudget:
         return delay_ms
 
     def hold_back(self, host: str, now_ms: int) -> int:
-        """Return for how many ms to hold a connection whose address connects too often.
+        """Return for how many ms to keep a connection open whose address connects too often.
 
-        0 admits the connection.
+        It is then closed. 0 accepts the connection.
         """
         return 0 if self.address_rates is None else self.address_rates.hold_back(host, now_ms)
 
     def add_connection(self, host: str, listener_name: str) -> str | None:
-        """Count a new connection, or return why it must be closed.
+        """Count a new connection. Return None, or the reason why it must be closed.
 
         A refused connection is not counted.
         """

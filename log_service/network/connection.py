@@ -1,20 +1,21 @@
 """One accepted connection, which passes frames on and sends responses in request order.
 
-The connection decides when to read, when to send and when to hold back. It knows neither what a
+The connection decides when to read, when to send and when to wait. It knows neither what a
 frame means nor how long things may take. The server's sweeper looks at the counters here.
 
 One task reads, and usually sends too. Each wake-up handles every complete frame in the buffer and
 sends the ready responses with one call. The first response that must wait starts a second task,
 which sends responses that become complete later. A frame larger than the buffer is received
-straight into its own memory once the buffer is full. While a response holds its frame, no other
-frame is handled. The task goes on receiving, so that the work ends if the peer leaves.
+straight into its own memory once the buffer is full. While a response still needs the bytes of its
+frame (``holds_frame``), no other frame is handled. The task continues to receive, so that the work
+ends if the peer leaves.
 
 Invariants:
 
 - At most one task is sending (``is_sending``).
 - ``_ready`` is empty whenever the reading task waits for anything but that sending.
 - Nothing is read while the unanswered requests reach the limit in count or in bytes. This bounds
-  how much of one client's data waiting for replicas others can wait behind.
+  how much data of one client may wait for replicas before the data of other clients.
 """
 
 import enum
@@ -58,7 +59,7 @@ _read_size = struct.Struct(">i").unpack_from
 
 
 class _Next(enum.Enum):
-    """Why handling buffered frames stopped."""
+    """The reason why handling of buffered frames stopped, which decides what the task does next."""
 
     RECEIVE = enum.auto()  # the rest of a frame has not arrived
     # The rest of a frame has not arrived and will not fit into the buffer.
@@ -170,12 +171,12 @@ class ServerConnection:
 
     @property
     def is_muted(self) -> bool:
-        """Whether the connection is in a pause that its quota asked for."""
+        """Whether the handler has muted the connection, because a quota is used up."""
         return self._mute_scope is not None
 
     @property
     def is_response_ready(self) -> bool:
-        """Whether the oldest response is complete and could be sent."""
+        """Whether the oldest response is complete, so that it can be sent."""
         return self._queue.is_head_ready
 
     @property
@@ -191,8 +192,7 @@ class ServerConnection:
         Call before ``serve``.
 
         Raises:
-            OSError: the stream could not be made, the peer is gone, or ``close`` was called
-                meanwhile.
+            OSError: securing failed, the peer is gone, or ``close`` was called meanwhile.
         """
         self._stream = await secure(self._stream, self.context)
         if self.is_closed:
@@ -200,12 +200,13 @@ class ServerConnection:
             raise _closed()
 
     async def serve(self) -> None:
-        """Read until the peer leaves, the connection is closed or stopped, or bytes make no sense.
+        """Read and handle frames until the peer leaves, or the connection is closed or stopped.
 
         Raises:
             OSError: the peer is gone, or ``close`` was called.
             ProtocolError: raised by the handler, or a frame's size is out of bounds. Ready
-                responses before it were sent, as before any other exception of the handler.
+                responses to earlier frames are sent first, as before any other exception of the
+                handler.
         """
         receive_into = self._stream.receive_into
         while not self._is_stopping:
@@ -272,7 +273,7 @@ class ServerConnection:
                 await self._stay_put_off()
 
     def _handle_buffered(self) -> _Next:
-        """Hand over complete frames until none is left or the connection must wait."""
+        """Pass complete frames to the handler until none is left or the connection must wait."""
         buffer, view, start, end = self._buffer, self._view, 0, self._end
         context = self.context
         max_frame_bytes = context.max_frame_bytes or self._max_frame_bytes
@@ -309,7 +310,7 @@ class ServerConnection:
         return following
 
     def _handle(self, frame: memoryview) -> _Next:
-        """Hand one frame to the handler and keep its response.
+        """Pass one frame to the handler and keep its response.
 
         Return RECEIVE unless something must be done before the next frame.
         """
@@ -343,7 +344,7 @@ class ServerConnection:
         return HOLD
 
     def _keep_rest(self, start: int, end: int, needed_bytes: int) -> None:
-        """Move the rest to the front of the buffer, or to a larger buffer if needed."""
+        """Move the unhandled bytes to the front of the buffer, or to a larger buffer if needed."""
         rest = end - start
         if len(self._buffer) < self._max_buffer_bytes and max(needed_bytes, end + 1) > len(
             self._buffer
@@ -364,7 +365,7 @@ class ServerConnection:
         self._end = len(rest)
 
     async def _receive_large(self) -> None:
-        """Receive and hand over the frame at the front of the buffer, which is too large for it."""
+        """Receive and handle the frame at the front of the buffer, which is too large for it."""
         await self._wait_for_room()
         await self._fill_buffer()
         size = _read_size(self._buffer, 0)[0]
@@ -372,7 +373,7 @@ class ServerConnection:
             await self._receive_in_memory(size)
 
     async def _receive_in_memory(self, size: int) -> None:
-        """Receive the rest of the frame into its own memory and hand the frame over."""
+        """Receive the rest of the frame into its own memory, and pass the frame to the handler."""
         if not self._budget.acquire_frame_nowait(size):
             await self._wait_for_memory(size)
         memory = self._budget.frame_memory.take(size)
@@ -401,8 +402,8 @@ class ServerConnection:
     async def _fill_buffer(self) -> None:
         """Receive until the buffer is full.
 
-        Frame memory is taken only after that, so that announcing a frame without sending it takes
-        none.
+        Frame memory is taken only after that. So a client that announces a large frame and does not
+        send it takes none.
         """
         self.is_mid_frame = True
         await self._fill(self._view[self._end :])
@@ -424,7 +425,7 @@ class ServerConnection:
             rest = rest[received:]
 
     async def _stay_muted(self) -> None:
-        """Send ready responses, then wait until the pause or the connection ends."""
+        """Send ready responses, then wait until the connection is no longer muted or is closed."""
         self.is_mid_frame = False
         if self._ready:
             await self._send_ready()
@@ -444,9 +445,9 @@ class ServerConnection:
             raise _closed()
 
     async def _stay_put_off(self) -> None:
-        """Wait until a frame can be handed over again.
+        """Wait until the pause of the quota is over, so that the same frame can be handled again.
 
-        A connection that stops gives up, because its pause ends at once.
+        If the connection is being stopped, wait for its responses and raise OSError instead.
         """
         await self._stay_muted()
         if self._is_stopping:
@@ -454,7 +455,7 @@ class ServerConnection:
             raise _closed()
 
     async def _stay_held(self) -> None:
-        """Receive, but handle nothing, until the response that holds its frame is done.
+        """Receive bytes, but handle no frame, until the pending response has released its frame.
 
         Raises:
             OSError: the peer has left, or the connection was closed. The frame's memory must not be
@@ -478,7 +479,10 @@ class ServerConnection:
         self._holding = None
 
     def _absurd(self, size: int, max_frame_bytes: int) -> str:
-        """Return why a frame size is refused. The first three bytes reveal a TLS handshake."""
+        """Return the error text for a frame size out of bounds.
+
+        The text is another if the first three bytes are those of a TLS handshake.
+        """
         if size >> 8 in TLS_HELLOS and not self.request_count:
             return (
                 "the client speaks TLS, and this listener does not; connect to a listener with SSL,"
@@ -582,7 +586,7 @@ class ServerConnection:
                 self._reader_lot.unpark_all()
 
     async def _send_rest(self) -> None:
-        """Send the responses that can be sent, because the connection is about to fail."""
+        """Send the responses that are ready, because the connection is about to fail."""
         with suppress(OSError):
             if self._ready:
                 await self._send_ready()
@@ -590,7 +594,7 @@ class ServerConnection:
                 await self._hold()
 
     async def _send_mixed(self, chunks: Sequence[Chunk]) -> None:
-        """Send bytes gathered and file slices in order. Release every slice.
+        """Send a response's bytes and file slices in their order, and release every slice.
 
         Raises:
             OSError: the peer is gone, or a chunk cannot be read. The chunks before it were sent.

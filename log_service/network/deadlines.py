@@ -1,7 +1,7 @@
 """Deadlines of a connection, for incomplete frames, unread responses and idleness.
 
 ``ConnectionWatch`` compares a connection's counters at two sweeps, so that deadlines cost nothing
-on the path of a frame. A counter that has not moved since a sweep means a wait that began at or
+when a frame is handled. A counter that has not moved since a sweep means a wait that began at or
 after that sweep. Hence a deadline fires at most one sweep interval late and never early. The module
 reads no clock and closes nothing.
 """
@@ -24,7 +24,8 @@ def sweep_interval_ms(limits: NetworkLimits) -> int:
 class Watched(Protocol):
     """The counters of a connection.
 
-    A frame that waits for us (for memory, or for its turn) is not mid-frame.
+    ``is_mid_frame`` is true while the connection waits for its peer to send the rest of a frame. It
+    is false while the frame waits for memory or for its turn.
     """
 
     request_count: int
@@ -38,7 +39,7 @@ class Watched(Protocol):
 
     @property
     def is_muted(self) -> bool:
-        """Whether the connection is muted by its quota."""
+        """Whether the connection is muted, because a quota is used up."""
 
     @property
     def queued_response_count(self) -> int:
@@ -47,7 +48,7 @@ class Watched(Protocol):
 
 @dataclass(slots=True)
 class ConnectionWatch:
-    """State of one connection at the last sweep."""
+    """State of one connection at the last sweep, from which its deadlines are computed."""
 
     limits: NetworkLimits
     active_ms: int
@@ -58,7 +59,10 @@ class ConnectionWatch:
     request_count: int = 0
 
     def overdue(self, connection: Watched, now_ms: int) -> str | None:
-        """Compare the counters, and return why the connection must be closed, or None."""
+        """Compare the counters with those of the last sweep.
+
+        Return the reason why the connection must be closed, or None.
+        """
         has_sent = connection.bytes_sent != self.bytes_sent
         has_received = connection.bytes_received != self.bytes_received
         if has_sent or has_received or connection.queued_response_count or connection.is_muted:

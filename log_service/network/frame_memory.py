@@ -1,8 +1,8 @@
 """Memory for frames that are larger than a connection's buffer.
 
-``FrameMemory`` reuses a large enough piece of an earlier frame. New memory is slower, because it is
-zeroed first or mapped page by page, which takes as long as receiving and writing the frame. The
-budget decides how much may be taken at once.
+``FrameMemory`` reuses the memory (a piece) of an earlier frame if it is large enough. New memory is
+slower, because it is zeroed first or mapped page by page, which takes as long as receiving and
+writing the frame. The budget decides how much may be taken at once.
 
 Invariant: the pieces kept for later frames take at most ``KEPT_BYTES``.
 """

@@ -1,8 +1,8 @@
 """Responses of handlers, and the queue in which they wait for their turn.
 
-Responses leave in the order of their requests. A response that is ready while nothing waits before
-it never enters the queue. A response that must wait is a ``PendingResponse``, and later responses
-queue behind it.
+Responses are sent in the order of their requests. A response never enters the queue if it is ready
+and no other response waits to be sent. A response that must wait is a ``PendingResponse``, and
+later responses queue after it.
 
 Invariants:
 
@@ -40,7 +40,7 @@ BUFFER_TYPES: Final = (
 
 @dataclass(slots=True)
 class ConnectionContext:
-    """The connection that a frame came from. It lives as long as the connection."""
+    """The connection that a frame came from, as its handler sees it."""
 
     connection_id: int
     peer_host: str
@@ -75,7 +75,7 @@ class ConnectionContext:
     """
 
     def finish(self) -> None:
-        """Handle no further frame. Close the connection once every promised response is sent."""
+        """Handle no further frame, and close the connection once all pending responses are sent."""
         self.is_finished = True
         self.muted_until_s = inf
 
@@ -123,9 +123,10 @@ class PendingResponse:
         return f"<{type(self).__name__} {state}>"
 
     def on_discard(self, callback: Callable[[], None]) -> None:
-        """Set a callback for the end of the connection before the response.
+        """Set a callback that is called if the connection ends before the response is complete.
 
-        It runs at once if the connection has ended, because nothing else would end the work.
+        It is called at once if the connection has ended already, because nothing else would stop
+        the work on the response.
         """
         if self.is_discarded:
             callback()
@@ -134,16 +135,14 @@ class PendingResponse:
 
     @property
     def has_discard_callback(self) -> bool:
-        """Whether work goes on that ends with the connection."""
+        """Whether the work on the response ends with the connection (``on_discard``)."""
         return self._on_discard is not None
 
     def complete_encoded(self, chunks: list[Chunk] | None) -> None:
-        """Respond with ``chunks``, or with nothing.
+        """Complete the response with ``chunks``. None completes it without sending anything.
 
-        Never blocks.
-
-        Call it once, from any task of the trio run. After the connection has gone the call only
-        releases the slices.
+        Never blocks. Call it once, from any task of the trio run. If the connection has ended, the
+        call only releases the slices.
         """
         if self.is_discarded:
             release_slices(chunks or ())
@@ -179,11 +178,11 @@ class PendingResponse:
             on_discard()
 
     def watch(self, on_done: Callable[["PendingResponse"], None]) -> None:
-        """Call ``on_done`` once the response is complete. Used by the queue that it waits in."""
+        """Call ``on_done`` once the response is complete. Used by the queue of the response."""
         self._on_done = on_done
 
     def take(self) -> list[Chunk]:
-        """Hand the chunks over to the connection, which sends them and releases their slices."""
+        """Return the chunks to the connection, which sends them and releases their slices."""
         chunks, self._chunks = self._chunks, []
         return chunks
 
@@ -204,16 +203,21 @@ Response = list[Chunk] | PendingResponse | PutOff | None
 
 
 class FrameHandler(Protocol):
-    """The layer above the network. It responds to frames and learns when a connection has gone."""
+    """Responds to frames, and is notified of the ends of connections.
+
+    The layer above the network implements it.
+    """
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
         """Respond to one frame, given without its size prefix.
 
-        The view is writable. It is valid during the call, or until a response that holds it is
-        done. After ``PUT_OFF`` the same frame comes again, unless the connection stops.
+        The view is writable. It is valid during the call, or until a response with ``holds_frame``
+        is done. After ``PUT_OFF`` the handler gets the same frame again, unless the connection is
+        being stopped.
 
         Raises:
-            ProtocolError: the frame makes no sense. The connection is closed with one log line.
+            ProtocolError: the frame cannot be understood. The connection is closed with one log
+                line.
         """
 
     def connection_closed(self, context: ConnectionContext) -> None:
@@ -224,11 +228,11 @@ class FrameHandler(Protocol):
 
 
 class ResponseQueue:
-    """Responses in the order of their requests, from the first that was not ready.
+    """The responses of a connection that must wait, in the order of their requests.
 
-    The connection that fills the queue bounds it. ``responses`` is public for inspection only.
-    ``request_bytes`` counts the requests of queued responses, without requests whose responses were
-    ready when they came.
+    The first response that is not ready enters first. The connection that fills the queue bounds
+    it. ``responses`` is public for inspection only. ``request_bytes`` counts the bytes of the
+    requests of queued responses, except those whose responses were ready when they were queued.
     """
 
     __slots__ = ("_budget", "_on_completed", "request_bytes", "responses")
@@ -247,7 +251,7 @@ class ResponseQueue:
         return bool(self.responses) and self.responses[0].is_done
 
     def append_ready(self, chunks: list[Chunk]) -> None:
-        """Queue a ready response that only waits for its turn."""
+        """Queue a ready response that only waits for the responses before it."""
         response = PendingResponse()
         response.complete_encoded(chunks)
         self.append(response)

@@ -1,6 +1,4 @@
-"""A listener with its limits.
-
-Accepts connections, watches their deadlines and drains them.
+"""A listener that accepts connections, watches their deadlines and drains them.
 
 The server decides who may connect and when a connection has taken too long. ``connection`` handles
 the traffic between those two events, and the handler interprets frames. One task accepts and one
@@ -71,8 +69,8 @@ class Server:
 
     ``run`` serves until it is drained or cancelled.
 
-    ``bound`` is a socket that listens already, if any. A broker tells the controller which ports it
-    bound before it serves them. Meanwhile the operating system queues connections up to the
+    ``bound`` is a socket that is already listening, or None. A broker has to tell the controller
+    its ports before it serves them. Meanwhile the operating system queues connections up to the
     backlog.
     """
 
@@ -170,9 +168,9 @@ class Server:
             self._listener.close()
 
     async def drain(self, deadline_ms: int) -> None:
-        """Stop accepting, answer received requests and close.
+        """Stop accepting connections, respond to all received requests, and close the connections.
 
-        After ``deadline_ms`` close the rest as is.
+        After ``deadline_ms`` close the remaining ones at once.
         """
         self._is_draining = True
         if self._listener is not None:
@@ -223,9 +221,9 @@ class Server:
                 self._admit(stream, nursery)
 
     async def _pace(self, stream: Connection) -> None:
-        """Delay a connection that came in too soon after others.
+        """Delay a connection that came too soon after others.
 
-        Those behind it wait in the backlog.
+        Later connections wait in the backlog meanwhile.
         """
         delay_ms = self._budget.pace(self._config.name, self._env.clock.monotonic_ms())
         if delay_ms > 0:
@@ -236,9 +234,9 @@ class Server:
                 raise
 
     def _hold_back(self, stream: Connection, delay_ms: int, nursery: trio.Nursery) -> None:
-        """Hold a connection of an address that connects too often, then close it.
+        """Keep a connection of an address that connects too often open for a while, then close it.
 
-        Its client does not try again before the connection is closed.
+        Its client does not connect again before that.
         """
         self.refused_count += 1
         self._log.warning(
@@ -328,7 +326,7 @@ class Server:
             self._forget(connection)
 
     async def _is_secured(self, connection: ServerConnection, secure: Secure) -> bool:
-        """Secure a connection and return whether that succeeded.
+        """Secure a connection (TLS) and return whether that succeeded.
 
         Log failures unless the peer left.
         """

@@ -1,6 +1,4 @@
-"""The real network.
-
-Non-blocking TCP sockets under trio, as ``common.env`` describes them.
+"""The real network: non-blocking TCP sockets under trio, as ``common.env`` describes them.
 
 The module moves bytes to and from the kernel with the fewest calls. A receive waits first and then
 reads once, straight into the caller's buffer. A send tries at once and waits only while the
@@ -79,7 +77,10 @@ class SocketConnection:
         )
 
     async def receive_into(self, buffer: bytearray | memoryview) -> int:
-        """Wait for bytes and put them at the front of ``buffer``; 0 is the end of the stream."""
+        """Wait for bytes, write them to the front of ``buffer``, and return how many they are.
+
+        0 is the end of the stream.
+        """
         while True:
             if self._descriptor < 0:
                 raise _closed()
@@ -105,10 +106,10 @@ class SocketConnection:
         await self._send_all(buffers, 0)
 
     async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
-        """Send ``header`` and then a leased range, within the kernel if the slice allows it.
+        """Send ``header`` and then a file slice, within the kernel if the slice allows it.
 
         Raises:
-            OSError: the peer is gone, or the file was shorter than the lease. The connection must
+            OSError: the peer is gone, or the file is shorter than the slice. The connection must
                 then be closed.
         """
         if not (HAS_SENDFILE and has_descriptor(file_slice)):
@@ -318,8 +319,8 @@ async def _bind(host: str, port: int, backlog: int) -> socket.socket:
 def _plain_error(error: OSError, where: str) -> OSError:
     """Return the error of one of the tried addresses, as the system would have reported it.
 
-    Another failure is preferred to a refusal, because a process may listen at that address. Hence a
-    name is refused only if all of its addresses refuse.
+    An error other than "connection refused" is preferred, because a process may listen at that
+    address. Hence a name is refused only if all of its addresses refuse.
     """
     tried = error.__cause__
     if not isinstance(tried, BaseExceptionGroup):

@@ -1,8 +1,8 @@
-"""Answers DescribeClientQuotas: it finds the quotas that a request asks to see (KIP-546).
+"""Finds the quotas that a DescribeClientQuotas request selects (KIP-546).
 
 A request names types of entities, each with a name, with "the default", or with "any". An entity is
-shown when it has all of these types and its names match; a strict request asks for those that have
-no other type. A request that names no type asks for all.
+shown when it has all of these types and its names match. A strict request shows only entities that
+have no other type. A request that names no type selects all.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ TYPES: Final = frozenset({USER, CLIENT_ID, IP})
 
 
 def describe(quotas: Quotas, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """Return the quotas that a request asks for, in the order of their entities.
+    """Return the quotas that the filter of a request selects, in the order of their entities.
 
     Raises:
-        KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION: the filter makes no sense.
+        KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION: the filter is not valid.
     """
     _validate(request.components)
     return DescribeClientQuotasResponse(

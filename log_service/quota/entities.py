@@ -1,10 +1,10 @@
-"""Finds the quota that holds for a client, and the clients that share it.
+"""Finds the quota that applies to a client, and the clients that share it.
 
-A quota is for a user, for a client id or for both together, by name or as the default of all that
-have none by name. Of all matching quotas the first in the order of ``levels`` applies (KIP-55).
-Clients to which the same quota applies by the same names share it. Clients to which a default
-applies have it each for itself. Each kind of quota is looked up separately, so a client may get its
-byte rate from one entity and its request time from another.
+A quota is for a user, for a client id or for both together. Each is given by name, or as the
+default of all that have no quota by name. Of all matching quotas the first in the order of
+``levels`` applies (KIP-55). Clients to which the same quota applies by the same names share it.
+A default quota applies to each name separately. Each kind of quota is looked up separately, so a
+client may get its byte rate from one entity and its request time from another.
 """
 
 from collections.abc import Collection, Mapping
@@ -42,16 +42,16 @@ The controller counts mutations, and the listeners count connections.
 
 
 class Client(NamedTuple):
-    """A user's name and a client id; empty if it has none."""
+    """A user's name and a client id. Either is empty if the client has none."""
 
     user: str
     client_id: str
 
 
 class Share(NamedTuple):
-    """The clients that share one quota: those of a user, those of a client id, or a single one.
+    """The clients that share one quota: those of a user, those of a client id, or those of both.
 
-    An empty name stands for any name.
+    An empty name matches any name.
     """
 
     user: str
@@ -95,8 +95,10 @@ def remembered(name: str) -> str:
 
 def levels(client: Client) -> list[tuple[QuotaEntity, Share]]:
     """Return the entities that match a client in order of precedence, each with the clients that
-    share it. A client without a client id matches no quota of client ids, not even the default. The
-    same holds for users.
+    share it.
+
+    A client without a client id matches no quota of client ids, not even the default. The same
+    holds for users.
     """
     user, client_id = client
     shown_user, shown_id = remembered(user), remembered(client_id)
@@ -124,7 +126,7 @@ Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 
 
 def limit_of(quotas: Quotas, key: QuotaKey, client: Client) -> Limit | None:
-    """Return the quota of a kind that applies to a client, or None."""
+    """Return the quota of kind ``key`` that applies to a client, or None."""
     for entity, share in levels(client):
         bound = quotas.get(entity, {}).get(key)
         if bound is not None:
@@ -147,9 +149,9 @@ SHOWN_OF_LONG_NAME: Final = 64
 
 @dataclass(slots=True)
 class KnownLimits:
-    """The limits of known clients under one set of quotas.
+    """A cache of the limits of clients, under one set of quotas.
 
-    The number is bounded. Further clients are looked up each time.
+    The number of cached clients is bounded. Further clients are looked up each time.
     """
 
     quotas: Quotas

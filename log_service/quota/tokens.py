@@ -1,9 +1,10 @@
 """Bounds how many partitions a client may create and delete. A bucket has one token for each
 partition (KIP-599).
 
-The bucket fills at the quota's rate, up to what the rate gives in all windows together. A change is
-admitted while the bucket is not below zero, however many partitions it has, and may take the bucket
-below zero. So no quota is too small for a large topic. Below zero changes wait.
+The bucket fills at the quota's rate, and is full with the tokens that the rate gives in all windows
+together. A change is admitted while the bucket is not below zero, however many partitions it has,
+and may take the bucket below zero. So no quota is too small for a large topic. While the bucket is
+below zero, changes must wait.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ class TokenBucket:
         self._updated_ms = now_ms
 
     def refill(self, rate: float, windows: QuotaWindows, now_ms: int) -> float:
-        """Add the tokens since the last look, and return the present count."""
+        """Add the tokens since the last call, and return how many there are."""
         burst = rate * windows.count * windows.size_ms / 1_000
         present = (
             burst
@@ -47,16 +48,17 @@ class TokenBucket:
         return self.tokens
 
     def is_idle(self, windows: QuotaWindows, now_ms: int) -> bool:
-        """Whether the bucket is full again by now, as a new one is."""
+        """Whether the bucket is full again by now, so that it may be dropped."""
         missing = self._rate * (windows.count * windows.size_ms - now_ms + self._updated_ms) / 1_000
         return self.tokens is None or self.tokens >= missing
 
 
 @dataclass(slots=True)
 class MutationCharge:
-    """The tokens that one request has taken from its client's bucket. With ``is_strict`` the
-    version of the request allows a refusal. ``throttle_time_ms`` is the client's pause after the
-    request.
+    """The bucket from which one request takes tokens, and the result.
+
+    With ``is_strict`` the version of the request allows a refusal. ``throttle_time_ms`` is how long
+    the client has to pause after the request.
     """
 
     rate: float
@@ -67,11 +69,11 @@ class MutationCharge:
     throttle_time_ms: int = 0
 
     def take(self, partition_count: int) -> None:
-        """Take tokens for that many partitions.
+        """Take one token for each of ``partition_count`` partitions.
 
         Raises:
-            KafkaError: THROTTLING_QUOTA_EXCEEDED, there are none left, and the client knows that
-                error; nothing is taken.
+            KafkaError: THROTTLING_QUOTA_EXCEEDED, none are left, and ``is_strict`` allows a
+                refusal. No token is taken.
         """
         present = self.bucket.refill(self.rate, self.windows, self.now_ms)
         if self.is_strict and present < -ROUNDING:
@@ -91,9 +93,9 @@ class MutationCharge:
 
 @dataclass(slots=True)
 class MutationQuotas:
-    """The buckets of all clients of the controller that have a quota.
+    """The token buckets of all clients that have a quota of the controller.
 
-    Unused buckets are forgotten when others come.
+    Unused buckets are dropped when new ones are added.
     """
 
     windows: QuotaWindows
@@ -117,9 +119,9 @@ class MutationQuotas:
         is_strict: bool,
         remember: Callable[[TokenBucket], None],
     ) -> MutationCharge | None:
-        """Return the bucket that a request is charged to, None if no quota applies.
+        """Return a charge for a request to its client's bucket, or None if no quota applies.
 
-        ``remember`` gets the bucket before it changes.
+        ``remember`` is called with the bucket before it changes.
         """
         if not quotas:
             return None

@@ -1,15 +1,17 @@
-"""Measures a rate over the last seconds, and the pause that brings it back to its bound. A rate is
-the sum of the kept samples, divided by the time that they span. That time is never shorter than all
-windows but one. So with eleven windows of one second, a burst is measured over ten seconds, however
-short it was. Samples and times are Apache Kafka's to the millisecond, so that both throttle alike.
+"""Measures a rate over the last seconds, and the pause that brings it back to its bound.
 
-Every request of a client with a quota is counted and compared with its bound, so that this has to
-be cheap. All samples but the current one are added up once. Their sum is reused until the first of
+A rate is the sum of the kept samples, divided by the time that they span. That time is never
+shorter than all windows but one. So with eleven windows of one second, a burst is measured over ten
+seconds, however short it was. Samples and times agree with Apache Kafka's to the millisecond, so
+that both throttle alike.
+
+Every request of a client with a quota is counted and compared with its bound, so this has to be
+cheap. All samples but the current one are added up once. Their sum is reused until the first of
 them is too old. If the rate over the shortest possible time is within the bound, the real rate is
 not measured, because it is lower still.
 
-Invariants: there is at most one sample more than there are windows; a sample that nothing was
-counted in for all windows counts no more.
+Invariants: there is at most one sample more than there are windows; a sample expires if nothing
+was counted in it for the length of all windows.
 """
 
 from dataclasses import dataclass, field
@@ -74,9 +76,9 @@ class SampledRate:
         """No rate is measured over a shorter time."""
 
     def count_within(self, amount: float, bound: float, now_ms: int) -> bool:
-        """Add an amount to the window.
+        """Add an amount to the current sample.
 
-        Return whether the rate is within its bound for certain, without measuring it.
+        Return true if the rate is surely within its bound, without measuring it.
         """
         sample = self._samples[self._current]
         if now_ms >= self._added_up_until_ms or now_ms - sample.began_ms >= self._windows.size_ms:
@@ -87,7 +89,7 @@ class SampledRate:
         return (self._others_total + sample.total) * 1_000 <= bound * self._least_span_ms
 
     def count(self, amount: float, now_ms: int) -> None:
-        """Add an amount to the window. A negative one takes back."""
+        """Add an amount to the current sample. A negative amount takes back an earlier one."""
         windows, samples = self._windows, self._samples
         sample = samples[self._current]
         if now_ms - sample.began_ms >= windows.size_ms:
@@ -101,7 +103,7 @@ class SampledRate:
         sample.last_ms = self.last_ms = now_ms
 
     def measured(self, now_ms: int) -> tuple[float, float]:
-        """Return the rate per second, and over how many milliseconds it was measured."""
+        """Return the rate per second, and the milliseconds over which it was measured."""
         windows = self._windows
         if now_ms >= self._added_up_until_ms:
             self._add_up(now_ms)
@@ -131,14 +133,15 @@ class SampledRate:
         self._added_up_until_ms = until_ms
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing was counted for all windows, so that forgetting this changes nothing."""
+        """Whether nothing was counted for the length of all windows, so it may be dropped."""
         return now_ms - self.last_ms >= self._windows.count * self._windows.size_ms
 
 
 def pause_ms(rate: float, span_ms: float, bound: float) -> int:
-    """Return the pause after which a rate over a span falls to its bound, 0 if it is not above it.
+    """Return for how many ms to pause until a rate over a span falls to its bound.
 
-    The pause is at most ``LONGEST_PAUSE_MS``, also for a bound near zero.
+    0 if the rate is not above it. The pause is at most ``LONGEST_PAUSE_MS``, also for a bound near
+    zero.
     """
     if rate <= bound:
         return 0
@@ -146,7 +149,7 @@ def pause_ms(rate: float, span_ms: float, bound: float) -> int:
 
 
 class Measured(NamedTuple):
-    """A rate for display: the measured clients, the rate and its bound."""
+    """A rate for display: the clients that share it, the rate per second and its bound."""
 
     share: str
     rate: float
@@ -158,11 +161,11 @@ MIN_SWEEP_COUNT: Final = 1_024
 
 @dataclass(slots=True)
 class Meters:
-    """The rates of all clients with quotas of one kind. Rates that were idle for all windows are
-    forgotten when others come.
+    """The rates of all clients with quotas of one kind.
 
-    No pause is longer than ``longest_ms``. ``pause_count`` and ``pause_total_ms`` say how often and
-    for how long clients had to pause.
+    Rates that were idle for the length of all windows are dropped when new ones are added. No pause
+    is longer than ``longest_ms``. ``pause_count`` and ``pause_total_ms`` tell how often and for how
+    long clients had to pause.
     """
 
     windows: QuotaWindows
@@ -176,7 +179,7 @@ class Meters:
         return len(self._rates)
 
     def charge(self, share: object, amount: float, bound: float, now_ms: int) -> int:
-        """Count an amount, and return for how many milliseconds its client has to pause."""
+        """Count an amount, and return for how many milliseconds its clients have to pause."""
         known = self._rates.get(share)
         rate = (
             known[0]
@@ -193,26 +196,26 @@ class Meters:
         return found_ms
 
     def pause_left_ms(self, share: object, now_ms: int) -> int:
-        """Return how many milliseconds are left of a share's pause.
+        """Return how many milliseconds are left of the pause of clients that share a quota.
 
-        They are 0 if it is over, or there was none.
+        0 if the pause is over, or there was none.
         """
         known = self._rates.get(share)
         return 0 if known is None else max(0, known[0].paused_until_ms - now_ms)
 
     def claim(self, share: object, until_ms: int) -> None:
-        """Note the time by which a waiting request returns. New requests wait behind it."""
+        """Note when a delayed request will be handled. New requests of its clients wait for it."""
         known = self._rates.get(share)
         if known is not None:
             known[0].claimed_until_ms = max(known[0].claimed_until_ms, until_ms)
 
     def claim_left_ms(self, share: object, now_ms: int) -> int:
-        """Return the milliseconds until the requests that had to wait have returned."""
+        """Return in how many milliseconds the delayed requests will have been handled."""
         known = self._rates.get(share)
         return 0 if known is None else max(0, known[0].claimed_until_ms - now_ms)
 
     def take_back(self, share: object, amount: float, now_ms: int) -> None:
-        """Count an amount as never asked for."""
+        """Take an earlier amount back, as if it had never been counted."""
         known = self._rates.get(share)
         if known is not None:
             known[0].count(-amount, now_ms)
@@ -223,9 +226,7 @@ class Meters:
         self.pause_total_ms += paused_ms
 
     def shown(self, now_ms: int, limit: int) -> list[Measured]:
-        """Return the rates that are nearest to their bounds or furthest above them, at most
-        ``limit``.
-        """
+        """Return the rates with the highest ratio to their bounds, at most ``limit``."""
         found = [
             Measured(str(share), rate.measured(now_ms)[0], bound)
             for share, (rate, bound) in list(self._rates.items())

@@ -1,14 +1,14 @@
-"""One outbound byte stream that carries requests. Requests leave one behind the other, and
+"""One outbound byte stream that carries requests. Requests are sent one after the other, and
 responses arrive in the same order.
 
 Decides the correlation ids, how many requests may be in flight, and when the peer has taken too
-long. One deadline watches over all: that of the earliest request in flight, or of idleness when
-there is none. Knows no APIs: a request is a frame as ``protocol.frames`` encodes it, and the
-channel writes the correlation id into its header.
+long. There is one deadline at a time. It is the earliest of the requests in flight, or the end of
+the idle timeout when there is none. The channel knows no APIs. It gets each request as a frame from
+``protocol.frames``, and writes the correlation id into the frame's header.
 
 Invariants: responses are matched by order, and the correlation id must agree. A request that gets
-no response in time closes the channel, because every response behind it would be late as well. Once
-the channel is closed, every waiting task gets an error and no request gets in.
+no response in time closes the channel, because every later response would be late as well. Once
+the channel is closed, every waiting task gets an error and no request is accepted.
 """
 
 import errno
@@ -43,9 +43,9 @@ class SpeaksTlsError(ProtocolError):
 
 
 class _InFlight:
-    """A request without a response so far.
+    """A request that has no response yet.
 
-    ``error`` is raised in the task that waits for it, if there still is one.
+    ``error`` is raised in the task that waits for the response, if there still is one.
     """
 
     __slots__ = ("correlation_id", "deadline", "error", "frame", "settled")
@@ -59,7 +59,7 @@ class _InFlight:
 
 
 class Channel:
-    """A connection for requests. Made by ``open_channel``, which also runs it."""
+    """A connection that carries requests. ``open_channel`` makes it and also runs it."""
 
     def __init__(
         self,
@@ -111,7 +111,10 @@ class Channel:
 
     @property
     def failure(self) -> Exception | None:
-        """Why the channel is closed. None while it is open, after ``close`` or long idleness."""
+        """The reason why the channel is closed.
+
+        None while it is open, and after ``close`` or the idle timeout.
+        """
         return None if self._is_closed_by_us else self._error
 
     @property
@@ -137,14 +140,14 @@ class Channel:
         correlation id.
 
         ``chunks`` begin with the four bytes of size and must not change until the response has
-        arrived. Cancelling the wait does not take the request back. Waits for its turn while too
-        many requests are in flight.
+        arrived. Cancelling the wait does not cancel the request. While too many requests are in
+        flight, the call first waits for its turn.
 
         Raises:
             TimeoutError: no response within ``timeout_ms``; the channel is closed.
             OSError: the connection is gone.
-            ProtocolError: the peer sent something else than a response to this request; the channel
-                is closed.
+            ProtocolError: the peer sent something other than a response to this request; the
+                channel is closed.
         """
         sent = await self._send_request(chunks, timeout_ms)
         await sent.settled.wait()
@@ -154,8 +157,9 @@ class Channel:
         return sent.frame
 
     async def send(self, chunks: Sequence[Buffer]) -> None:
-        """Send a request that has no response (Produce with acks=0); ``chunks`` must not change any
-        more.
+        """Send a request that has no response (Produce with acks=0).
+
+        ``chunks`` must not change any more.
 
         Raises:
             OSError: the connection is gone.
@@ -169,7 +173,7 @@ class Channel:
         self._fail(OSError(errno.EBADF, "it was closed on our side"))
 
     async def wait_closed(self) -> None:
-        """Wait until the channel is closed, by either side."""
+        """Wait until the channel is closed by this side or the peer."""
         await self._closed.wait()
 
     async def run(self) -> None:
@@ -199,8 +203,12 @@ class Channel:
         return sent
 
     async def _wait_for_room(self) -> None:
-        """Wait in order of arrival: the batches of an idempotent producer must not overtake each
-        other.
+        """Wait until another request may be sent. Tasks continue in the order of their arrival.
+
+        The order matters, because batches of an idempotent producer must not overtake each other.
+
+        Raises:
+            OSError, ProtocolError: the channel is closed.
         """
         if self._lot or self._is_waking or self._is_full():
             await self._lot.park()
@@ -215,15 +223,15 @@ class Channel:
         )
 
     def _offer_room(self) -> None:
-        """Wake the first task that waits for room. It offers the rest to the next."""
+        """Wake the first task that waits to send. It wakes the next one if there is room."""
         if self._lot and not self._is_waking and not self._is_full():
             self._is_waking = True
             self._lot.unpark()
 
     async def _transmit(self, chunks: Sequence[Buffer]) -> None:
-        """Send, or leave it to the task that is sending.
+        """Send the chunks of a frame. If another task is already sending, leave them to that task.
 
-        A cancellation never cuts a frame short: deadlines close the connection.
+        Cancellation never interrupts a frame. Only closing the connection ends a blocked send.
         """
         self._used_at = trio.current_time()
         self._unsent += chunks
@@ -259,8 +267,12 @@ class Channel:
                 raise ConnectionResetError(errno.ECONNRESET, "the peer closed the connection")
 
     def _settle_buffered(self) -> None:
-        """Hand out every complete response in the buffer; begin a buffer for one that is not
-        complete.
+        """Deliver every complete response in the buffer to its waiting task.
+
+        An incomplete response moves to a buffer of its own.
+
+        Raises:
+            ProtocolError: the size of a response is out of bounds.
         """
         buffer, start, end = self._buffer, 0, self._end
         while end - start >= SIZE_BYTES:
@@ -296,7 +308,11 @@ class Channel:
             self.settle(frame)
 
     def settle(self, frame: bytearray) -> None:
-        """Give a response to the earliest request in flight."""
+        """Deliver a response to the earliest request in flight.
+
+        Raises:
+            ProtocolError: the response is not for that request.
+        """
         (correlation_id,) = _INT32.unpack_from(frame)
         if not self._in_flight:
             raise ProtocolError(
@@ -321,7 +337,10 @@ class Channel:
         return self._used_at + self._idle_timeout_s
 
     def _close_if_overdue(self) -> None:
-        """The watched deadline has come; close, unless the response came meanwhile."""
+        """Close the channel if its deadline has passed.
+
+        It has not if the response arrived meanwhile.
+        """
         now = trio.current_time()
         if self._next_deadline() > now:
             return
@@ -353,7 +372,7 @@ class Channel:
 
     @staticmethod
     def _addressed(chunks: Sequence[Buffer], correlation_id: int) -> Sequence[Buffer]:
-        """Write the correlation id into the header, which lies in the first chunk."""
+        """Return the chunks with the correlation id in the header, which is in the first chunk."""
         first = chunks[0]
         if isinstance(first, bytes):
             first = bytearray(first)
@@ -377,11 +396,10 @@ async def open_channel(
     idle_timeout_ms: int = 540_000,
     max_requests_in_flight: int = 64,
 ) -> AsyncIterator[Channel]:
-    """Connect, and keep the channel open for the length of the block. Exceptions of the block come
-    out as they are.
+    """Connect, and keep the channel open for the length of the block.
 
-    ``secure`` returns the stream to speak on (TLS) in place of the bare one, within the same
-    deadline.
+    Exceptions of the block are raised without an exception group around them. ``secure`` returns
+    the stream that is used instead of the plain one (TLS), within ``connect_timeout_ms`` in all.
 
     Raises:
         TimeoutError: the peer did not accept the connection within ``connect_timeout_ms``.
@@ -427,7 +445,10 @@ async def _connect(env: Env, host: str, port: int, secure: Secure | None) -> Con
 
 
 def _lost(name: str, cause: Exception) -> Exception:
-    """Return an exception of its own for one of many waiting tasks."""
+    """Return a new exception about a lost connection, from its cause.
+
+    Each waiting task gets one of its own, because tasks should not raise the same object.
+    """
     if isinstance(cause, ProtocolError):
         return type(cause)(str(cause))
     reason = cause.strerror if isinstance(cause, OSError) else None

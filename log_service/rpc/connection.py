@@ -2,8 +2,8 @@
 versions negotiated, in that order.
 
 Decides the version of a request (``versions``), the time that a response may take, and the error of
-each failure: ``KafkaError`` with NETWORK_EXCEPTION, REQUEST_TIMED_OUT or UNSUPPORTED_VERSION,
-whatever the socket said. Waits out the pause that a node asks for when it throttles (KIP-219).
+each failure: ``KafkaError`` with NETWORK_EXCEPTION, REQUEST_TIMED_OUT or UNSUPPORTED_VERSION in
+place of the socket's error. Sends no request while the node throttles this client (KIP-219).
 Knows nothing of clusters. A closed connection is never opened again.
 """
 
@@ -41,8 +41,8 @@ TIMEOUT_GRACE_MS = 5_000
 class Destination:
     """The address of a node, and the purpose of the connection.
 
-    Requests that wait long have a connection of their own, so that no other request waits behind
-    them.
+    Requests that the node may answer late have a connection of their own, because other requests on
+    it would have to wait for their responses.
     """
 
     host: str
@@ -55,13 +55,14 @@ class Destination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcSettings:
-    """The bounds of connections and requests; ``client_id`` names the sender to the node.
+    """The limits of connections and requests. ``client_id`` names the sender to the node.
 
-    With ``is_asking`` a listener that ends connections silently is asked what it speaks. That is
-    for clients, whose security settings a person may have mistaken.
+    ``is_asking`` says whether to find out which protocol a listener speaks that ends connections
+    without an error (``misfits``). Clients do, because their security settings may be wrong.
 
-    ``long_frame_bytes``: a longer response is decoded in another thread, because a megabyte of
-    small elements takes 0.1 s. Records stay bytes, so a response that has some never is.
+    A response longer than ``long_frame_bytes`` is decoded in another thread, because a megabyte of
+    small elements takes 0.1 s. Responses with records are always decoded here, because records stay
+    bytes.
     """
 
     client_id: str
@@ -80,27 +81,28 @@ CLOSED_EARLY = "; a port that wants TLS closes connections without it: see secur
 
 
 class EndedWhileSecuredError(ConnectionAbortedError):
-    """The peer ended a connection while it was secured, and did not say why."""
+    """The peer ended a connection during the TLS handshake, and did not say why."""
 
 
 class EndedUnheardError(KafkaError):
-    """The peer ended a connection in the clear, and had not responded to anything."""
+    """The peer ended a connection without TLS before it had sent any response."""
 
 
 class Security(Protocol):
-    """The steps on a fresh connection before the first request of its user."""
+    """Secures and authenticates a new connection, before it carries the caller's requests."""
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
-        """Return the stream to speak on (TLS).
+        """Return the stream that carries the requests: the given one, or TLS over it.
 
         Raises OSError: the peer is not the node that it should be.
         """
 
     async def authenticate(self, connection: "RpcConnection") -> None:
-        """Prove our identity (SASL).
+        """Prove our identity to the peer (SASL).
 
-        This may negotiate versions, which otherwise happens afterwards. Raises KafkaError: the peer
-        refused.
+        This may negotiate the versions, which otherwise happens after it.
+
+        Raises KafkaError: the peer refused.
         """
 
 
@@ -150,13 +152,15 @@ class RpcConnection:
 
     @property
     def failure(self) -> Exception | None:
-        """Why the connection is closed, if neither idleness nor our own side closed it."""
+        """The reason why the connection is closed. None if idleness or our own side closed it."""
         return self._channel.failure
 
     @property
     def is_ended_unused(self) -> bool:
-        """Whether the peer ended the connection unused: before a login, with no response but about
-        versions.
+        """Whether the peer ended the connection before it was of use.
+
+        Such a peer has negotiated versions, and has responded to nothing after that, not even to
+        a login.
         """
         is_unused = 0 < self._negotiated_count == self._channel.response_count
         return is_unused and isinstance(self.failure, ConnectionResetError | BrokenPipeError)
@@ -168,18 +172,18 @@ class RpcConnection:
 
     @property
     def bytes_received(self) -> int:
-        """Bytes that came so far."""
+        """Number of bytes received so far."""
         return self._channel.bytes_received
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that left so far."""
+        """Number of bytes sent so far."""
         return self._channel.bytes_sent
 
     def version_of(self, key: ApiKey) -> int:
-        """Return the version of the next request of an API, for requests whose fields differ.
+        """Return the version of the next request to an API.
 
-        Raises as ``request``.
+        It is for callers whose requests have other fields in other versions. Raises as ``request``.
         """
         return self.versions.choose(key)
 
@@ -188,21 +192,23 @@ class RpcConnection:
         self._channel.close()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is closed, by either side."""
+        """Wait until the connection is closed by this side or the peer."""
         await self._channel.wait_closed()
 
     async def wait_unmuted(self) -> None:
-        """Wait out the pause that the node asked for with its last responses.
+        """Wait until the throttle time of the node's last responses is over.
 
-        The node does not enforce it by waiting itself (KIP-219).
+        The node responds at once, and leaves the waiting to the client (KIP-219).
         """
         if self._muted_until > trio.current_time() and not self.is_closed:
             with trio.move_on_at(self._muted_until):
                 await self._channel.wait_closed()
 
     async def negotiate(self) -> None:
-        """Ask which versions the node speaks. One that does not know our version of the request
-        responds in version 0 and is asked again (KIP-511).
+        """Ask which versions the node speaks.
+
+        A node that does not know our version of ApiVersions responds in version 0. It is then asked
+        again in that version (KIP-511).
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT, or the node's error.
@@ -230,10 +236,10 @@ class RpcConnection:
     ) -> R:
         """Send a request and return its response.
 
-        The response may take ``request_timeout_ms``. It may take longer if ``waits_ms``, the time
-        that the request asks the node to wait, is nearly as long. A request that times out closes
-        the connection. A node that throttles is left alone for as long as it said, before the next
-        request.
+        ``waits_ms`` is how long the request allows the node to wait before it responds. The
+        response may take ``request_timeout_ms``, or slightly more than ``waits_ms`` if that is
+        longer. A request that times out closes the connection. If earlier responses set a throttle
+        time, the request is sent after it.
 
         Raises:
             KafkaError: UNSUPPORTED_VERSION, NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
@@ -243,16 +249,16 @@ class RpcConnection:
         return await self._request(request, response_type, max_version, waits_ms)
 
     async def request_of_login(self, request: Message, response_type: type[R]) -> R:
-        """Send a request that belongs to a login.
+        """Send a request that is part of a login, and return its response.
 
-        It does not wait for a renewal of that login. Raises as ``request``.
+        Other requests wait while a login is renewed. This one does not. Raises as ``request``.
         """
         return await self._request(request, response_type, None, 0)
 
     def renew_login_after(self, seconds: float, log_in: LogIn) -> None:
-        """Call ``log_in`` before the first request that is sent after this time.
+        """Renew the login before the first request that is sent after ``seconds`` from now.
 
-        Other requests wait for it (KIP-368).
+        ``log_in`` is called once to do it. Requests wait until it has returned (KIP-368).
         """
         self._login_due = trio.current_time() + seconds
         self._log_in = log_in
@@ -356,7 +362,7 @@ class RpcConnection:
 
 
 def _decode(response_type: type[R], version: int, frame: bytearray) -> R:
-    """Decode a response, in any thread.
+    """Decode a response. May be called in any thread.
 
     Raises ProtocolError: the bytes are not a response of this type.
     """
@@ -411,7 +417,7 @@ async def _secured(security: Security, destination: Destination, stream: Connect
 
 
 def raise_for(code: int, text: str | None, where: str) -> None:
-    """Raise the error that a response carries, if it is one.
+    """Raise the error that a response carries. Do nothing if its code is NONE.
 
     Raises:
         KafkaError: ``code`` is not NONE.

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 def client_hello(host: str) -> bytes:
-    """Return the first message of a client that asks for ``host``.
+    """Return the first message of a TLS client that connects to ``host``.
 
     The handshake cannot be continued, because its keys are thrown away.
     """

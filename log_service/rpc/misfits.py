@@ -1,9 +1,9 @@
 """Finds out why a listener ends fresh connections without a response.
 
 The listener may require a login or TLS, or may not support TLS. A node that stops, or has too many
-connections, ends them in the same way. So the end alone proves nothing. The listener is asked, on a
-connection of its own, before the next attempt. Only a response that proves such a cause makes the
-failure final. Any other response changes nothing.
+connections, ends them in the same way. So the end alone proves nothing. A test request is sent on a
+connection of its own before the next attempt to connect. Only a response that proves one of these
+causes makes the failure final. Any other response changes nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -47,24 +47,27 @@ Question = Callable[[Env, Destination, RpcSettings, Security | None], Awaitable[
 
 
 def question_after(ended: Exception) -> Question | None:
-    """Return the question after a failed attempt to connect, None if its error says all."""
+    """Return the test that finds the cause of a failed attempt to connect.
+
+    None if the error itself tells the cause.
+    """
     if isinstance(ended, EndedWhileSecuredError):
         return require_tls
     return require_no_tls if isinstance(ended, EndedUnheardError) else None
 
 
 def question_to(connection: RpcConnection) -> Question | None:
-    """Return the question after a connection ended, None if it had been of use."""
+    """Return the test that finds out why a connection ended, or None if it had been of use."""
     return require_no_login if connection.is_ended_unused else None
 
 
 async def require_tls(
     env: Env, destination: Destination, settings: RpcSettings, _: Security | None
 ) -> None:
-    """Raise if a listener that ends handshakes responds to requests in the clear.
+    """Raise if a listener that ended a TLS handshake responds to requests without TLS.
 
     Raises:
-        KafkaError: SASL_AUTHENTICATION_FAILED, it does.
+        KafkaError: SASL_AUTHENTICATION_FAILED, it responds.
     """
     try:
         async with open_connection(env, destination, _short(settings)):
@@ -81,11 +84,10 @@ async def require_tls(
 async def require_no_tls(
     env: Env, destination: Destination, _: RpcSettings, __: Security | None
 ) -> None:
-    """Raise if a listener ends plain connections and responds to the beginning of a TLS
-    handshake.
+    """Raise if a listener that ended a plain connection responds to a TLS handshake.
 
     Raises:
-        KafkaError: SASL_AUTHENTICATION_FAILED, it does.
+        KafkaError: SASL_AUTHENTICATION_FAILED, it responds.
     """
     received = bytearray(len(TLS_BEGINNINGS[0]))
     try:
@@ -109,10 +111,10 @@ async def require_no_tls(
 async def require_no_login(
     env: Env, destination: Destination, settings: RpcSettings, security: Security | None
 ) -> None:
-    """Raise if a listener that ends connections at their first request offers logins.
+    """Raise if a listener that ended a connection at its first request offers logins.
 
     Raises:
-        KafkaError: SASL_AUTHENTICATION_FAILED, it does.
+        KafkaError: SASL_AUTHENTICATION_FAILED, it offers logins.
     """
     try:
         async with open_connection(env, destination, _short(settings), security) as connection:

@@ -1,13 +1,14 @@
-"""Sends requests to any node by its destination. Each destination has one connection, opened at
-need, and again after it broke.
+"""Sends requests to any node by its destination. Each destination has at most one connection. It is
+opened when it is needed, and again after it broke.
 
-Decides when a node that failed is tried again (a pause that doubles, ``retry.Backoff``), and that a
-node which takes connections and closes them is not asked in a tight loop. Decides nothing about
-requests: a failed request is not sent again, because only its sender knows whether that is allowed.
+Decides when to connect again to a node that failed. The pause doubles with each failure
+(``retry.Backoff``), and there is one before each new connection to a node that closed the last.
+Decides nothing about requests: a failed request is not sent again, because only its sender knows
+whether that is allowed.
 
-Invariants: at most one connection per destination; all tasks that ask while it is being opened wait
-for the same attempt, and have an error when that attempt fails; a connection is never handed out
-once it is closed. The connections live in the nursery that was handed in, and end with it.
+Invariants: all tasks that need a connection while it is being opened wait for the same attempt, and
+get an error when that attempt fails; a closed connection is never returned. The connections run in
+the nursery that was passed in, and end with it.
 """
 
 import errno
@@ -41,13 +42,13 @@ from log_service.rpc.misfits import (
 R = TypeVar("R", bound=Message)
 
 OnLost = Callable[[Destination], None]
-"""Hears of a connection that its peer has ended."""
+"""Called with the destination of a connection that its peer has ended."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Opening:
-    """An attempt to connect, which several tasks may wait for.
+    """An attempt to connect, for which several tasks may wait.
 
     Once ``done`` is set there is a connection or an error.
     """
@@ -60,9 +61,11 @@ class _Opening:
 
 
 class NodeChannel:
-    """The channel to one destination. ``opened_total`` and ``failed_total`` count attempts to
-    connect. ``is_proven`` says that a node of the pool has already responded with the same
-    security. ``is_refused`` says that no process listened there at the last attempt.
+    """The channel to one destination.
+
+    ``opened_total`` and ``failed_total`` count attempts to connect. ``is_proven`` tells whether any
+    node of the pool has already responded with the same security. ``is_refused`` tells whether the
+    last attempt found no process that listens at the address.
     """
 
     def __init__(
@@ -117,27 +120,26 @@ class NodeChannel:
     def is_failing(self) -> bool:
         """Whether the last attempt to connect failed.
 
-        The next one may have to wait, and may fail.
+        The next attempt may have to wait for the end of a pause.
         """
         return self._failed_count > 0
 
     @property
     def bytes_received(self) -> int:
-        """Bytes that came so far, on all connections."""
+        """Number of bytes received so far, on all connections."""
         return self._closed_bytes_received + (
             self._connection.bytes_received if self._connection is not None else 0
         )
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that left so far, on all connections."""
+        """Number of bytes sent so far, on all connections."""
         return self._closed_bytes_sent + (
             self._connection.bytes_sent if self._connection is not None else 0
         )
 
     async def connect(self) -> RpcConnection:
-        """Return the connection, and open it if need be. Waits out the pause after a failed
-        attempt.
+        """Return the connection. Open it if there is none, after the pause that follows a failure.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, the node cannot be reached, or does not speak the
@@ -198,7 +200,9 @@ class NodeChannel:
             self._closed(opening)
 
     async def _ask_what_it_speaks(self) -> None:
-        """Ask the node what it speaks, if the last connections ended as with a wrong listener.
+        """Test which protocol the node speaks, if its last connections ended without a response.
+
+        Does nothing unless a test is due (``is_asking``, ``misfits``).
 
         Raises:
             KafkaError: the listener speaks another protocol.
@@ -219,9 +223,9 @@ class NodeChannel:
             await question(self._env, self.destination, self._settings, self._security)
 
     def _note_end(self, question: Question | None) -> None:
-        """Count silent ends in a row.
+        """Count how many connections in a row ended without giving a cause.
 
-        ``question`` is the check that they call for. It is None for any other end.
+        ``question`` is the test that finds the cause of such an end. It is None for any other end.
         """
         self._ended_count = self._ended_count + 1 if question is not None else 0
         self._question = question
@@ -249,7 +253,7 @@ class NodeChannel:
         self._quiet.warning(self.destination, "%s", text)
 
     def _closed(self, opening: _Opening) -> None:
-        """Keep the connection's counts, and log why it ended unless we closed it."""
+        """Keep the byte counts of a closed connection, and log why it ended unless we closed it."""
         connection = opening.connection
         if connection is None:
             self._settle(opening)
@@ -287,7 +291,7 @@ class NodeChannel:
 
 
 class ConnectionPool:
-    """The channels to all requested destinations.
+    """The channels to all destinations that were used.
 
     A channel is kept when its connection closes, because it remembers failures.
     """
@@ -315,29 +319,29 @@ class ConnectionPool:
 
     @property
     def open_count(self) -> int:
-        """How many connections there are."""
+        """Number of open connections."""
         return sum(channel.connection is not None for channel in self._channels.values())
 
     @property
     def opened_total(self) -> int:
-        """How many connections were opened so far."""
+        """Number of connections that were opened so far."""
         return self._forgotten[0] + sum(channel.opened_total for channel in self._channels.values())
 
     @property
     def failed_total(self) -> int:
-        """How many attempts to connect failed so far."""
+        """Number of attempts to connect that failed so far."""
         return self._forgotten[1] + sum(channel.failed_total for channel in self._channels.values())
 
     @property
     def bytes_received(self) -> int:
-        """Bytes that came on all connections so far."""
+        """Number of bytes received on all connections so far."""
         return self._forgotten[2] + sum(
             channel.bytes_received for channel in self._channels.values()
         )
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that left on all connections so far."""
+        """Number of bytes sent on all connections so far."""
         return self._forgotten[3] + sum(channel.bytes_sent for channel in self._channels.values())
 
     def channel(self, destination: Destination) -> NodeChannel:
@@ -357,7 +361,7 @@ class ConnectionPool:
         return channel
 
     def connected(self, destination: Destination) -> RpcConnection | None:
-        """Return the connection to a destination if one is open."""
+        """Return the connection to a destination, or None if none is open."""
         channel = self._channels.get(destination)
         return None if channel is None else channel.connection
 
@@ -388,8 +392,7 @@ class ConnectionPool:
         return channel is not None and channel.is_failing
 
     def forget(self, destination: Destination) -> None:
-        """Close the connection to a destination if no node is expected any more. Its counters
-        stay.
+        """Close the connection to a destination that is not used any more. Its counters stay.
 
         Requests that wait for a response from there get NETWORK_EXCEPTION at once.
         """
@@ -407,7 +410,7 @@ class ConnectionPool:
             channel.close()
 
     def forget_address(self, host: str, port: int) -> None:
-        """Forget all destinations of an address, whatever the purpose of their connections."""
+        """Close and drop the channels to an address, whatever the purpose of their connections."""
         for destination in [
             each for each in self._channels if (each.host, each.port) == (host, port)
         ]:

@@ -1,9 +1,8 @@
-"""Repeats failed attempts. Pauses double, with jitter, until a deadline (KIP-580), or another node
-is asked beside the first.
+"""Repeats failed attempts until a deadline (KIP-580), or tries further nodes beside a slow one.
 
-The jitter keeps many clients that lost the same node from coming back together. Randomness is an
-argument, so that a simulation repeats. ``Backoff`` only computes; ``retry`` and ``first_success``
-wait.
+The pauses between attempts double, with jitter. The jitter keeps many clients that lost the same
+node from returning at the same time. Randomness is an argument, so that a simulation can be
+repeated. ``Backoff`` only computes; ``retry`` and ``first_success`` wait.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +22,10 @@ MAX_DOUBLINGS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """A pause that doubles from ``first_ms`` to ``max_ms``, each moved by up to 20 % either way."""
+    """A pause that doubles from ``first_ms`` to ``max_ms``.
+
+    Each pause is made up to 20 % shorter or longer at random.
+    """
 
     first_ms: int
     max_ms: int
@@ -37,7 +39,7 @@ class Backoff:
 
 
 def may_succeed_later(error: KafkaError) -> bool:
-    """Whether the protocol calls the error retriable."""
+    """Whether Kafka's protocol classes the error as retriable."""
     return error.is_retriable
 
 
@@ -49,10 +51,10 @@ async def retry(
     rng: Random,
     is_retriable: Callable[[KafkaError], bool] = may_succeed_later,
 ) -> T:
-    """Return the result of ``attempt``. After a retriable error pause and call it again, until
-    ``timeout_ms`` have passed.
+    """Call ``attempt`` until it succeeds, with pauses, and return its result.
 
-    ``attempt`` is given how many attempts failed before it.
+    Only retriable errors are repeated, and only until ``timeout_ms`` have passed. ``attempt`` is
+    given how many attempts failed before it.
 
     Raises:
         KafkaError: the first error that is not retriable; the last one when the time is over,
@@ -76,9 +78,9 @@ async def retry(
 async def first_success(attempts: Sequence[Callable[[], Awaitable[T]]], *, stagger_ms: float) -> T:
     """Return the result of the first attempt to succeed, and cancel the others.
 
-    There is at least one. They begin one after the other: the next when one has failed, or when
-    none has ended for ``stagger_ms``. A node that does not respond therefore delays no attempt at
-    another node.
+    ``attempts`` must not be empty. Each begins when the one before it has failed, or after
+    ``stagger_ms`` without a result. A node that does not respond therefore does not hold up the
+    attempts at other nodes.
 
     Raises:
         KafkaError: all failed; the error of the one that failed last.

@@ -1,8 +1,8 @@
 """Chooses the version of a request: the highest that both sides speak.
 
-A peer's ApiVersions response has its ranges and its features; ours are in
-``protocol.api_versions``. An API of tidelog's own is in no peer's list, so a feature shows that the
-peer has it. Knows no connections.
+The versions and features of the peer are in its ApiVersions response. Ours are in
+``protocol.api_versions``. APIs that only tidelog has are not listed there, so a feature shows
+whether the peer has such an API. Knows no connections.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,10 @@ Its level is the version plus one.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokenVersions:
-    """The versions that a peer speaks. They are (lowest, highest) by API key, together with the
-    highest level of each feature.
+    """The versions that a peer speaks, as (lowest, highest) by API key, and its features.
 
-    ``levels`` are the features' levels in the peer's cluster, as of the moment when the connection
-    was opened.
+    ``levels`` are the features' levels in the peer's cluster at the time when the connection was
+    opened.
     """
 
     ranges: Mapping[int, tuple[int, int]]

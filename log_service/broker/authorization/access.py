@@ -1,10 +1,10 @@
 """The permissions of one request's client, for its gate and its handler.
 
-Decides nothing by itself. It uses the present rights, so a request that waits is authorized by the
-ACLs of that moment. It passes each decision to the decision log. It knows only the API of a
-request, so all requests of a caller for one API share it.
+Decides nothing by itself. It always uses the newest ACLs, so a request that has waited is
+authorized by the ACLs at the end of its wait. It passes each decision to the decision log. It knows
+only the API of a request, so all requests of a caller for one API share it.
 
-There are three kinds of questions. ``may`` is for operations that the request wants. Its denial is
+There are three kinds of methods. ``may`` is for operations that the request wants. Its denial is
 a refusal and is logged. ``could`` is for resources that are left out silently if denied, and for
 permissions with an alternative. ``bits`` is for clients that ask for their permissions.
 """
@@ -44,8 +44,8 @@ ANY_NAME: Final = "hardcode"
 class Access:
     """The permissions of one principal on one host, in requests of one API.
 
-    ``_held`` are the rights at construction. Once the ACLs have changed, each question asks the
-    authorizer for the new rights. The next request gets another ``Access``.
+    ``_held`` are the rights by the ACLs at construction. Once the ACLs have changed, each method
+    asks the authorizer for the new rights. The next request gets another ``Access``.
     """
 
     __slots__ = ("_api", "_authorizer", "_held", "_log", "host", "principal")
@@ -106,9 +106,9 @@ class Access:
         return decision.is_allowed
 
     def could(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
-        """Return whether an operation is allowed that the request can do without.
+        """Return whether an operation is allowed that the request does not depend on.
 
-        Raises as ``may``.
+        A denial is no refusal. Raises as ``may``.
         """
         decision = self._rights().decide(operation, resource, name)
         self._log.note_optional(self, decision, operation, resource, name)
@@ -167,7 +167,7 @@ class Access:
             raise refusal(operation, resource)
 
     def bits(self, resource: AclResource, name: str, operations: Iterable[AclOperation]) -> int:
-        """Return the allowed operations among the given ones, as bits (KIP-430).
+        """Return those of ``operations`` that are allowed, as bits (KIP-430).
 
         Raises as ``may``.
         """

@@ -1,12 +1,12 @@
-"""Decisions on their way into the audit log, from requests to one writer.
+"""Decisions that wait to be written into the audit log, from requests to one writer.
 
 A request never waits here. If the writer is too slow, or its file or topic is missing, decisions
 are dropped and counted.
 
 Invariants: at most ``MAX_WAITING_COUNT`` allowed and as many denied decisions wait, each kind with
-names of at most ``MAX_WAITING_SIZE`` characters in all. Each kind keeps its order. Each has room of
-its own and half of each write if it needs that, so a flood of one kind neither hides nor delays the
-other. Denials are written first.
+names of at most ``MAX_WAITING_SIZE`` characters in all. Each kind keeps its order. Each kind has
+these limits to itself, and gets half of each write if it needs that. So a flood of one kind neither
+hides nor delays the other. Denials are written first.
 """
 
 from collections import deque
@@ -99,6 +99,6 @@ class AuditQueue:
 
 
 def shares(denied_count: int, allowed_count: int) -> tuple[int, int]:
-    """Return how many of the waiting decisions of each kind the next write takes."""
+    """Return how many denied and how many allowed decisions the next write takes."""
     denied_share = min(denied_count, max(MAX_TAKEN_COUNT // 2, MAX_TAKEN_COUNT - allowed_count))
     return denied_share, min(allowed_count, MAX_TAKEN_COUNT - denied_share)

@@ -21,7 +21,7 @@ FILE, TOPIC = "file", "topic"
 
 
 class AuditTrail:
-    """The destinations of one node's decisions."""
+    """The file and the topic that get one node's decisions, with their queues."""
 
     def __init__(self, env: NodeEnv, config: AuditConfig) -> None:
         self.queues: dict[str, AuditQueue] = {}
@@ -39,7 +39,7 @@ class AuditTrail:
 
     @property
     def has_file(self) -> bool:
-        """Whether decisions go into a file, and so into no other log."""
+        """Whether decisions go into a file. If so, the logger's own handlers do not get them."""
         return self._file is not None
 
     def note(self, entry: AuditEntry) -> None:

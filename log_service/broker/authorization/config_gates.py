@@ -1,9 +1,9 @@
 """The gates of configuration and of the cluster's description. Each resource of a request is
 authorized by itself.
 
-A topic and a group need an operation on themselves, everything else one on the cluster. The broker
-that gets a request alters the levels of its own loggers. Its gate looks only at those, because the
-rest of the request goes to the controller and through the gate there.
+Topics and groups need a permission on the resource itself, all others one on the cluster. The
+broker that gets a request alters the levels of its own loggers. Its gate looks only at those,
+because the rest of the request goes to the controller and through the gate there.
 
 Keys for logins and super users also need ALTER on the cluster. ACLs are changed by the same right.
 Without it, a client that may change a broker's configuration could make itself any user. Each such
@@ -66,7 +66,10 @@ def _each_resource(operation_of: OperationOf) -> Gate:
 
 
 def _may_decide_access(question: Question, item: Any, operation: AclOperation) -> bool:
-    """Return whether keys about logins and identity may be changed, if the item changes some."""
+    """Return whether the client may change an item's keys about logins and identity.
+
+    True if the item changes no such key.
+    """
     if operation is not ALTER_CONFIGS or item.resource_type != ResourceType.BROKER:
         return True
     names = access_keys(_changed_keys(question, item))
@@ -97,7 +100,7 @@ def _changed_keys(question: Question, item: Any) -> Collection[str]:
 
 
 def _refused_each(question: Question, denied: dict[AclResource, list[int]]) -> Admission | None:
-    """Let the rest through. A denied item gets the code that belongs to its kind of resource."""
+    """Admit the items that are not denied. Each denied one gets the error code of its resource."""
     codes = {each: REFUSALS[resource] for resource, items in denied.items() for each in items}
     text = "the operation is not allowed"
     admission = admit_part(
@@ -137,7 +140,7 @@ _describe_each = _each_resource(lambda _: DESCRIBE_CONFIGS)
 
 
 def describe_configs(question: Question) -> Admission | None:
-    """Decide on each resource.
+    """Check the permission to describe each resource of the request.
 
     The handler refuses a whole request with an unknown resource type.
     """

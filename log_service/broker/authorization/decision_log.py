@@ -2,9 +2,9 @@
 
 Decides the level of each decision, as Apache Kafka does. Wanted operations are logged at INFO if
 denied, and at DEBUG if allowed. Optional ones are logged at TRACE if denied, and at DEBUG if
-allowed. Mere questions are logged at TRACE. A line is formatted only if the logger has its level.
-If the audit log has a file, the logger's own handlers get no line, as with Kafka's
-``authorizerAppender``.
+allowed. If a client only asks for its permissions, the decisions are logged at TRACE. A line is
+formatted only if the logger has its level. If the audit log has a file, the logger's own handlers
+get no line, as with Kafka's ``authorizerAppender``.
 """
 
 import logging
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Asker(Protocol):
-    """A caller: a principal on a host, in a request of an API."""
+    """A client that needs a decision: a principal on a host, in a request of an API."""
 
     @property
     def principal(self) -> Principal:
@@ -47,7 +47,7 @@ class Asker(Protocol):
 
 
 class DecisionLog:
-    """Counts and writes the decisions of a node. ``wall_ms`` returns the time of a line."""
+    """Counts the decisions of a node, and logs them. ``wall_ms`` returns the time for a line."""
 
     __slots__ = (
         "_logger",
@@ -98,7 +98,7 @@ class DecisionLog:
         resource: AclResource,
         name: str,
     ) -> None:
-        """Note a decision on an operation that a request can do without."""
+        """Note a decision on an operation that a request does not depend on."""
         level = logging.DEBUG if decision.is_allowed else TRACE
         self._note(level, asker, decision, operation, resource, name, 1)
 
@@ -110,7 +110,7 @@ class DecisionLog:
         resource: AclResource,
         name: str,
     ) -> None:
-        """Note a decision that only tells a client its rights, and refuses nothing."""
+        """Note a decision that only tells a client its permissions, and refuses nothing."""
         self._note(TRACE, asker, decision, operation, resource, name, 1)
 
     def _note(  # noqa: PLR0917 - as above

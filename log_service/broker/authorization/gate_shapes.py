@@ -1,7 +1,7 @@
-"""The building blocks of gates: the question about a request, partial admission, common gates.
+"""The building blocks of gates: the input of a gate, partial admission, common gates.
 
-A part of a request is admitted like this. The handler gets the request without the denied items,
-and their refusals are added to its response. So a handler never sees a name that its client must
+If a part of a request is admitted, the handler gets the request without the denied items, and
+their refusals are added to its response. So a handler never sees a name that its client must
 not use.
 
 Invariants: a gate changes no request, because the same one may be sent again. The response about a
@@ -36,7 +36,7 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS = AclOperation.DESCRIBE_CONFIGS, AclOperation.AL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request for a gate, with its API, its version and the permissions of its client."""
+    """The input of a gate: a request, its API and version, and the permissions of its client."""
 
     api: Api
     version: int
@@ -48,20 +48,23 @@ class Question:
 
     @property
     def items(self) -> Sequence[Any]:
-        """The items of the request, for an API that responds to them one by one."""
+        """The items of the request, for an API that responds to its items one by one."""
         items: Sequence[Any] = getattr(self.request, self.api.items.request_field)
         return items
 
     def refused(self, error: KafkaError, request: Any = None) -> Any:
-        """Return the response with the error at every place that can hold one.
+        """Return the API's error response, with the error in every field that can hold one.
 
-        ``request`` is used instead of the question's own request. It may be a part of it.
+        ``request`` replaces the own request, if it is given. It may be a part of it.
         """
         return self.api.echo(self if request is None else replace(self, request=request), error)
 
 
 def by_permissions(question: Question) -> None:
-    """Check one of the API's permissions on the cluster, or else the one on the request's group."""
+    """Check that the client has one of the API's permissions.
+
+    Those on the cluster are checked if the API has any, else the one on the request's group.
+    """
     permissions = question.api.permissions
     operations = [wanted.operation for wanted in permissions if wanted.resource is CLUSTER]
     if operations:
@@ -110,9 +113,10 @@ def on_plain_names(operation: AclOperation, resource: AclResource) -> Gate:
 def admit_part(
     question: Question, is_allowed: Callable[[Any], bool], error: KafkaError
 ) -> Admission | None:
-    """Admit the allowed items of a request. The others get the error, after the handler's results.
+    """Admit the allowed items of a request.
 
-    If no item is allowed, the handler is not called.
+    The others get the error, and their results come after those of the handler. If no item is
+    allowed, the handler is not called.
     """
     items, lists = question.items, question.api.items
     allowed = [item for item in items if is_allowed(item)]
@@ -137,7 +141,7 @@ def admit_part(
 def amended(
     question: Question, admission: Admission | None, amend: Callable[[Any], Any]
 ) -> Admission:
-    """Return an admission whose response ``amend`` changes before refusals are added."""
+    """Return an admission that has ``amend`` change the response before refusals are added."""
     if admission is None:
         return Admission(request=question.request, amend=amend)
     later = admission.amend
@@ -149,7 +153,10 @@ def amended(
 def amended_in_steps(
     question: Question, admission: Admission | None, amend: Callable[[Any], Steps[Any]]
 ) -> Admission:
-    """Return the same with an ``amend`` that takes steps, for a response of any size."""
+    """Return an admission as ``amended`` does, with an ``amend`` that works in steps.
+
+    It is for responses that may be large.
+    """
     later = None if admission is None else admission.amend
 
     def in_steps(response: Any) -> Steps[Any]:
@@ -187,7 +194,7 @@ def names_of_topics(
 def on_named_topics(
     question: Question, operation: AclOperation, *, first_version_by_id: int
 ) -> Admission | None:
-    """Admit the allowed topics of a request.
+    """Admit the topics of a request that the operation is allowed on, and refuse the others.
 
     An unknown id is admitted, because the handler responds that it is unknown.
     """

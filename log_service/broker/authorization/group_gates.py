@@ -93,7 +93,10 @@ def _reads_group(question: Question) -> None:
 
 
 def find_coordinator(question: Question) -> Admission | None:
-    """Refuse groups and transactional ids one by one. Only brokers ask for share partitions."""
+    """Refuse denied groups and transactional ids one by one.
+
+    Only brokers may ask for the coordinators of share partitions.
+    """
     key_type, request = question.request.key_type, question.request
     if key_type == SHARE_KEY_TYPE:
         question.access.require(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
@@ -120,7 +123,7 @@ def sync_group(question: Question) -> None:
 
 
 def _heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
-    """Return the gate of heartbeats that name topics.
+    """Return the gate of heartbeats that name topics. Without the protocol it checks nothing.
 
     The group needs READ, and every topic DESCRIBE.
     """
@@ -215,7 +218,11 @@ def _describe_of(shown_topics: Callable[[Any], Iterable[str]]) -> Gate:
 def described_groups(
     question: Question, response: Any, shown_topics: Callable[[Any], Iterable[str]]
 ) -> Any:
-    """Return the response without groups of hidden topics, and with the asked operations."""
+    """Complete a response that describes groups.
+
+    A group with a topic that the client must not see is replaced by an error. If requested, the
+    others get the operations that are permitted on them.
+    """
     access = question.access
     for number, group in enumerate(response.groups):
         if group.error_code:
@@ -232,7 +239,7 @@ def described_groups(
 
 
 def _no_topics(group: Any) -> Iterable[str]:  # noqa: ARG001 - of any group
-    """Return nothing, because only the members of a classic group can read its assignments."""
+    """Return no topics, because only the members of a classic group can read its assignments."""
     return ()
 
 
@@ -309,7 +316,8 @@ def _refuse_topics(
 ) -> Admission | None:
     """Admit the topics that the operation is allowed on.
 
-    The response has a place for each topic, and one for the error of the group.
+    Unless the handler's response has an error for the whole group, the refused topics are added to
+    its ``response_field``.
     """
     topics = question.request.topics
     allowed = question.access.allowed(operation, TOPIC, map(name_of, topics))
@@ -402,13 +410,16 @@ def _refused_alone(topic: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
 
 
 def _shown_alone(access: Access, group: Any) -> Steps[Any]:
-    """Leave out the topics that the client must not see. The audit log names each of them."""
+    """Remove the topics that the client must not see from the offsets of a single group.
+
+    The audit log names each of them.
+    """
     group.topics = yield from _shown(group.topics, partial(_audited, access))
     return group
 
 
 def _shown(topics: list[Any], seen_of: Callable[[list[str]], set[str]]) -> Steps[list[Any]]:
-    """Return the topics that ``seen_of`` returns of their names."""
+    """Return the topics whose names ``seen_of`` returns, in several steps."""
     shown: list[Any] = []
     for start in range(0, len(topics), NAMES_PER_STEP):
         if start:
@@ -471,11 +482,11 @@ def admit_groups(
     refused: Callable[[Any], Any],
     seen_of: Callable[[Any, list[str]], set[str]],
 ) -> Admission | None:
-    """Admit the groups that may be described, each with the topics that may be.
+    """Admit the groups and topics of a request that the client may describe.
 
     ``refused`` makes the result of a denied topic. A topic without a name does not exist, and is
-    for the handler. If all topics of a group are asked for, the response shows those that
-    ``seen_of`` returns of their names.
+    left to the handler. If all topics of a group are asked for, the response shows those whose
+    names ``seen_of`` returns.
     """
     request, access = question.request, question.access
     seen = access.allowed(
@@ -527,10 +538,10 @@ def _topic_name(topic: Any) -> str:
 
 
 def _audited(access: Access, names: list[str]) -> set[str]:
-    """Return the visible topics. Denials are in the audit log, as in Apache Kafka."""
+    """Return the names of visible topics. Denials are logged at INFO, as in Apache Kafka."""
     return access.allowed(DESCRIBE, TOPIC, names)
 
 
 def _silent(access: Access, names: list[str]) -> set[str]:
-    """Return the visible topics. Denials are not logged."""
+    """Return the names of visible topics. Denials are logged at TRACE only."""
     return access.visible(DESCRIBE, TOPIC, names)

@@ -1,12 +1,11 @@
 """The authorizer of a node, for the pipelines of its listeners and for its own controller.
 
 Decides which gate a request goes through. A Produce to one topic without a transaction needs one
-decision. If it is allowed, the gate is skipped. For a request that was recognized by its bytes,
-that permission is kept per host until the ACLs change.
+decision. If it is allowed, the gate is skipped. For a request from the cache of repeated requests
+(``handlers.produce.repeated``), that permission is kept per host until the ACLs change.
 
-Follows the ACLs of the metadata. The index of a published image is in use before the response to
-the change is sent. The ACLs count as known once an image has everything that is known to be
-committed.
+Follows the ACLs of the metadata. Changed ACLs apply before the response to the change is sent. The
+ACLs count as known once this node has all metadata that is known to be committed.
 """
 
 from collections.abc import Callable, Mapping
@@ -66,12 +65,12 @@ class NodeAuthorizer:
 
     @property
     def allowed_count(self) -> int:
-        """Number of times that something was allowed."""
+        """Number of allowed operations."""
         return self.log.allowed_count
 
     @property
     def denied_count(self) -> int:
-        """Number of times that something was denied."""
+        """Number of denied operations."""
         return self.log.denied_count
 
     @property
@@ -99,7 +98,7 @@ class NodeAuthorizer:
     # Requests
 
     def authorize(self, call: Call) -> Admission | None:
-        """Check a request. See ``broker.call.Authorizer``."""
+        """Authorize a request by the gate of its API. See ``broker.call.Authorizer``."""
         connection = call.connection
         if isinstance(call, RepeatedCall):
             clearance = call.known.clearance
@@ -124,7 +123,7 @@ class NodeAuthorizer:
     def admit(
         self, request: Message, response_type: type[Message], caller: Caller
     ) -> Admission | None:
-        """Check a client's request that the controller of this process decides on.
+        """Authorize a client's request to the controller of this process.
 
         Raises as ``authorize``.
         """

@@ -1,8 +1,8 @@
 """The gates of the APIs about records.
 
 They are Produce, ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers. A produce
-request with acks=0 has no response. If a part of it is denied, the other part is appended. The
-connection then closes, because its client can notice no other sign.
+request with acks=0 has no response. If a part of it is denied, the other part is appended. Then the
+connection is closed, because there is no other way to report the refusal.
 """
 
 from dataclasses import replace
@@ -71,7 +71,7 @@ delete_records = on_topics(DELETE)
 
 
 def offset_for_leader_epoch(question: Question) -> Admission | None:
-    """Let brokers ask about every topic, and others about those that they may describe."""
+    """Admit all topics for brokers, and for other clients those that they may describe."""
     if question.access.could_cluster(CLUSTER_ACTION):
         return None
     return on_topics(DESCRIBE, name_of=attrgetter("topic"))(question)

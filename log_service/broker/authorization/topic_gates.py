@@ -1,4 +1,4 @@
-"""The gates of creating, deleting and growing topics, on the active controller.
+"""The gates of CreateTopics, DeleteTopics, CreatePartitions and maintenance, on the controller.
 
 They check the client that sent the request. Without DESCRIBE, a response does not show whether a
 topic to delete exists. Without DESCRIBE_CONFIGS, the response to CreateTopics shows nothing of the
@@ -129,7 +129,7 @@ def delete_topics(question: Question) -> Admission | None:
 
 
 def _states(question: Question) -> list[DeleteTopicState]:
-    """Return the topics of a request of any version, in the form of later versions."""
+    """Return the topics to delete in a request of any version, as states of the later versions."""
     request: DeleteTopicsRequest = question.request
     return (
         request.topics
@@ -139,7 +139,11 @@ def _states(question: Question) -> list[DeleteTopicState]:
 
 
 def _name_to_ask_for(question: Question, state: DeleteTopicState) -> str | None:
-    """Return the name of a topic to delete. Return None if there is none to check."""
+    """Return the name of a topic to delete, by which its permissions are checked.
+
+    Return None if the handler refuses it anyway, because its id is unknown, or it
+    has both a name and an id, or neither.
+    """
     if state.topic_id == NO_TOPIC_ID:
         return state.name
     return topic_name(question.image, state.topic_id) if state.name is None else None

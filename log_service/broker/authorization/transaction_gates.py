@@ -1,6 +1,6 @@
 """The gates of transactions: producer ids, added partitions, the end, and descriptions.
 
-In AddPartitionsToTxn one denied topic keeps all of the request out. The other topics get
+In AddPartitionsToTxn one denied topic makes the whole request fail. The other topics get
 OPERATION_NOT_ATTEMPTED, because a transaction gets all partitions of a request or none.
 """
 
@@ -107,7 +107,7 @@ def txn_offset_commit(question: Question) -> Admission | None:
 
 
 def describe_transactions(question: Question) -> Admission:
-    """Refuse ids one by one, and leave out topics that the client must not see."""
+    """Refuse denied transactional ids one by one, and leave out topics that must not be seen."""
 
     def amend(response: Any) -> Any:
         for state in response.transaction_states:

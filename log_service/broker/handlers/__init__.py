@@ -1,7 +1,7 @@
 """Request handlers, one module per API or family of APIs, for all of its versions.
 
-A module opens with the behaviour and the versions of its APIs. ``broker.registry`` names each
-handler.
+The docstring of a module describes the behaviour and the versions of its APIs. ``broker.registry``
+names each handler.
 
 Records:
 
@@ -28,7 +28,7 @@ Topics, cluster and configuration:
 Security:
 
 - ``acls``: access rules. ``scram_users``: SCRAM credentials. ``delegation_tokens``: tokens.
-  ``sasl``: logins that are not due.
+  ``sasl``: requests of SASL logins when no login is due.
 
 Other nodes:
 

@@ -39,7 +39,7 @@ def _check_authorizer(node: QuorumNode) -> None:
 
 
 def _check_numbers(*numbers: int) -> None:
-    """Check that no number is 0, which is UNKNOWN in every enum of an ACL.
+    """Check that no enum value of an ACL is 0, which means UNKNOWN in each enum.
 
     Raises:
         ProtocolError: one of them is 0.
@@ -93,7 +93,7 @@ def _describe(found: Iterable[Acl]) -> DescribeAclsResponse:
 
 
 def handle_create_acls(node: QuorumNode, call: Call, request: CreateAclsRequest) -> Deferred:
-    """Check the numbers of the ACLs, then have the controller create them."""
+    """Check the enum values of the ACLs, then have the controller create them."""
     for each in request.creations:
         _check_numbers(
             each.resource_type, each.resource_pattern_type, each.operation, each.permission_type
@@ -103,7 +103,7 @@ def handle_create_acls(node: QuorumNode, call: Call, request: CreateAclsRequest)
 
 
 def handle_delete_acls(node: QuorumNode, call: Call, request: DeleteAclsRequest) -> Deferred:
-    """Check the numbers of the filters, then have the controller delete the ACLs."""
+    """Check the enum values of the filters, then have the controller delete the ACLs."""
     for each in request.filters:
         _check_numbers(
             each.resource_type_filter,

@@ -84,7 +84,10 @@ def _served(side: Side, *, has_telemetry: bool) -> list[ApiVersion]:
 
 
 def _passed_on(served: list[ApiVersion], spoken: "SpokenVersions") -> list[ApiVersion]:
-    """Return the APIs of a broker. Forwarded ones have only the versions that both nodes speak."""
+    """Return the APIs of a broker's listener with their versions.
+
+    APIs that the broker forwards have only the versions that the controller's node speaks, too.
+    """
     ranges = (
         _spoken_by_both(version_range, spoken)
         if REGISTRY[ApiKey(version_range.api_key)].is_forwardable

@@ -3,7 +3,7 @@
 
 DescribeClientQuotas: responds with the quotas in this broker's image that match the filter. An
 invalid filter fails the request with INVALID_REQUEST, a type that is neither user, client-id nor ip
-with UNSUPPORTED_VERSION. The entries are null then, not an empty list.
+with UNSUPPORTED_VERSION. In these cases the entries are null, not an empty list.
 
 AlterClientQuotas: the controller decides on each entity by itself. ``validate_only`` decides and
 writes nothing.
@@ -40,7 +40,7 @@ def refuse_describe_client_quotas(
     call: Refusable,  # noqa: ARG001 - one shape for all
     error: KafkaError,
 ) -> DescribeClientQuotasResponse:
-    """Return an error without entries."""
+    """Return a response with the error and null entries."""
     return DescribeClientQuotasResponse(
         error_code=error.code, error_message=str(error), entries=None
     )

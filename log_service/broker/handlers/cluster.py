@@ -84,7 +84,7 @@ def handle_describe_cluster(
 
 
 def _controllers(node: Node, listener_name: str) -> list[DescribeClusterBroker]:
-    """Return the registered controllers with the listener, and this node.
+    """Return the registered controllers that have the listener, and this node in any case.
 
     A node that started as a single one does not register as a controller (KIP-919).
     """

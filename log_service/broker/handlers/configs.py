@@ -20,7 +20,7 @@ IncrementalAlterConfigs (44, 0-1): sets, deletes, appends to and subtracts from 
 each resource by itself, all of a resource or nothing of it. Topics, this broker and the default of
 all brokers, groups and client metrics go into the metadata and take effect at once. The levels of
 this broker's loggers (type 8, KIP-412) are set here and not stored. ``validate_only`` decides and
-changes nothing. The results stand in the order of the request.
+changes nothing. The results are in the order of the request.
 
 Versions: 1 flexible. KIP-339.
 
@@ -283,7 +283,7 @@ def _is_this_one(node: Node, resource: Any) -> bool:
 def _cordoned_names(resource: Any) -> list[str]:
     """Return the directories that a request sets in ``cordoned.log.dirs`` of a single broker.
 
-    The word that stands for all directories is left out, because every broker knows it.
+    The special value for all directories is left out, because it is valid on every broker.
     """
     if resource.resource_type != ResourceType.BROKER or resource.resource_name == ALL_BROKERS:
         return []
@@ -335,7 +335,7 @@ async def _refused_here(
 def _after_changes(
     before: Mapping[str, str], configs: Sequence[Any]
 ) -> tuple[frozenset[str], dict[str, str]]:
-    """Return the names that IncrementalAlterConfigs changes, and the resulting values."""
+    """Return the keys that IncrementalAlterConfigs changes, and the values of all keys after it."""
     texts = dict(before)
     for config in configs:
         if config.config_operation == SET and config.value is not None:
@@ -348,7 +348,7 @@ def _after_changes(
 def _after_replacement(
     before: Mapping[str, str], configs: Sequence[Any]
 ) -> tuple[frozenset[str], dict[str, str]]:
-    """Return the names that AlterConfigs changes, and the resulting values.
+    """Return the keys that AlterConfigs changes, and the values of all keys after it.
 
     Keys that the request does not name are removed.
     """
@@ -496,7 +496,7 @@ def _names(image: MetadataImage, resource_type: ResourceType) -> Iterator[str]:
 
 
 def _validate_own_broker(node: Node, name: str) -> None:
-    """Check that a resource's name is this broker's number.
+    """Check that a resource's name is this broker's node id.
 
     Raises:
         KafkaError: INVALID_REQUEST.

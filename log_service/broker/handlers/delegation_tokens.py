@@ -95,7 +95,7 @@ def handle_describe_delegation_token(
 
 
 def refuse_create_delegation_token(call: Call, error: KafkaError) -> CreateDelegationTokenResponse:
-    """Return an error with the client's own principal."""
+    """Return the error response, which names the client's own principal."""
     principal = call.connection.principal
     return CreateDelegationTokenResponse(
         error_code=error.code,
@@ -120,7 +120,7 @@ def refuse_expire_delegation_token(call: Call, error: KafkaError) -> ExpireDeleg
 
 
 def _validate(node: Node, call: Call) -> None:
-    """Refuse clients that must not ask for tokens.
+    """Refuse clients that must not create or see tokens.
 
     HMACs of tokens are passwords, and a token must not create another. A forwarded request comes
     through the listener of controllers. In this case the forwarding broker has checked the listener
@@ -144,7 +144,7 @@ def _validate(node: Node, call: Call) -> None:
 
 
 def _may_see(access: Access | None, token: DelegationToken) -> bool:
-    """Return whether an ACL shows a token to a client that neither owns nor renews it.
+    """Return whether ACLs allow a client to see a token that it neither owns nor may renew.
 
     Without an authorizer the token stays hidden, because it contains a password.
     """

@@ -2,8 +2,8 @@
 
 Behaviour: moves each partition's log start offset up to the requested one (-1: the high watermark).
 Responds once every live replica has done so, or with REQUEST_TIMED_OUT after ``timeout_ms``. The
-low watermark is the least log start offset of the live replicas. Retention deletes whole segments
-before it later. An offset beyond the high watermark is OFFSET_OUT_OF_RANGE, a topic that is only
+low watermark is the least log start offset of the live replicas. Retention later deletes the whole
+segments before it. An offset beyond the high watermark is OFFSET_OUT_OF_RANGE, a topic that is only
 compacted POLICY_VIOLATION, an internal topic INVALID_TOPIC_EXCEPTION.
 
 Versions: 2 flexible. KIP-107.
@@ -37,7 +37,7 @@ class DeleteRecordsPartitionStatus:
         self.result = result
 
     def maybe_finish(self) -> bool:
-        """Write the result if it is known. Return whether it is known."""
+        """Return whether the partition's result is known. If so, write it into the response."""
         partition, result = self.partition, self.result
         if not partition.is_leader:
             result.error_code, result.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
@@ -47,7 +47,7 @@ class DeleteRecordsPartitionStatus:
 
 
 class DelayedDelete:
-    """A request that waits for followers."""
+    """A DeleteRecords request that waits for followers."""
 
     __slots__ = ("_awaited", "_deferred", "_response")
 

@@ -110,7 +110,7 @@ def _steps(
 
 
 def _is_cursor_astray(request: DescribeTopicPartitionsRequest) -> bool:
-    """Return whether the cursor is at a topic that is not asked for, or at no partition."""
+    """Return whether the cursor names a topic that is not asked for, or a negative partition."""
     cursor = request.cursor
     if cursor is None:
         return False
@@ -122,7 +122,7 @@ def _is_cursor_astray(request: DescribeTopicPartitionsRequest) -> bool:
 def _wanted(
     image: MetadataImage, request: DescribeTopicPartitionsRequest
 ) -> Iterator[tuple[str, int]]:
-    """Yield (topic, first partition) from the cursor on."""
+    """Yield the topics to describe from the cursor on, each with its first partition."""
     cursor = request.cursor
     names = {topic.name for topic in request.topics} or set(image.topics.by_name)
     for name in sorted(names):

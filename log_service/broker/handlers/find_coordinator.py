@@ -45,7 +45,7 @@ def handle_find_coordinator(
 ) -> FindCoordinatorResponse | Deferred:
     """Respond at once, or after creating the coordinators' topic, or after an election.
 
-    The election replaces a coordinator whose process has just ended.
+    The election is of a new coordinator, if the process of the old one has just ended.
     """
     topic = _created_topic(request.key_type, call.version)
     if topic is None or topic in node.image().topics.by_name:

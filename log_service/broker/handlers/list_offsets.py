@@ -6,12 +6,12 @@ earliest (-2), the record with the largest timestamp (-3), earliest on this node
 same as -2 here), last tiered (-5) and earliest not yet tiered (-6; both -1 here, because nothing is
 tiered). Offset and timestamp are -1 if no record is late enough. A special timestamp that the
 version does not know gets UNSUPPORTED_VERSION. If the end offset is known only after a sync, the
-response waits for that. If the leader still does not know it then, it is OFFSET_NOT_AVAILABLE, or
-LEADER_NOT_AVAILABLE up to version 4.
+response waits for that. If the leader still does not know it then, the partition gets
+OFFSET_NOT_AVAILABLE, or LEADER_NOT_AVAILABLE up to version 4.
 
 Versions: 1 one offset instead of a list (KIP-79); 2 isolation level; 4 leader epochs (KIP-320); 5
-that error (KIP-207); 6 flexible; 7 largest timestamp (KIP-734); 8 earliest local (KIP-405); 9 last
-tiered (KIP-1005); 10 timeout (KIP-1075); 11 earliest pending upload (KIP-1023).
+OFFSET_NOT_AVAILABLE (KIP-207); 6 flexible; 7 largest timestamp (KIP-734); 8 earliest local
+(KIP-405); 9 last tiered (KIP-1005); 10 timeout (KIP-1075); 11 earliest pending upload (KIP-1023).
 """
 
 from collections import Counter
@@ -85,7 +85,10 @@ def _is_lookup(timestamp: int) -> bool:
 async def _complete(
     deferred: Deferred, client: trio.CancelScope, waiting: Coroutine[Any, Any, ListOffsetsResponse]
 ) -> None:
-    """Respond from the pool. Stop when the client leaves, because each lookup opens a batch."""
+    """Send the response that ``waiting`` returns, unless the client leaves before.
+
+    It stops then, because each lookup would read a batch in vain.
+    """
     with client:
         await deferred.complete_after(waiting)
 
@@ -115,9 +118,9 @@ def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffset
 def _find_in_steps(
     node: Node, call: Call, request: ListOffsetsRequest, response: ListOffsetsResponse
 ) -> Iterator[bool]:
-    """Find the offset of each partition by itself, and yield true after each lookup.
+    """Find the offset of each partition by itself, and yield true after each lookup of a time.
 
-    A repeated partition is the client's mistake (INVALID_REQUEST, returned once).
+    A partition that the request repeats gets INVALID_REQUEST, once.
     """
     isolation = Isolation.of(request.isolation_level) if request.replica_id < 0 else None
     counts = Counter(

@@ -1,7 +1,7 @@
 """Log directories: AlterReplicaLogDirs (API key 34, versions 1-2) and DescribeLogDirs (35, 1-5).
 
-AlterReplicaLogDirs: moves each partition to the requested log directory. The copy is made beside
-its log while that is served, and then replaces it (DescribeLogDirs shows the copy under way).
+AlterReplicaLogDirs: moves each partition to the requested log directory. The log is copied while
+it is still served. Then the copy replaces it. DescribeLogDirs shows the copy meanwhile.
 Responds when the move has begun. Naming the present directory cancels a move under way.
 LOG_DIR_NOT_FOUND for paths that the configuration does not name, INVALID_REPLICA_ASSIGNMENT for
 cordoned ones (KIP-1066), KAFKA_STORAGE_ERROR for offline ones, UNKNOWN_TOPIC_OR_PARTITION for
@@ -50,7 +50,7 @@ def handle_alter_replica_log_dirs(
     call: Call,  # noqa: ARG001 - one shape for all
     request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse:
-    """Begin the moves.
+    """Begin to move the partitions.
 
     A repeated partition moves to the last directory that the request gives it.
     """
@@ -132,7 +132,7 @@ async def _describe_all(node: Node, request: DescribeLogDirsRequest) -> Describe
 
 
 async def _described(node: Node, directory: LogDirectory) -> DescribeLogDirsResult:
-    """Return a directory without its partitions."""
+    """Return the result for a directory, without its partitions."""
     is_cordoned = directory.path in node.logs.config.cordoned_log_dirs
     result = DescribeLogDirsResult(log_dir=str(directory.path), is_cordoned=is_cordoned)
     try:

@@ -7,8 +7,8 @@ records and bytes before and after, tombstones, dirty ratios and time, for the p
 by the topic's configuration. A pass that is still under way after ``timeout_ms`` continues and is
 marked. A partition that cannot be compacted has a reason in the response instead of an error.
 
-Kafka has no such request. A cleaner of pipelines that wants figures asks for them here. The key is
-far outside Kafka's range and ApiVersions does not list it.
+Kafka has no such request. Jobs that clean topics up use it, because they report these figures. The
+key is far outside Kafka's range and ApiVersions does not list it.
 
 Versions: 1 adds compaction.
 """

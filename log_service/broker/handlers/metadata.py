@@ -80,7 +80,7 @@ def handle_metadata(
 ) -> MetadataResponse | Deferred:
     """Respond at once, or after creating missing topics, or after elections.
 
-    An election replaces a leader whose process has just ended.
+    The elections are of new leaders, if the processes of the old ones have just ended.
     """
     if call.version < FIRST_VERSION_BY_ID and any(
         _is_by_id(topic) for topic in request.topics or ()
@@ -106,9 +106,9 @@ def handle_metadata(
 
 
 def _leaders(node: Node, call: Call, request: MetadataRequest) -> set[NodeId]:
-    """Return the leaders of all partitions of the requested topics.
+    """Return the leaders of the partitions of the requested topics.
 
-    If all topics are asked for, any broker may lead one of them.
+    If all topics are asked for, return all brokers, because any of them may lead a partition.
     """
     image = node.image()
     if _asks_for_all(call, request):
@@ -177,7 +177,7 @@ def _not_to_be_created(call: Call, missing: list[str]) -> set[str]:
 
 
 def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
-    """Return the names of topics to create, if creation is allowed."""
+    """Return the names of requested topics that do not exist, if they may be created."""
     if (
         not request.topics
         or not request.allow_auto_topic_creation
@@ -253,7 +253,11 @@ def _describe(
 def _asked_topics(
     image: MetadataImage, call: Call, request: MetadataRequest
 ) -> Iterable[tuple[MetadataRequestTopic, TopicImage | None]]:
-    """Return each topic that is asked for, by the request and by the image."""
+    """Return each requested topic as its entry in the request and its image.
+
+    The image is None if the topic does not exist. If all topics are asked for, the entry is
+    ``ANY_TOPIC``.
+    """
     if _asks_for_all(call, request):
         return ((ANY_TOPIC, topic) for topic in image.topics.by_name.values())
     return ((wanted, _find(image, wanted)) for wanted in _asked_for(request.topics or []))
@@ -281,7 +285,7 @@ def _refused(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
 
 
 def _asked_for(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
-    """Return each topic once. If there are ids, topics without one are ignored."""
+    """Return each topic of the request once. If there are ids, topics without one are ignored."""
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_TOPIC_ID)
     if ids:
         return [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]

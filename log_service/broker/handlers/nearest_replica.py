@@ -13,7 +13,7 @@ from log_service.storage.log import Log
 
 
 class Nearest:
-    """The replicas of a rack, for one request of a consumer there."""
+    """The brokers in the rack of a consumer, from which the replica for a request is selected."""
 
     __slots__ = ("_rack", "_racks")
 
@@ -26,7 +26,7 @@ class Nearest:
         }
 
     def replica_for(self, log: Log, state: PartitionState, fetch_offset: int) -> int | None:
-        """Return the broker to which a consumer of a led partition is sent, or None if it stays."""
+        """Return the broker that a consumer should fetch from, or None if it is this one."""
         if (
             self._racks.get(state.node_id) == self._rack
             or not log.log_start_offset <= fetch_offset <= log.log_end_offset

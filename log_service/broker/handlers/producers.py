@@ -65,7 +65,10 @@ def _init_transactional(node: Node, call: Call, request: InitProducerIdRequest) 
 async def _init_after_block(
     node: Node, call: Call, request: InitProducerIdRequest, deferred: Deferred
 ) -> None:
-    """Wait for a block of ids before the coordinator may need one, because it does not wait."""
+    """Wait until there are producer ids, then have the coordinator respond.
+
+    The coordinator may need an id, and cannot wait for one.
+    """
     await node.producer_ids.wait_for_block()
     node.transactions.init_producer_id(request, call.client(), deferred.complete)
 

@@ -43,7 +43,7 @@ R = TypeVar("R", bound=Message)
 def handle_describe_quorum(
     node: QuorumNode, call: Call, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse | Deferred:
-    """Respond with the state of the quorum."""
+    """Respond with the state of the metadata quorum."""
     asked = [
         (topic.topic_name, [partition.partition_index for partition in topic.partitions])
         for topic in request.topics

@@ -47,7 +47,7 @@ def handle_end_quorum_epoch(
 
 
 def handle_fetch(node: QuorumNode, call: Call, request: FetchRequest) -> Deferred:
-    """Send the metadata log to another replica."""
+    """Respond with a part of the metadata log to another replica."""
     return _handled(node, call, request)
 
 
@@ -64,7 +64,7 @@ def handle_update_raft_voter(
 
 
 def _handled(node: QuorumNode, call: Call, request: WireMessage) -> Deferred:
-    """Return the response of this node's metadata log."""
+    """Have this node's metadata log respond to the request."""
     return call.run(_respond(node, call, request))
 
 

@@ -8,7 +8,7 @@ not on this node, or offline, is UNKNOWN_TOPIC_OR_PARTITION. A marker without a 
 UNKNOWN_SERVER_ERROR, as with Apache Kafka, and is appended nowhere. Results of several markers of
 one producer are merged.
 
-Versions: 2 transaction version (KIP-1228). Version 1 stands for transactions of version 1.
+Versions: 2 transaction version (KIP-1228). Version 1 means transactions of version 1.
 """
 
 from log_service.broker.node import Node
@@ -18,7 +18,7 @@ from log_service.protocol.messages.write_txn_markers import WriteTxnMarkersReque
 
 
 def handle_write_txn_markers(node: Node, call: Call, request: WriteTxnMarkersRequest) -> Deferred:
-    """Respond once every marker is safe or refused."""
+    """Respond once every marker is below the high watermark or refused."""
     deferred = call.defer()
     deadline_ms = node.clock.monotonic_ms() + REQUEST_TIMEOUT_MS
     write_markers(node.replicas, node.groups, request, deferred.complete, deadline_ms)

@@ -2,7 +2,7 @@
 
 Decides by the configuration and by the SCRAM users of the new cluster. If clients of any name may
 log in (by certificates or tokens), there is no warning about names. Apache Kafka starts such a node
-without a message. Therefore these are warnings and no refusals.
+without a message. Therefore these are only warnings, and the node starts.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,10 +17,10 @@ BEGIN_ANEW: Final = "begin anew, with `tidelog storage format --add-scram` over 
 def lockout_warning(config: NodeConfig, scram_users: Collection[str] = ()) -> str | None:
     """Return a warning if no client can ever log in to a new cluster, or none may manage it.
 
-    Returns None if some client can log in and manage it.
+    Return None if some client can log in and manage it.
 
     Raises:
-        ConfigError: a JAAS text is wrong.
+        ConfigError: a JAAS text is not valid.
     """
     known: set[str] | None = set()
     for listener in (*config.listeners, *config.controller_listeners):

@@ -1,9 +1,9 @@
-"""Logins of a SASL listener: a frame handler in front of the pipeline.
+"""Logins of a SASL listener: a frame handler that wraps the one of the pipeline.
 
-It passes on the frames that a client may send at the time. Decides nothing about logins.
-``LoginSession`` decides on each frame, and this module acts. It passes frames on, sends a session's
-responses, looks up data for a login, delays and closes refused logins (KIP-306), and puts the
-principal into the connection's context. A listener without SASL has no such handler, at no cost.
+Decides nothing about logins. ``LoginSession`` decides on each frame, and this module acts. It
+passes frames on that a client may send at the time, sends a session's responses, looks up data for
+a login, delays and closes refused logins (KIP-306), and puts the principal into the connection's
+context. A listener without SASL has no such handler, at no cost.
 
 Invariants:
 
@@ -81,7 +81,7 @@ class LoginMeter:
 
 
 class LoginQueue:
-    """Counts the logins that wait on all listeners of a node."""
+    """Counts the waiting logins of all listeners of a node, by address."""
 
     def __init__(self) -> None:
         self._count_of_host: Counter[str] = Counter()
@@ -91,7 +91,7 @@ class LoginQueue:
         return f"<LoginQueue waiting={self._count}>"
 
     def try_enter(self, host: str) -> bool:
-        """Count one more entry if there is room for it. Return whether there is."""
+        """Count one more waiting login, if so many may wait. Return whether it was counted."""
         if (
             self._count >= MAX_DELAYED_COUNT
             or self._count_of_host[host] >= MAX_DELAYED_COUNT_OF_HOST
@@ -102,7 +102,7 @@ class LoginQueue:
         return True
 
     def leave(self, host: str) -> None:
-        """Count one less."""
+        """Count one waiting login less."""
         self._count -= 1
         self._count_of_host[host] -= 1
         if not self._count_of_host[host]:
@@ -110,7 +110,7 @@ class LoginQueue:
 
 
 class GuessGate:
-    """The turns of guesses on all listeners of a node."""
+    """Limits how often passwords are tried, by address and user, on all listeners of a node."""
 
     def __init__(self, clock: Clock) -> None:
         self.waiting = LoginQueue()
@@ -121,9 +121,9 @@ class GuessGate:
         return f"<GuessGate {self._guesses!r} {self.waiting!r}>"
 
     def begin(self, host: str, user: str) -> int | None:
-        """Return how long a login waits for its turn, in ms. None turns it away.
+        """Return how long a login waits for its turn, in ms, or None if too many wait already.
 
-        A login that waits leaves ``waiting`` afterwards.
+        A login that has waited must call ``waiting.leave`` afterwards.
         """
         wait_ms = self._guesses.begin(host, user, self._clock.monotonic_ms())
         if wait_ms and not self.waiting.try_enter(host):
@@ -144,7 +144,7 @@ class GuessGate:
 
 
 class LoginHandler:
-    """The frame handler of one listener. ``handler`` gets the frames that are passed on."""
+    """The frame handler of one SASL listener. ``handler`` gets the frames that are passed on."""
 
     def __init__(
         self,
@@ -180,11 +180,11 @@ class LoginHandler:
 
     @property
     def session_count(self) -> int:
-        """The number of connections whose login is remembered."""
+        """The number of connections that have a login session."""
         return len(self._sessions)
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
-        """Respond to one frame.
+        """Respond to a frame of a login, or pass the frame on to the pipeline.
 
         Raises:
             ProtocolError: the connection must be closed.
@@ -206,7 +206,7 @@ class LoginHandler:
         return self._perform(context, session, step)
 
     def connection_closed(self, context: ConnectionContext) -> None:
-        """Drop the session.
+        """Drop the connection's login session.
 
         A client that leaves when it sees its token refused counts as refused.
         """
@@ -228,7 +228,7 @@ class LoginHandler:
         return response
 
     def _perform(self, context: ConnectionContext, session: LoginSession, step: Step) -> Response:
-        """Carry out a session's step for a frame that was not passed on.
+        """Carry out the session's decision on a frame that was not passed on.
 
         Raises:
             ProtocolError: the connection must be closed.
@@ -253,7 +253,10 @@ class LoginHandler:
         step: Wait,
         response: PendingResponse,
     ) -> None:
-        """Look up data for a login, and respond. An error here must not end another connection."""
+        """Look up data for a login, and respond.
+
+        An error here is logged, because it must not end other connections.
+        """
         found: object = None
         with trio.move_on_after(LOOKUP_TIMEOUT_S):
             try:
@@ -271,7 +274,7 @@ class LoginHandler:
         step: Step,
         response: PendingResponse,
     ) -> None:
-        """Carry out the step that follows a wait."""
+        """Carry out the session's decision after a wait."""
         if isinstance(step, Refuse):
             self._refuse(context, session, step, response)
             return
@@ -281,7 +284,7 @@ class LoginHandler:
         response.complete_encoded(step.chunks)
 
     def _take_turn(self, context: ConnectionContext, session: LoginSession, user: str) -> Response:
-        """Compare a password when it is the turn of its user at this address."""
+        """Compare a password, after a wait if others were tried for its user from this address."""
         wait_ms = 0 if self._gate is None else self._gate.begin(context.peer_host, user)
         if wait_ms == 0:
             return self._perform(context, session, self._compare(context, session, user))
@@ -386,9 +389,9 @@ class LoginHandler:
 
 
 def _has_no_error(chunks: list[Chunk]) -> bool:
-    """Whether a response to ApiVersions carries no error.
+    """Whether a response to ApiVersions has no error.
 
-    The code follows size and correlation id in all of its versions.
+    The error code follows size and correlation id in all of its versions.
     """
     first = chunks[0]
     assert isinstance(first, bytes | bytearray | memoryview)

@@ -51,12 +51,13 @@ logger = logging.getLogger(__name__)
 
 
 class DecoySecret:
-    """The secret of decoys, the same on all nodes of a cluster and as long as a node runs.
+    """The secret from which the credentials of unknown users (decoys) are derived.
 
-    It is derived from the log directory ids of the broker with the lowest id, and from the secret
-    of delegation tokens, if any. The ids are random, and are visible only to clients that may also
-    list the users. The secret depends on no user. A controller that knows no broker yet uses a
-    random number of its own.
+    Decoys are the same on all nodes of a cluster, and as long as a node runs. So a client cannot
+    tell them from credentials of users. The secret is derived from the log directory ids of the
+    broker with the lowest id, and from the secret of delegation tokens, if any. The ids are random,
+    and are visible only to clients that may also list the users. The secret depends on no user. A
+    controller that knows no broker yet uses a random number of its own.
     """
 
     def __init__(
@@ -86,8 +87,8 @@ class DecoySecret:
 class ScramUsers:
     """The SCRAM credentials of the newest metadata, and decoys for unknown names.
 
-    Decoys of users have the shape that most credentials of the mechanism have. Those of tokens have
-    the shape of tokens.
+    A decoy is a credential that no password fits. Decoys of users look like most credentials of the
+    mechanism. Decoys of tokens look like those of tokens.
     """
 
     def __init__(self, image: Callable[[], MetadataImage], secret: DecoySecret) -> None:
@@ -159,10 +160,10 @@ class Offer:
                 _entry(self._listener, mechanism, SecretText(text))
 
     def follow(self, texts: Mapping[str, str]) -> None:
-        """Take over the users of PLAIN, from a dynamically set text or else from the node's file.
+        """Apply the users of PLAIN, from a dynamically set text or else from the node's file.
 
         Raises:
-            ConfigError: the text cannot be used; the users stay.
+            ConfigError: the text cannot be used; the previous users stay.
         """
         plain = self.config.mechanisms.get(Mechanism.PLAIN)
         if plain is not None and plain.jaas is not None:
@@ -172,7 +173,7 @@ class Offer:
             ).plain_users()
 
     def policy(self) -> LoginPolicy:
-        """Return the policy of the listener's sessions."""
+        """Return the rules for the login sessions of the listener."""
         mechanisms = self.config.mechanisms
         lifetimes = {name: mechanism.max_reauth_ms for name, mechanism in mechanisms.items()}
         return LoginPolicy(mechanisms=tuple(mechanisms), begin=self._begin, max_reauth_ms=lifetimes)
@@ -195,7 +196,7 @@ class NodeLogins:
     """The logins of all listeners of a node.
 
     Raises:
-        ConfigError: a listener cannot offer the logins of its keys.
+        ConfigError: a listener cannot offer the logins of its configuration.
     """
 
     def __init__(
@@ -235,7 +236,7 @@ class NodeLogins:
             offer.validate(names, texts)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply the effective texts if the configuration of this broker changed."""
+        """Apply the JAAS texts of the newest metadata if this broker's configuration changed."""
         if (ResourceType.BROKER, self._node_id) not in delta.changed_configs:
             return
         texts = image.configs.of(ResourceType.BROKER, self._node_id)
@@ -262,7 +263,8 @@ class NodeLogins:
     ) -> FrameHandler:
         """Return a listener's frame handler.
 
-        It is ``handler`` itself, or the logins of the listener in front of ``handler``.
+        It is ``handler`` itself, or one that handles logins and passes other frames on to
+        ``handler``.
         """
         offer = self._offers.get(listener.name)
         if offer is None:

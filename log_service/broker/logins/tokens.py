@@ -1,8 +1,8 @@
 """Logins by delegation tokens: finds a token in the metadata and makes its SCRAM credential.
 
 A credential takes milliseconds to make. It is made in a thread when its token first logs in, and
-cached. An expired token is not found, so that its login is refused. Apache Kafka accepts it and
-closes the connection at the first request.
+cached. An expired token is not found, so that its login is refused. Apache Kafka accepts the login
+and closes the connection at the first request.
 """
 
 from collections import OrderedDict
@@ -22,7 +22,7 @@ MAX_KEPT_COUNT: Final = 1_000
 
 
 class TokenLogins:
-    """Token lookup for SCRAM logins. It finds none if the cluster has no ``secret``."""
+    """Finds tokens for SCRAM logins. It finds none if the cluster has no ``secret``."""
 
     def __init__(
         self,

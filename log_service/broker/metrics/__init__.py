@@ -10,7 +10,7 @@
 - ``quotas``: clients that had to pause.
 - ``logins``: logins and handshakes.
 - ``authorizer``: allowed and denied operations.
-- ``schema_validation``: checks of schemas, and questions to the registry.
+- ``schema_validation``: checks of schemas, and requests to the registry.
 - ``shares``: share groups.
 - ``clients``: metrics that clients pushed.
 - ``process``: the process and Python.

@@ -1,8 +1,8 @@
 """The authorizer on the metrics page: decisions, the number of ACLs, and the audit log.
 
 Decides the names. Apache Kafka's StandardAuthorizer shows rates per minute and the count of ACLs.
-Both have the same names here, and the counters from which the rates are computed stand beside them.
-A node without an authorizer shows none of them.
+Both have the same names here. The counters from which the rates are computed are shown, too. A node
+without an authorizer shows none of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,15 +22,15 @@ PerSecond = Callable[[str, int], float]
 
 
 class Decided(Protocol):
-    """The counts that an authorizer keeps."""
+    """An authorizer, as the object that counts decisions and ACLs."""
 
     @property
     def allowed_count(self) -> int:
-        """Number of times that something was allowed."""
+        """Number of decisions that allowed an operation."""
 
     @property
     def denied_count(self) -> int:
-        """Number of times that something was denied."""
+        """Number of decisions that denied an operation."""
 
     @property
     def acl_count(self) -> int:

@@ -20,7 +20,7 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
 
 
 def pushed_families(series: PushedSeries, now_ms: int) -> Iterator[Family]:
-    """Yield how much was pushed, and every pushed metric."""
+    """Yield counts of the pushes, and every pushed metric."""
     if not series.push_count:
         return
     series.forget_silent(now_ms)

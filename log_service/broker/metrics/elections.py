@@ -1,8 +1,8 @@
 """Counts the unclean elections that this node has seen in the metadata.
 
 An unclean leader was out of sync, so records may be lost. The controller marks such a leader as
-recovering (KIP-704). Elections before the first image are not counted, because a count begins with
-the node.
+recovering (KIP-704). Elections before the first image are not counted, because counters start at 0
+with the node.
 """
 
 from log_service.metadata.delta import MetadataDelta
@@ -11,13 +11,13 @@ from log_service.metadata.partition import NO_LEADER, RECOVERING
 
 
 class UncleanElections:
-    """A publisher of the metadata. ``count`` only grows."""
+    """Counts unclean elections since the node started. A publisher of images."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage) -> None:
-        """Count the partitions that have got a recovering leader."""
+        """Count the partitions whose new leader is recovering from an unclean election."""
         for topic_id, changed in delta.changed_topics.items():
             before = delta.base.topics.by_id.get(topic_id)
             if before is None:

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 async def bind_metrics(network: Network, host: str, port: int) -> Listener:
-    """Return the bound listener.
+    """Bind the listener of the metrics page.
 
     Raises:
         OSError: the address is in use or not ours. The text names the config key.
@@ -53,7 +53,8 @@ async def bind_metrics(network: Network, host: str, port: int) -> Listener:
 class MetricsEndpoint:
     """One listener that responds to ``GET /metrics`` with the chunks of ``make_page``.
 
-    An empty chunk is a pause. ``instrument`` measures the loop as long as the page is served.
+    At an empty chunk, other tasks run. ``instrument`` measures the loop as long as the page is
+    served.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class MetricsEndpoint:
             await self._send_page(connection, request)
 
     def _is_misdirected(self, request: PageRequest) -> bool:
-        """Say whether a loopback listener was asked by a name that is not local.
+        """Return whether a loopback listener was asked by a name that is not local.
 
         Somebody else's DNS may point such a name here (DNS rebinding).
         """

@@ -43,7 +43,7 @@ def _positions(groups: Sequence[GroupOverview]) -> Iterator[Sample]:
 
 
 def lag_of(partitions: Partitions, where: tuple[str, int], offset: int) -> int | None:
-    """Return high watermark - ``offset``, at least 0. Return None if this node does not lead."""
+    """Return high watermark - ``offset``, at least 0. None if this node does not lead ``where``."""
     partition = partitions.get(where)
     return (
         None

@@ -32,7 +32,7 @@ class LoopTurns(trio.abc.Instrument):
         self._longest_ns = max(self._longest_ns, now_ns - self._began_ns)
 
     def longest_ms(self) -> float:
-        """Return the length of the longest recent turn. The turn under way counts."""
+        """Return the length of the longest recent turn, which may be the present one."""
         now_ns = self._now_ns()
         if now_ns - self._window_ns >= WINDOW_NS:
             self._roll(now_ns)

@@ -1,8 +1,8 @@
 """The whole metrics page of a broker, family by family.
 
 Decides the order of families, and where the task that makes the page lets other tasks run. Sums
-over all partitions are made ``PARTITIONS_PER_TURN`` partitions at a time. Sums cover the partitions
-of one moment, so no counter falls because a topic was deleted meanwhile.
+over all partitions are made ``PARTITIONS_PER_TURN`` partitions at a time. The partitions that are
+summed up are those at the start, so no counter falls because a topic was deleted meanwhile.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ PARTITIONS_PER_TURN = 250
 
 
 def page(sources: MetricsSources) -> Iterator[Family | None]:
-    """Yield every family. None is a pause."""
+    """Yield every family, and None at the points where other tasks may run."""
     replicas, image = sources.node.replicas, sources.node.image()
     partitions = tuple(replicas.partitions.values())
     total = replicas.retired_traffic.copy()

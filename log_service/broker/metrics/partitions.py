@@ -21,7 +21,7 @@ def min_isr_of(partition: Partition) -> int:
 
 
 def is_under_replicated(partition: Partition) -> bool:
-    """Say whether this node leads the partition and a replica is not in sync."""
+    """Return whether this node leads the partition and a replica is not in sync."""
     return partition.is_leader and len(partition.isr) < partition.replica_count
 
 
@@ -104,7 +104,7 @@ LEADER_GAUGES: Sequence[tuple[str, str, Read]] = (
 
 
 def partition_families(partitions: Sequence[Partition], image: MetadataImage) -> Iterator[Family]:
-    """Yield the families over all partitions of this node, then those over the ones it leads."""
+    """Yield the families about all partitions of this node, then those about the ones it leads."""
     for name, text, read in LOG_GAUGES:
         yield Family(name=name, type="gauge", help=text, samples=_rows(partitions, read))
     led = [partition for partition in partitions if partition.is_leader]

@@ -1,4 +1,4 @@
-"""Schema validation on the metrics page: checked batches, and questions to the schema registry.
+"""Schema validation on the metrics page: checked batches, and requests to the schema registry.
 
 A node without a registry shows none of this. Batches that are refused are among the failed produce
 requests of their topic.

@@ -2,8 +2,8 @@
 
 They cover sessions of members, records in flight, acknowledgements, fetches, loads and expired
 locks. Names are those of Apache Kafka's meters. If Apache Kafka shows a distribution, a sum and
-a count show the mean. Apache Kafka's fetch lock keeps two fetches from one share partition. Here
-reading and acquiring is one step, and the time of that step is shown.
+a count show the mean. Apache Kafka locks a share partition for the time of a fetch, and shows that
+time. Here reading and acquiring is one step, and the time of that step is shown.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -111,10 +111,10 @@ def _partition_families(shares: Shares) -> Iterator[Family]:
 
 
 def _fetch_families(by_group: Mapping[str, FetchCounts]) -> Iterator[Family]:
-    """Yield two summaries for each group.
+    """Yield two summaries for each group, over its fetches.
 
-    The first is the share of its partitions that a fetch could acquire from. The second is the wait
-    for the first such partition.
+    The first is the percentage of a fetch's partitions from which it could acquire records. The
+    second is the wait for the first such partition.
     """
     ratio = (
         "The percentage of its partitions that a fetch could acquire from, summed up over all"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class MetricsSources:
-    """The rooms of one node, as its metrics page sees them.
+    """The parts of one node that its metrics page reads.
 
     ``servers`` has one server for each listener, by the listener's name.
     """
@@ -69,7 +69,10 @@ class Rates:
         self._loop = RateWindow(time.thread_time(), began_ms)
 
     def of(self, name: tuple[str, ...], value: float, now_ms: int) -> float:
-        """Return a count's growth per second. A count that is new here began at 0 with the node."""
+        """Return the growth per second of the count ``name``, whose value is now ``value``.
+
+        A count that was not seen before is taken as 0 at the start of the node.
+        """
         window = self._windows.get(name)
         if window is None:
             window = self._windows[name] = RateWindow(0, self._began_ms)

@@ -104,7 +104,7 @@ def counter(name: str, text: str, value: float) -> Family:
 
 
 def replica_families(replicas: ReplicaManager, counts: PartitionCounts) -> Iterator[Family]:
-    """Yield the broker's state, and the families of the replica manager."""
+    """Yield the families of the broker's state and of the replica manager."""
     shrink_count, expand_count, refused_count = replicas.remote.isr_change_counts
     prefix = "kafka_server_replicamanager_"
     yield gauge(
@@ -219,7 +219,7 @@ def controller_families(
 
 
 def _quorum_families(sources: MetricsSources, image: MetadataImage) -> Iterator[Family]:
-    """Yield the metadata log under both of its names in Kafka.
+    """Yield the families of the metadata log, each under two names.
 
     One is by Strimzi's rules, the other by the JMX exporter's own sample for KRaft.
     """
@@ -343,7 +343,7 @@ def waiting_families(sources: MetricsSources) -> Iterator[Family]:
 
 
 def storage_families(sources: MetricsSources) -> Iterator[Family]:
-    """Yield log directories and the times of syncs."""
+    """Yield the families of log directories and of the durations of syncs."""
     directories = sources.logs.directories
     rows: list[Sample] = [
         ("", labels({"logDirectory": directory.path}), int(directory.is_offline))
@@ -369,7 +369,7 @@ def storage_families(sources: MetricsSources) -> Iterator[Family]:
 
 
 def cleaner_families(sources: MetricsSources) -> Iterator[Family]:
-    """Yield how dirty compacted logs are, and the result of the last cleaning."""
+    """Yield the families of the cleaner: how dirty compacted logs are, and its last result."""
     cleaner, directories = sources.logs.cleaner, sources.logs.directories
     last = cleaner.last_outcome
     recopied = 100 * last.bytes_after / last.bytes_before if last.bytes_before else 0

@@ -3,7 +3,7 @@
 The families are ``kafka_server_brokertopicmetrics_*`` and ``kafka_network_requestmetrics_*``.
 Decides their names. A topic has a row of its own, and the sum of all topics has one without a
 label, as in Kafka. The local time of an immediate response is its total time. The queue time is 0,
-because no queue stands between a connection and its handler.
+because there is no queue between a connection and its handler.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -102,7 +102,7 @@ def _by_topic(
 
 
 def producer_family(produced: Iterable[tuple[str, str, int]]) -> Family:
-    """Return the records that each client appended to each topic."""
+    """Return the family of the records that each client appended to each topic."""
     samples: list[Sample] = [
         ("", labels({"client_id": client_id, "topic": topic}), count)
         for client_id, topic, count in produced
@@ -159,7 +159,7 @@ def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iter
 
 
 def _named(meters: Mapping[ApiKey, RequestMeter]) -> Iterator[tuple[str, Sequence[RequestMeter]]]:
-    """Yield each name with its meters.
+    """Yield each name of the request metrics with its meters.
 
     All fetches count under Fetch, and again under FetchConsumer or FetchFollower.
     """

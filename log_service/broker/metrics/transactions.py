@@ -1,8 +1,8 @@
 """Transactions in numbers: verification, markers without a destination, late transactions.
 
 Decides the names, and when a transaction is late. It is late when its producer was silent for
-``transaction.max.timeout.ms`` and five minutes. No coordinator ends it any more, and readers of
-committed records wait at its first record until an operator ends it.
+``transaction.max.timeout.ms`` and five minutes. By then no coordinator will end it any more.
+Readers of committed records cannot read past its first record until an operator ends it.
 """
 
 from collections.abc import Iterator

@@ -7,9 +7,9 @@ A handler returns a ``Reply``, which is one of these:
 - a ``Deferred``, which is completed later;
 - ``NOTHING``, for the one request without a response (Produce with acks=0).
 
-A handler that raises ``KafkaError`` gets the error response of its API.
+If a handler raises ``KafkaError``, the client gets the error response of the API.
 
-Invariants: a ``Deferred`` is completed once. An error in making its response costs the connection
+Invariants: a ``Deferred`` is completed once. An error in making its response closes the connection
 of its request and no other.
 """
 
@@ -51,7 +51,7 @@ StartTask = Callable[..., None]
 
 @final
 class Nothing:
-    """A request that has no response."""
+    """The reply to a request that has no response."""
 
     __slots__ = ()
 
@@ -61,10 +61,10 @@ NOTHING = Nothing()
 
 @final
 class Deferred(PendingResponse):
-    """A promised response to a call. Complete it once, with a message.
+    """A response to a call that is completed later, once, with a message.
 
-    If the connection goes away first, the request is charged at that moment. Completing has no
-    effect afterwards.
+    If the connection ends first, the request is charged at that moment. Completing has no effect
+    afterwards.
     """
 
     __slots__ = ("_call", "on_responded")
@@ -88,7 +88,7 @@ class Deferred(PendingResponse):
     def complete(self, response: Message) -> None:
         """Send a response now.
 
-        If it cannot be encoded, the connection of its request closes. Does not raise.
+        If it cannot be encoded, the connection of the request closes. Does not raise.
         """
         if self.is_done:
             return
@@ -102,7 +102,7 @@ class Deferred(PendingResponse):
     def complete_with(self, make_response: Callable[[], Message]) -> None:
         """Send the response that ``make_response`` returns.
 
-        A bug in it costs the connection of its request and no other.
+        If it raises, the connection of the request closes, and no other.
         """
         if self.is_done:
             return
@@ -115,22 +115,22 @@ class Deferred(PendingResponse):
         self.complete(response)
 
     def completing(self, make_response: Callable[[Any], Message]) -> Callable[[Any], None]:
-        """Return a callback that completes this with a response made from a reply.
+        """Return a callback that takes a reply, and completes this with ``make_response(reply)``.
 
-        A bug in it costs the connection of its request and no other.
+        If that raises, the connection of the request closes, and no other.
         """
         return lambda reply: self.complete_with(lambda: make_response(reply))
 
     def complete_without_response(self) -> None:
-        """Let later responses leave, because the request has none (Produce with acks=0)."""
+        """Complete without a response (Produce with acks=0). Later responses can then be sent."""
         if not self.is_done:
             self._call.charge(None)
             self.complete_encoded([])
 
     def fail(self, error: Exception) -> None:
-        """Close the connection of the request.
+        """Close the connection of the request, because it gets no response.
 
-        There is no response because of a bug, or because the request is invalid (ProtocolError).
+        The reason is a bug, or an invalid request (ProtocolError).
         """
         if not self.is_done:
             if isinstance(error, ProtocolError):
@@ -148,7 +148,7 @@ class Deferred(PendingResponse):
             self.complete_encoded([NO_RESPONSE])
 
     def complete_encoded(self, chunks: list[Chunk] | None) -> None:
-        """Send an encoded frame. The request is charged already."""
+        """Send an encoded frame. The request must have been charged before."""
         if self.is_done:
             release_slices(chunks or ())
             return
@@ -159,7 +159,7 @@ class Deferred(PendingResponse):
             on_responded()
 
     def pass_on_to(self, other: "Deferred") -> None:
-        """Send this response as that of another promise, as soon as it is ready."""
+        """Complete ``other`` with the frame of this response, as soon as this is complete."""
         if self.is_done:
             other.complete_encoded(self.take())
             return
@@ -194,7 +194,7 @@ These are a ``Node`` on the broker's listeners, a ``QuorumNode`` on the controll
 
 
 class Refusable(Protocol):
-    """The request that a refusal responds to, or a part of it."""
+    """A request, or a part of one, for which an error response can be made."""
 
     @property
     def version(self) -> int:
@@ -202,11 +202,11 @@ class Refusable(Protocol):
 
     @property
     def request(self) -> Any:
-        """The request's message."""
+        """The message of the request."""
 
     @property
     def response_type(self) -> type[Any]:
-        """The class of its response."""
+        """The message class of the response."""
 
 
 Echo = Callable[[Refusable, KafkaError], Message]
@@ -258,7 +258,7 @@ class Api:
     """One row of the registry: all facts about an API except the bytes of its messages.
 
     ``permissions`` are the operations that its requests may need. The content of a request decides
-    which of them it needs. The versions of an API are those that can be encoded.
+    which of them it needs. The versions of an API are those for which messages can be encoded.
     ``controller_handler`` handles requests on the controller's listeners, if it differs from
     ``handler``.
     """
@@ -309,7 +309,7 @@ class Api:
 
     @property
     def items(self) -> Items:
-        """The outermost items of its requests, for an API that responds to them one by one."""
+        """The outermost list of items, for an API that responds to items one by one."""
         return self.pieces[0][0]
 
     @property
@@ -342,37 +342,37 @@ class QuotaAccount(Protocol):
 
     @property
     def max_fetch_bytes(self) -> int | None:
-        """The most bytes that a fetch response may hold, None for no bound of the client's own."""
+        """The most bytes that a fetch response may hold, or None if no quota limits them."""
 
     def set_aside(self) -> None:
-        """Note that the handler is done and the response comes later."""
+        """Note that the handler has returned and the response comes later."""
 
     def counted(self) -> AbstractContextManager[None]:
-        """Count the time within as cost of the request, once its handler is done.
+        """Charge the time of the block to the request, once its handler has returned.
 
-        It is charged at once if the request is charged already.
+        If the request was charged already, the time is charged at the end of the block.
         """
 
     def must_pause(self, response_bytes: int) -> bool:
-        """Count a fetch response before it is sent. Return whether the client must be throttled.
+        """Count a fetch response before it is sent. Return whether the client must pause.
 
-        If so, the client gets no records.
+        If so, the response must have no records.
         """
 
     def charge(self, response: Message | None) -> int:
-        """Count the request and its response. ``None`` means that there is no response.
+        """Charge the request and its response. ``None`` means that there is no response.
 
         Return for how many milliseconds its connection has to pause.
         """
 
 
 class Quotas(Protocol):
-    """Quotas of clients over time (KIP-13, KIP-124, KIP-219, KIP-599)."""
+    """Measures clients against their quotas (KIP-13, KIP-124, KIP-219, KIP-599)."""
 
     def put_off_ms(self, api: "Api", connection: ConnectionContext, client_id: str | None) -> int:
-        """Return how long a request that is not decoded yet has to wait, in ms.
+        """Return for how many ms a request that is not decoded yet must be delayed.
 
-        It waits because its client's quota is exhausted. 0 means not at all, or no longer.
+        The reason is a quota that its client has used up. 0 means that the request can be handled.
         """
 
     def account_of(self, call: "Call", request_bytes: int, started_ns: int) -> QuotaAccount | None:
@@ -389,7 +389,7 @@ class Authorizer(Protocol):
     """The authorizer of requests (KIP-11)."""
 
     def authorize(self, call: "Call") -> Admission | None:
-        """Let a request pass, as a whole (None) or as the admission says.
+        """Authorize a request. Return None to allow all of it, or the admission of a part.
 
         Store in the call the access object for its handler.
 
@@ -422,9 +422,9 @@ class Call:
         return self.route.response_type
 
     def client(self) -> RequestClient:
-        """The client in the form that coordinators use.
+        """The client as coordinators need it.
 
-        Hosts get a slash, as Kafka's tools expect.
+        Its host begins with a slash, as Kafka's tools expect.
         """
         return RequestClient(
             api_version=self.version,
@@ -438,7 +438,7 @@ class Call:
         )
 
     def caller(self) -> Caller:
-        """The client in the form that another node's controller uses."""
+        """The client as the controller of this or another node needs it."""
         return Caller(
             version=self.version,
             correlation_id=self.correlation_id,
@@ -485,23 +485,26 @@ class Call:
                 response.throttle_time_ms = max(pause_ms, response.throttle_time_ms)
 
     def counted(self) -> AbstractContextManager[None]:
-        """Charge the time of a ``with`` block to the request, for work after its handler."""
+        """Charge the time of a ``with`` block, for work after the handler has returned."""
         return NOT_COUNTED if self.account is None else self.account.counted()
 
     def counting(self, waiting: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """Return an awaitable that counts a coroutine's turns of the event loop as ``counted``."""
+        """Return an awaitable that runs a coroutine and charges the request for the time it runs.
+
+        The time in which it waits is not charged.
+        """
         return waiting if self.account is None else _counting(self.account, waiting)
 
     def refusal(self, error: KafkaError) -> Message:
-        """Return the response that returns an error for this whole request."""
+        """Return the API's error response for this whole request."""
         return self.route.api.echo(self, error)
 
     def defer(self) -> Deferred:
-        """Promise a response. Later responses on this connection wait for this one."""
+        """Return a deferred response. Later responses on this connection wait for it."""
         return Deferred(self)
 
     def run(self, waiting: Coroutine[Any, Any, Message]) -> Deferred:
-        """Promise the response that ``waiting`` returns, and run it beside the connections."""
+        """Run a coroutine in a task, and return the deferred response that it completes."""
         deferred = Deferred(self)
         self.route.start_task(deferred.complete_after, waiting)
         return deferred
@@ -520,12 +523,12 @@ class Outer:
 
 @dataclass(slots=True, eq=False)
 class ForwardedCall(Call):
-    """A request that another broker forwarded in a request of its own (KIP-590)."""
+    """A client's request that another broker forwarded inside a request of its own (KIP-590)."""
 
     outer: Outer
 
     def respond(self, response: Message) -> list[Chunk]:
-        """Charge the request, and return the frame that answers the enclosing request."""
+        """Charge the request, and return the frame of the response to the enclosing request."""
         return self.outer.call.respond(self.wrapped(response))
 
     def wrapped(self, response: Message) -> Message:
@@ -536,13 +539,19 @@ class ForwardedCall(Call):
         return self.outer.wrap(self, response)
 
     async def respond_in_pool(self, response: Message, run_in_pool: RunInPool) -> list[Chunk]:
-        """Charge the request, and return the frame that answers the enclosing request."""
+        """Charge the request, and return the frame of the response to the enclosing request.
+
+        The frame is encoded in the pool.
+        """
         return await self.outer.call.respond_in_pool(self.wrapped(response), run_in_pool)
 
 
 @dataclass(slots=True, eq=False)
 class PieceCall(Call):
-    """A piece of a large request. It keeps its own response. The whole request is charged."""
+    """A piece of a large request. It keeps its own response.
+
+    Its cost is charged to the whole request.
+    """
 
     whole: Call
     response: Message | None = field(default=None, init=False)
@@ -558,20 +567,20 @@ class PieceCall(Call):
         return self.respond(response)
 
     def charge(self, response: Message | None) -> None:
-        """Do nothing, because the whole request is charged."""
+        """Do nothing, because the whole request is charged instead."""
 
     def counted(self) -> AbstractContextManager[None]:
-        """Count the time within as cost of the whole request."""
+        """Charge the time of the block to the whole request."""
         return self.whole.counted()
 
     def counting(self, waiting: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """Count the turns of a coroutine as cost of the whole request."""
+        """Charge the time in which a coroutine runs to the whole request."""
         return self.whole.counting(waiting)
 
 
 @coroutine
 def _counting(account: QuotaAccount, waiting: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Run a coroutine, and count its turns but not its waits."""
+    """Run a coroutine. Count the time in which it runs, and not the time in which it waits."""
     advance = partial(waiting.send, None)
     while True:
         with account.counted():
@@ -589,9 +598,9 @@ def _counting(account: QuotaAccount, waiting: Coroutine[Any, Any, T]) -> Generat
 
 
 class _NoResponse:
-    """A chunk that cannot be sent.
+    """A chunk that cannot be read.
 
-    Sending it closes the connection, because the client waits in vain.
+    The attempt to send it closes the connection. Otherwise the client would wait in vain.
     """
 
     def __len__(self) -> int:

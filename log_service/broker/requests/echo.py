@@ -1,4 +1,4 @@
-"""The error response of an API to a request that failed as a whole.
+"""Makes the error response of an API to a request that failed as a whole.
 
 The error goes to the top of the response if the API has a field for it there. It also goes to every
 item of the request that has a counterpart in the response. The functions here make an ``Echo`` for
@@ -31,7 +31,7 @@ class ItemEcho:
     fields: Mapping[str, int]
 
     def __call__(self, asked: Refusable, error: KafkaError) -> Message:
-        """Return the response that carries the error throughout."""
+        """Return the response with the error at the top and in every item."""
         response: Message = asked.response_type()
         _mark(response, asked.version, error)
         _fill(response, asked.request, self.levels, self.fields, asked.version, error)
@@ -39,7 +39,7 @@ class ItemEcho:
 
 
 def echoing(*levels: Items, **fields: int) -> ItemEcho:
-    """Return the echo of an API with these levels and fields."""
+    """Return the function that makes error responses with these levels and fields."""
     return ItemEcho(levels, fields)
 
 

@@ -1,9 +1,9 @@
 """Requests of many list elements: decoded in the pool, handled in pieces, encoded in the pool.
 
 Decides when a piece has its turn. In one turn the event loop handles at most one piece of all large
-requests of a pipeline together, so that other requests come between. A user has only a few large
-requests in progress at a time. Further requests wait undecoded. A request that cannot be cut is
-handled in one turn, as small requests are. The work ends when the client leaves.
+requests of a pipeline together, so that other requests are handled in between. A user has only a
+few large requests in progress at a time. Further requests wait undecoded. A request that cannot be
+cut is handled in one turn, as small requests are. The work ends when the client leaves.
 
 Invariants: pieces are handled in the order of the request, each after the response to the previous
 piece. The request's frame is held until its whole response is complete.
@@ -48,11 +48,14 @@ Read = Callable[[], tuple[Levels, Sequence[Piece]]]
 
 
 class _FailedError(Exception):
-    """A piece has no response, and its call has logged why. The connection closes."""
+    """A piece of a request has failed without a response, so the connection closes.
+
+    The cause is in the log already.
+    """
 
 
 class LargeRequests:
-    """The large requests of one pipeline.
+    """Handles the large requests of one pipeline.
 
     ``answer`` authorizes and handles a call like the pipeline.
     """
@@ -69,7 +72,7 @@ class LargeRequests:
         return f"<LargeRequests users={len(self._places)}>"
 
     def begin(self, call: Call, frame: memoryview, body: int) -> Deferred:
-        """Promise the response to a call whose request is not decoded yet.
+        """Begin to handle a call whose request is not decoded. Return its deferred response.
 
         The request begins at ``body`` of its frame.
         """
@@ -149,7 +152,7 @@ class LargeRequests:
         return call.response
 
     async def _respond_whole(self, work: "_Work") -> None:
-        """Handle a request that cannot be cut, and respond as to a small request."""
+        """Handle a request that cannot be cut, in the same way as a small request."""
         async with self._turn:
             with work.call.counted():
                 reply = self._answer(work.call)
@@ -171,7 +174,7 @@ class LargeRequests:
 
 
 class _Work:
-    """The work for one large request."""
+    """A large request in progress."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -208,10 +211,10 @@ def _read(call: Call, frame: memoryview, body: int) -> tuple[Levels, Sequence[Pi
 
 
 async def _completed(reply: Deferred) -> None:
-    """Wait for the response to a piece, and discard it if the client leaves meanwhile.
+    """Wait until the response to a piece is complete. Discard it if the client leaves meanwhile.
 
     Raises:
-        _FailedError: there is none.
+        _FailedError: the piece has failed without a response.
     """
     done = trio.Event()
     reply.watch(lambda _: done.set())

@@ -34,7 +34,7 @@ class Items:
     value: str | None = None
 
     def request_name(self, item: Any) -> Any:
-        """Return the name of an item of the request."""
+        """Return the name of an item of the request, by which its result is found."""
         return (
             item
             if self.value is not None
@@ -42,7 +42,7 @@ class Items:
         )
 
     def response_name(self, item: Any) -> Any:
-        """Return the name of an item of the response."""
+        """Return the name of an item of the response, as ``request_name`` does for the request."""
         return (
             getattr(item, self.value)
             if self.value is not None
@@ -58,8 +58,8 @@ Levels = Sequence[Items]
 class Piece:
     """A part of a request.
 
-    The first item of the piece may continue the last item of the previous piece, at the outermost
-    ``depth`` levels.
+    At the outermost ``depth`` levels, the first item of the piece continues the last item of the
+    previous piece.
     """
 
     request: Any
@@ -67,9 +67,9 @@ class Piece:
 
 
 def levels_of(request: Any, choices: Sequence[Levels]) -> Levels:
-    """Return the levels of the list that a request uses, because versions of an API differ.
+    """Return the lists at which a request can be cut, out of the ``choices`` for its API.
 
-    Return none if the request cannot be cut.
+    The versions of an API differ in them. The result is empty if the request cannot be cut.
     """
     return next((levels for levels in choices if getattr(request, levels[0].request_field)), ())
 
@@ -121,7 +121,7 @@ def split(
 
 
 def require_names_once(request: Any, levels: Levels) -> None:
-    """Check that a request repeats no name. A single piece could not find that out.
+    """Check that a request repeats no name, because the handler of a piece could not detect that.
 
     Raises:
         KafkaError: INVALID_REQUEST, a name is repeated.
@@ -133,7 +133,7 @@ def require_names_once(request: Any, levels: Levels) -> None:
 
 
 def join(answered: Sequence[tuple[Piece, Any]], levels: Levels) -> Message:
-    """Return the joined response of all pieces. An error of any piece is an error of the whole."""
+    """Join the responses to all pieces. An error of any piece is an error of the whole response."""
     whole: Message = answered[0][1]
     for piece, response in answered[1:]:
         _join(whole, response, levels, piece.depth)
@@ -183,7 +183,7 @@ def _weights(item: Any) -> Iterator[int]:
 
 @cache
 def _lists(cls: type[Message]) -> tuple[tuple[str, bool], ...]:
-    """Return the lists of a struct, and whether they hold structs."""
+    """Return the list fields of a message class, each with whether it holds structs."""
     return tuple(
         (field.name, field.struct is not None) for field in cls.SCHEMA.fields if field.is_array
     )

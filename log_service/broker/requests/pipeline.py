@@ -2,16 +2,16 @@
 
 Decides which failures get a response and which close the connection. An unknown API, an unsupported
 version and a body that does not parse close it, as in Kafka, with one log line (the server's).
-ApiVersions in an unknown version gets a response in version 0, so that the client can step down
-(KIP-511). A ``KafkaError`` of any later step becomes the error response of the API. Any other
-exception is a bug. It closes the connection of its request and no other, and the server logs the
-traceback.
+ApiVersions in an unknown version gets a response in version 0, so that the client can use an older
+version (KIP-511). A ``KafkaError`` of any later step becomes the error response of the API. Any
+other exception is a bug. It closes the connection of its request and no other, and the server logs
+the traceback.
 
-Knows no API but ApiVersions. An API whose repeated requests need no decoding, or whose followers
-are metered apart, says so in its registry row. The authorizer decides permissions, and the quotas
+Knows no API but ApiVersions. If an API's repeated requests need no decoding, or its followers are
+metered apart, its registry row says so. The authorizer decides permissions, and the quotas
 decide limits. Without them everything is allowed and nothing is counted. The quotas come first. A
 request whose client has to pause is not decoded, and a refused one is charged like any other.
-Requests of many list elements take a longer way (``large_requests``).
+Requests of many list elements are handled in pieces (``large``).
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ Meters = Mapping[ApiKey, RequestMeter]
 
 
 def new_meters(apis: Mapping[ApiKey, Api], began_ms: int) -> Meters:
-    """Return new meters.
+    """Return new meters of the requests of each API.
 
     Fetches of followers are metered apart from those of consumers, as in Apache Kafka.
     """
@@ -100,7 +100,7 @@ class Pipeline:
 
     @property
     def side(self) -> Side:
-        """The listeners that the pipeline serves: those of brokers or of controllers."""
+        """The side whose listeners the pipeline serves: the broker's or the controller's."""
         return self._side
 
     @property
@@ -114,7 +114,7 @@ class Pipeline:
         return self._recognizers
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
-        """Respond to one request.
+        """Decode, authorize and handle one request. Return its response.
 
         Raises:
             ProtocolError: the connection must be closed.
@@ -183,15 +183,18 @@ class Pipeline:
         return call.wrapped(reply)
 
     def connection_closed(self, context: ConnectionContext) -> None:
-        """Call the connection's closing callbacks.
+        """Call the callbacks that handlers have set for the end of this connection.
 
-        Promised responses have their own ``on_discard``.
+        Deferred responses have their own ``on_discard``.
         """
         for callback in context.on_closed.values():
             callback()
 
     def _open(self, context: ConnectionContext, frame: memoryview) -> tuple[Call, int]:
-        """Return the call of a frame without its request, and the position of the request."""
+        """Parse the header of a frame. Return its call, and the position of the request.
+
+        The request itself is not decoded.
+        """
         header, body = parse_request_header(frame)
         route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
         return (
@@ -208,9 +211,10 @@ class Pipeline:
         )
 
     def is_put_off(self, quotas: Quotas, call: Call) -> bool:
-        """Whether a call has to wait because of its client's requests on other connections.
+        """Whether a call must be delayed, because its client has used up a quota.
 
-        If so, mute this connection. The frame comes again after that, and may have to wait again.
+        If so, mute this connection. After that the same frame is handled again, and may be delayed
+        again.
         """
         pause_ms = quotas.put_off_ms(call.route.api, call.connection, call.client_id)
         if pause_ms > 0:
@@ -276,7 +280,7 @@ class Pipeline:
     def respond_later(
         self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int
     ) -> Response:
-        """Hand out the response if it is complete, or the promise of it."""
+        """Return the frame of a deferred response if it is complete, else the deferred response."""
         duration_ns = self._now_ns() - started_ns
         if deferred.is_done:
             meter.note_at_once(version, duration_ns)
@@ -289,7 +293,7 @@ class Pipeline:
         meter.note_total(self._now_ns() - started_ns)
 
     def _find_route(self, key: ApiKey, context: ConnectionContext) -> Route:
-        """Return the route of an API on its first request, and import its messages.
+        """Make the route of an API at its first request, and import its messages.
 
         Raises:
             ProtocolError: the API is not served on this side.
@@ -312,9 +316,9 @@ class Pipeline:
 
 
 def _step_down(error: UnsupportedVersionError) -> list[Any]:
-    """Respond to ApiVersions of an unknown version in version 0.
+    """Return the response to ApiVersions in an unknown version, encoded in version 0.
 
-    Any other API closes the connection.
+    Raises UnsupportedVersionError for any other API, which closes the connection.
     """
     if error.header.api_key is not ApiKey.API_VERSIONS:
         raise error

@@ -2,9 +2,9 @@
 
 Decides the order. The requests of one connection are handled one after the other, because a
 producer's batches come in the order of their sequences. While one request is handled, later ones of
-its connection wait in a queue, however small they are. This queue is the line of the connection.
-Between connections there is no order. Batches are checked in the thread pool, a step at a time, and
-the lines take turns.
+its connection wait in a queue, however small they are. This queue is called the line of the
+connection. Between connections there is no order. Batches are checked in the thread pool, a step at
+a time, and the lines take turns.
 
 Invariants:
 
@@ -37,10 +37,10 @@ MAX_LEFT_BYTES = 16 << 20
 
 @dataclass(slots=True, eq=False)
 class Standing:
-    """A request in a line.
+    """A request in the queue of its connection.
 
-    ``work`` appends it and completes ``deferred``. It checks ``is_dropped`` between its steps, and
-    counts their time for ``call``.
+    ``work`` appends the request and completes ``deferred``. It checks ``is_dropped`` between its
+    steps, and charges their time to ``call``.
     """
 
     call: Call
@@ -54,7 +54,7 @@ class Standing:
 
 @dataclass(slots=True, eq=False)
 class ProduceLines:
-    """The lines of one node, by connection."""
+    """The queues of produce requests of one node, by connection."""
 
     _lines: dict[int, deque[Standing]] = field(default_factory=dict)
     _turn: trio.Lock = field(default_factory=trio.Lock)
@@ -64,7 +64,7 @@ class ProduceLines:
         return f"<ProduceLines lines={len(self._lines)}>"
 
     def is_busy(self, connection: ConnectionContext) -> bool:
-        """Whether a request of the connection is being handled, so that the next one must wait."""
+        """Whether the next request of the connection must wait, because one is in progress."""
         return connection.connection_id in self._lines
 
     def stand(
@@ -75,7 +75,12 @@ class ProduceLines:
         *,
         outlives_client: bool,
     ) -> Deferred:
-        """Do ``work`` in its turn, and keep the records of the request until then."""
+        """Queue a request, and return its deferred response.
+
+        ``work`` is called when the request is the first in the queue of its connection. Its records
+        are kept until then. With ``outlives_client`` the work may continue after the client has
+        left.
+        """
         deferred = call.defer()
         held_bytes = keep_records(call.connection, request)
         standing = Standing(call, deferred, held_bytes, outlives_client, work)
@@ -94,7 +99,7 @@ class ProduceLines:
     ) -> ValidatedBatches | KafkaError | None:
         """Run the steps of a check in the pool.
 
-        Return its result, None once the request is dropped.
+        Return the result of the check, or None once the request is dropped.
         """
         while True:
             async with self._turn:
@@ -125,7 +130,7 @@ class ProduceLines:
             del self._lines[connection_id]
 
     def _leave(self, standing: Standing) -> None:
-        """Note that the client of a request has gone."""
+        """Drop a request whose client has left, unless its work continues without the client."""
         standing.is_left = (
             standing.outlives_client and self._left_bytes + standing.held_bytes <= MAX_LEFT_BYTES
         )
@@ -135,9 +140,9 @@ class ProduceLines:
 
 
 def keep_records(connection: ConnectionContext, request: ProduceRequest) -> int:
-    """Keep the records of a request beyond its handler's call, and return their size in bytes.
+    """Keep the records of a request after its handler has returned. Return their size in bytes.
 
-    They are copied if the connection's buffer takes its next request.
+    If they are in the connection's buffer, which receives the next request, they are copied.
     """
     is_kept, connection.is_frame_kept = connection.has_own_memory, connection.has_own_memory
     held_bytes = 0
@@ -151,10 +156,7 @@ def keep_records(connection: ConnectionContext, request: ProduceRequest) -> int:
 
 
 def copy_records(request: ProduceRequest) -> None:
-    """Copy the records of a request out of the connection's buffer.
-
-    The buffer then receives the next request.
-    """
+    """Copy the records of a request out of the connection's buffer, which is then used again."""
     for topic in request.topic_data:
         for wanted in topic.partition_data:
             if wanted.records is not None:

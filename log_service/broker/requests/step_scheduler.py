@@ -1,8 +1,8 @@
-"""Responses that describe very many things, in several turns of the event loop.
+"""Makes large responses in several turns of the event loop.
 
 Decides when such a response has its turn. In one turn the loop takes one step of all of them
-together, so that other requests come between. A response of a single step is sent at once, as
-others are. A longer one is encoded in the pool. Its work ends when the client leaves.
+together, so that other requests are handled in between. A response of a single step is sent at
+once, as others are. A longer one is encoded in the pool. Its work ends when the client leaves.
 """
 
 from collections.abc import Coroutine
@@ -24,7 +24,7 @@ ITEMS_PER_STEP = 250
 
 
 class StepScheduler:
-    """The scheduler that takes one step of all long responses of a node in turn."""
+    """Runs the steps of all long responses of a node, one step at a time."""
 
     def __init__(self, run_in_pool: RunInPool) -> None:
         self._run_in_pool = run_in_pool
@@ -34,7 +34,7 @@ class StepScheduler:
         return f"<StepScheduler waiting={self._turn.statistics().tasks_waiting}>"
 
     def respond(self, call: Call, steps: Steps[R]) -> R | Deferred:
-        """Return the response, or promise it if it takes more than one step."""
+        """Return the response that ``steps`` make, or a deferred one if that takes many steps."""
         try:
             next(steps)
         except StopIteration as ended:
@@ -43,7 +43,7 @@ class StepScheduler:
         return self.run(call, self.take(steps))
 
     def run(self, call: Call, waiting: Coroutine[Any, Any, Message]) -> Deferred:
-        """Promise the response that ``waiting`` returns, and run it beside the connections."""
+        """Run a coroutine in a task, and return the deferred response that it completes."""
         deferred = call.defer()
         self.complete(call, deferred, waiting)
         return deferred
@@ -51,13 +51,13 @@ class StepScheduler:
     def complete(
         self, call: Call, deferred: Deferred, waiting: Coroutine[Any, Any, Message]
     ) -> None:
-        """Send the response that ``waiting`` returns, and run it beside the connections."""
+        """Run a coroutine in a task. Complete ``deferred`` with the response that it returns."""
         scope = trio.CancelScope()
         deferred.on_discard(scope.cancel)  # the client may leave before the task begins
         call.route.start_task(self._complete, call, deferred, waiting, scope)
 
     async def take(self, steps: Steps[T]) -> T:
-        """Take steps, each in its turn, and return their result."""
+        """Run all steps, one in each turn, and return their result."""
         while True:
             async with self._turn:
                 try:

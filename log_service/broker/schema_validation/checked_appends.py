@@ -17,9 +17,10 @@ from log_service.storage.append_result import AppendResult
 
 
 class CheckedAppends:
-    """A layer above the replica manager for batches as they were received.
+    """A layer above the replica manager that checks the schemas of batches before it appends them.
 
-    ``schemas_of`` returns the verdicts on a topic's schemas, None if the topic asks for none.
+    ``schemas_of`` returns what is known of a topic's schemas, or None if the topic is not
+    validated.
     """
 
     def __init__(
@@ -38,8 +39,8 @@ class CheckedAppends:
         """Append a batch. Raises as ``ReplicaManager.append``.
 
         Raises:
-            NoRoomError: it also means that a schema is unknown. The registry is then asked when the
-                request has its turn in the queue of the connection.
+            NoRoomError: also raised if a schema is unknown. The registry is then asked when the
+                request is the first in the queue of its connection.
         """
         if isinstance(records, memoryview):
             schemas = self._schemas_of(partition)

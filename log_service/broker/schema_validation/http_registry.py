@@ -1,10 +1,9 @@
-"""A schema registry that is asked over HTTP, by Confluent's REST API.
+"""A schema registry that is reached over HTTP, by Confluent's REST API.
 
-Decides which requests are sent, and which responses count. A response that does not come from a
-registry does not count, so a wrong URL refuses no record.
+Decides which requests are sent, and which responses are used. A response that does not come from a
+registry is ignored, so a wrong URL refuses no record.
 
-Invariants: an exchange runs in a thread and has a bound on its time and size. No error shows a
-login.
+Invariants: a request runs in a thread, and its time and size are bounded. No error shows a login.
 """
 
 import json
@@ -57,18 +56,18 @@ class HttpRegistry:
         """Return the subjects under which a schema is registered.
 
         Raises:
-            RegistryUnavailableError: no response came that counts.
+            RegistryUnavailableError: no registry gave a usable response.
         """
         find = partial(self._registered, name, has_record_names=has_record_names)
         return await trio.to_thread.run_sync(find, abandon_on_cancel=True, limiter=self._threads)
 
     async def aliased(self, subject: str) -> str:
-        """Return the subject that an alias stands for, or the subject itself.
+        """Return the subject that an alias refers to, or the subject itself.
 
-        A broker that may not read the settings of a subject follows no alias.
+        If this broker may not read the settings of a subject, the subject is not taken as an alias.
 
         Raises:
-            RegistryUnavailableError: no response came that counts.
+            RegistryUnavailableError: no registry gave a usable response.
         """
         path = f"/config/{quote(subject, safe='')}"
         find = partial(self._get, path, _alias, is_optional=True)
@@ -88,14 +87,15 @@ class HttpRegistry:
         return Registered(subjects=frozenset(subjects), record_names=names)
 
     def _id_of(self, guid: bytes) -> int | None:
-        """Return the id of a guid in the default context."""
+        """Return the id of a schema by its guid, in the default context. None if there is none."""
         found = self._get(f"/schemas/guids/{quote(str(UUID(bytes=guid)))}/ids", _default_ids)
         return found[0] if found else None
 
     def _get(self, path: str, read: Callable[[Any], Any], *, is_optional: bool = False) -> Any:
-        """Return the result of ``read`` for a response, None if there is no such schema.
+        """Return the result of ``read`` for the response to a GET request.
 
-        With ``is_optional`` it is None, too, if this broker may not read it.
+        None if there is no such schema. With ``is_optional`` also None if this broker may not read
+        it.
         """
         count, failures = len(self._config.urls), []
         for step in range(count):

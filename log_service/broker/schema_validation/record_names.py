@@ -1,4 +1,4 @@
-"""Finds the full names of the records in a schema, as strategies put them into subjects.
+"""Finds the full names of the records in a schema, as subject name strategies use them.
 
 An Avro schema has the name of its record, enum or fixed. A JSON Schema has its title. A Protobuf
 schema has the name of each message of the file, because the bytes after the schema id in a record
@@ -18,7 +18,7 @@ MAX_DEPTH: Final = 100
 
 
 def record_names(schema: str, schema_type: str) -> frozenset[str]:
-    """Return the names of the records in a schema of a type, which a registry names in capitals."""
+    """Return the names of the records in a schema of a type ("AVRO", "JSON", "PROTOBUF")."""
     if schema_type == "PROTOBUF":
         return frozenset(_messages(schema))
     try:

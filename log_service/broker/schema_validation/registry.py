@@ -8,7 +8,7 @@ from log_service.records.rules import SchemaName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A registry's entries for one schema. Without subjects there is no such schema.
+    """A registry's entries for one schema. Without subjects the schema is not registered.
 
     ``record_names`` are empty unless they were asked for.
     """
@@ -18,7 +18,7 @@ class Registered:
 
 
 class RegistryUnavailableError(Exception):
-    """The registry gave no response that counts. The text names its address and the reason."""
+    """No registry gave a usable response. The text names its address and the reason."""
 
 
 class SchemaRegistry(Protocol):
@@ -27,12 +27,14 @@ class SchemaRegistry(Protocol):
     async def registered(self, name: SchemaName, *, has_record_names: bool) -> Registered:
         """Return the subjects under which a schema is registered.
 
+        The wait is bounded.
+
         Raises:
-            RegistryUnavailableError: no response came that counts. The wait has a bound.
+            RegistryUnavailableError: no registry gave a usable response.
         """
 
     async def aliased(self, subject: str) -> str:
-        """Return the subject that an alias stands for, or the subject itself.
+        """Return the subject that an alias refers to, or the subject itself.
 
         Raises:
             RegistryUnavailableError: as ``registered``.

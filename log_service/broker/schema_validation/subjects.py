@@ -11,9 +11,9 @@ MAX_SHOWN_NAMES: Final = 3
 
 
 class SubjectRule(NamedTuple):
-    """The subjects that count for the keys or the values of one topic.
+    """Decides which subjects accept a schema for the keys or the values of one topic.
 
-    It is a tuple, because it is part of a key of the verdicts.
+    It is a tuple, because it is part of a key of ``Verdicts``.
     """
 
     topic: str
@@ -22,11 +22,11 @@ class SubjectRule(NamedTuple):
 
     @property
     def has_record_names(self) -> bool:
-        """Whether a subject has the name of a record in it."""
+        """Whether the subjects of the strategy contain names of records."""
         return self.strategy != TOPIC_NAME_STRATEGY
 
     def subjects(self, registered: Registered) -> list[str]:
-        """Return the subjects of which one must have the schema."""
+        """Return the subjects of the topic. A schema must be registered under one of them."""
         if not self.has_record_names:
             return [f"{self.topic}-{'key' if self.is_key else 'value'}"]
         names = sorted(registered.record_names)
@@ -35,7 +35,7 @@ class SubjectRule(NamedTuple):
         return [f"{self.topic}-{name}" for name in names]
 
     def fault(self, name: SchemaName, registered: Registered) -> str:
-        """Return why records must not name a schema, empty if they may."""
+        """Return the reason why records must not name a schema, or an empty text if they may."""
         if not registered.subjects:
             return f"{shown(name)} is not registered"
         wanted = self.subjects(registered)

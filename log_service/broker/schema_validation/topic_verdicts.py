@@ -15,7 +15,10 @@ from log_service.records.rules import SchemaName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicVerdicts:
-    """The ``records.rules.SchemaRules`` of a topic. ``rules`` are by whether they are of keys."""
+    """The ``records.rules.SchemaRules`` of a topic.
+
+    The key of ``rules`` is whether the rule is for keys (True) or values (False).
+    """
 
     rules: Mapping[bool, SubjectRule]
     verdicts: Verdicts
@@ -23,16 +26,19 @@ class TopicVerdicts:
 
     @property
     def parts(self) -> tuple[bool, ...]:
-        """Whether keys (True), values (False) or both are checked."""
+        """The parts of a record that are checked: keys (True), values (False) or both."""
         return tuple(self.rules)
 
     def verdict(self, name: SchemaName, *, is_key: bool) -> str | None:
-        """Return "" if a schema is accepted, the reason if it is refused, None if unknown."""
+        """Return "" for an accepted schema, the reason for a refused one, or None if unknown."""
         return self.verdicts.of(self.rules[is_key], name, self.now_ms)
 
 
 def subject_rules(topic: str, config: LogConfig) -> dict[bool, SubjectRule]:
-    """Return the rules of a topic's keys and values. A part that is not validated has no rule."""
+    """Return the rules for a topic's keys (True) and values (False).
+
+    A part that is not validated has no rule.
+    """
     rules = {}
     if config.is_key_schema_validated:
         rules[True] = SubjectRule(topic, is_key=True, strategy=config.key_subject_name_strategy)

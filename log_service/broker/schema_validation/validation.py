@@ -1,13 +1,13 @@
-"""Asks a schema registry, within bounds, whether it accepts the schemas that batches name.
+"""Asks a schema registry whether it accepts the schemas that batches name.
 
-Decides how many questions are sent, and how long a batch waits. If no response comes, its producer
-gets REQUEST_TIMED_OUT and sends the batch again. A verdict accepts a schema, or refuses it with a
-reason.
+Decides how many requests are sent, and how long a batch waits. If no response comes, its producer
+gets REQUEST_TIMED_OUT and sends the batch again. A verdict is the registry's decision on a schema.
+It accepts the schema, or refuses it with a reason.
 
-Invariants: a schema is asked for once at a time. At most ``MAX_ASKED_AT_ONCE`` questions are under
-way, and ``MAX_ASKED_PER_SECOND`` begin for a topic, whatever its producers send. While the registry
-is away, one question per ``PAUSE_MS`` tries it. A batch is never accepted without a
-verdict of the registry.
+Invariants: at most one request about a schema is in progress. At most ``MAX_ASKED_AT_ONCE``
+requests are in progress in all, and ``MAX_ASKED_PER_SECOND`` begin for a topic, whatever its
+producers send. While the registry does not respond, one request per ``PAUSE_MS`` tries it. A batch
+is never accepted without a verdict of the registry.
 """
 
 import logging
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class SchemaCounts:
-    """Counts of the checks of batches, and of the questions to the registry by their outcome."""
+    """Counts of the checked batches, and of the requests to the registry by their outcome."""
 
     checked_batches: int = 0
     accepted: int = 0
@@ -53,7 +53,7 @@ class SchemaCounts:
 
 
 class SchemaValidation:
-    """The validation of a node's topics by one registry."""
+    """Validates the records of a node's topics by one schema registry."""
 
     def __init__(self, registry: SchemaRegistry, clock: Clock) -> None:
         self._registry = registry
@@ -70,11 +70,11 @@ class SchemaValidation:
         return f"<SchemaValidation {self.verdicts!r} asking={len(self._asking)}>"
 
     def checked_appends(self, replicas: ReplicaManager) -> CheckedAppends:
-        """Return the appends that check schemas first."""
+        """Return a layer above ``replicas`` that checks the schemas of batches first."""
         return CheckedAppends(replicas, self.schemas_of)
 
     def schemas_of(self, partition: Partition) -> TopicVerdicts | None:
-        """Return the verdicts on a topic's schemas, None if the topic asks for none.
+        """Return the verdicts on a topic's schemas, or None if the topic is not validated.
 
         Raises:
             KafkaError: as ``Partition.served_log``.
@@ -88,7 +88,7 @@ class SchemaValidation:
         return TopicVerdicts(rules=rules, verdicts=self.verdicts, now_ms=now_ms)
 
     def deadline_ms(self, timeout_ms: int) -> int:
-        """Return the end of a batch's wait for verdicts.
+        """Return until when a batch may wait for verdicts, in monotonic milliseconds.
 
         ``timeout_ms`` is the time that the batch's producer waits for the response.
         """
@@ -97,9 +97,9 @@ class SchemaValidation:
     async def learn(
         self, schemas: TopicVerdicts, names: Collection[NamedSchema], deadline_ms: int
     ) -> KafkaError | None:
-        """Ask about schemas, and wait for the verdicts.
+        """Ask the registry about schemas, and wait for the verdicts.
 
-        Return the error of the batch if a verdict is missing, None if no verdict is missing.
+        Return None if all verdicts are known by then, else the error for the batch.
         """
         wanted = [(schemas.rules[named.is_key], named.name) for named in names]
         left_ms = deadline_ms - self._clock.monotonic_ms()
@@ -123,7 +123,7 @@ class SchemaValidation:
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     async def _ask_once(self, rule: SubjectRule, name: SchemaName) -> None:
-        """Ask about a schema, or wait for another question about it that is under way."""
+        """Ask the registry about a schema, or wait for a request about it in progress."""
         key = (rule, name)
         other = self._asking.get(key)
         if other is not None:
@@ -164,12 +164,13 @@ class SchemaValidation:
         self.verdicts.note(rule, name, fault, now_ms)
 
     async def _fault(self, rule: SubjectRule, name: SchemaName) -> str:
-        """Ask why records must not name a schema. Return an empty text if they may.
+        """Ask the registry about a schema. Return the reason why it is refused, or an empty text.
 
-        A schema of a subject for which a subject of the topic is an alias is accepted, too.
+        A schema is also accepted if it is registered under a subject to which an alias among the
+        topic's subjects refers.
 
         Raises:
-            RegistryUnavailableError: no response came that counts.
+            RegistryUnavailableError: no registry gave a usable response.
         """
         found = await self._registry.registered(name, has_record_names=rule.has_record_names)
         fault = rule.fault(name, found)
@@ -181,7 +182,7 @@ class SchemaValidation:
         return fault
 
     def _may_ask(self, rule: SubjectRule, now_ms: int) -> bool:
-        """Count a question, unless the topic has asked too many within a second."""
+        """Count a request for a topic. Return False if it has made too many within a second."""
         began_ms, count = self._asked.get(rule, (now_ms, 0))
         if now_ms - began_ms >= 1_000:
             began_ms, count = now_ms, 0

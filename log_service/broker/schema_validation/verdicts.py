@@ -1,10 +1,10 @@
 """Remembers for a while which schemas may be named in which topic.
 
-An accepted schema counts for minutes, because versions are seldom deleted. A refused one counts for
-a second, so that a schema that is registered meanwhile is soon accepted.
+An accepted schema is remembered for minutes, because versions are seldom deleted. A refused one is
+remembered for a second, so that a schema that is registered meanwhile is soon accepted.
 
-Invariants: each of both kinds has a bound, and refusals push no accepted schema out. Any thread may
-call ``of``.
+Invariants: the numbers of accepted and of refused schemas are bounded separately. So refusals push
+no accepted schema out. Any thread may call ``of``.
 """
 
 from typing import Final, TypeVar
@@ -26,7 +26,7 @@ V = TypeVar("V")
 class Verdicts:
     """The schemas that one node knows to be accepted or refused by the registry.
 
-    Each verdict counts until a time in monotonic milliseconds.
+    Each entry is valid until a time in monotonic milliseconds.
     """
 
     def __init__(self, capacity: int = MAX_VERDICTS) -> None:
@@ -38,7 +38,7 @@ class Verdicts:
         return f"<Verdicts accepted={len(self._accepted)} refused={len(self._refused)}>"
 
     def of(self, rule: SubjectRule, name: SchemaName, now_ms: int) -> str | None:
-        """Return "" if a schema is accepted, the reason if it is refused, None if unknown."""
+        """Return "" for an accepted schema, the reason for a refused one, or None if unknown."""
         key = (rule, name)
         until_ms = self._accepted.get(key)
         if until_ms is not None:
@@ -47,7 +47,7 @@ class Verdicts:
         return refused[1] if refused is not None and now_ms < refused[0] else None
 
     def note(self, rule: SubjectRule, name: SchemaName, fault: str, now_ms: int) -> None:
-        """Remember a verdict of the registry. An empty ``fault`` accepts the schema."""
+        """Remember a decision of the registry. An empty ``fault`` accepts the schema."""
         key = (rule, name)
         if fault:
             self._accepted.pop(key, None)
@@ -57,7 +57,7 @@ class Verdicts:
             self._put(self._accepted, key, now_ms + ACCEPTED_MS)
 
     def renew(self, rule: SubjectRule, name: SchemaName, now_ms: int) -> bool:
-        """Let an old acceptance count a little longer. Return whether there is one."""
+        """Keep an expired acceptance valid for a little longer. Return whether there was one."""
         key = (rule, name)
         if key not in self._accepted:
             return False

@@ -12,5 +12,5 @@
 - ``dead_letter_writer``: writes dead letters for records that no member could process.
 - ``dead_letter_content``: the content of a dead letter.
 - ``state_protocol``: the requests to share coordinators.
-- ``state_requests``: the way to share coordinators, on this node and on others.
+- ``state_requests``: sends these requests to share coordinators, on this node and on others.
 """

@@ -20,7 +20,7 @@ class ShareCounts:
 
 @dataclass(slots=True)
 class FetchCounts:
-    """Sums over the fetches of one group that got as far as acquiring."""
+    """Sums over the fetches of one group, as far as they came to acquiring records."""
 
     fetch_count: int = 0
     percent_sum: int = 0
@@ -29,7 +29,10 @@ class FetchCounts:
     """How long fetches waited for a partition to acquire from, or until they gave up."""
 
     def note(self, acquirable_count: int, asked_count: int, waited_ms: int) -> None:
-        """Count one fetch."""
+        """Count one fetch of ``asked_count`` partitions.
+
+        Records could be acquired from ``acquirable_count`` of them.
+        """
         self.fetch_count += 1
         self.percent_sum += 100 * acquirable_count // asked_count
         self.waited_ms += waited_ms
@@ -37,20 +40,20 @@ class FetchCounts:
 
 @dataclass(slots=True)
 class Spread:
-    """The count and the sum of one kind of values."""
+    """The number of values of one kind, and their sum."""
 
     count: int = 0
     sum: float = 0
 
     def note(self, value: float) -> None:
-        """Count one value."""
+        """Add one value."""
         self.count += 1
         self.sum += value
 
 
 @dataclass(slots=True)
 class FetchTimes:
-    """The time for which each fetch had a share partition to itself.
+    """The times for which fetches had a share partition to themselves.
 
     A fetch reads and acquires in one step that no other fetch can enter. Input times are monotonic
     nanoseconds. Output values are milliseconds and whole percent (KIP-1103).
@@ -65,7 +68,7 @@ class FetchTimes:
     _ended_ns: int | None = None
 
     def note(self, began_ns: int, ended_ns: int) -> None:
-        """Count one fetch."""
+        """Count one fetch, which had the share partition from ``began_ns`` to ``ended_ns``."""
         held_ns = ended_ns - began_ns
         whole_ns = ended_ns - (began_ns if self._ended_ns is None else self._ended_ns)
         self.held_ms.note(held_ns / NS_PER_MS)

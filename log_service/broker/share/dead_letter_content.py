@@ -1,7 +1,7 @@
 """The content of a dead letter: the record, and headers with its origin and the reason.
 
-A record that cannot be read, or is too large with the new headers, has a letter without a copy that
-says so. The names of the headers are those of KIP-1191. Knows neither logs nor topics.
+If a record cannot be read, or is too large with the new headers, its letter has no copy of it, and
+a header says so. The names of the headers are those of KIP-1191. Knows neither logs nor topics.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The group and the partition of dead records."""
+    """The group and the partition that dead letters come from."""
 
     group_id: str
     topic: str
@@ -89,7 +89,7 @@ class Letter:
 
 
 def batch_of(letters: Sequence[Letter], now_ms: int) -> bytearray:
-    """Return a batch of letters.
+    """Return one batch with the given letters.
 
     Their timestamp is the time at which the records were given up. Otherwise retention would delete
     an old record's letter at once.
@@ -107,9 +107,9 @@ def batch_of(letters: Sequence[Letter], now_ms: int) -> bytearray:
 
 
 def letters_in(chunk: bytes, dead: DeadLetterRange, origin: Origin) -> Iterator[Letter]:
-    """Yield the letters of the dead records in whole batches.
+    """Yield a letter for each dead record in ``chunk``, which has whole batches.
 
-    Records that cannot be read have letters without a copy.
+    Letters of records that cannot be read have no copy of the record.
     """
     for position, header in iterate_headers(chunk):
         first, last = (
@@ -142,9 +142,9 @@ def letters_in(chunk: bytes, dead: DeadLetterRange, origin: Origin) -> Iterator[
 
 
 def grouped(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
-    """Yield letters in groups that are written together.
+    """Yield letters in groups, each of which is written as one batch.
 
-    A group has one letter, or more of at most ``MAX_BATCH_BYTES``.
+    A group has at most ``MAX_BATCH_BYTES``, or a single letter.
     """
     group: list[Letter] = []
     size_bytes = 0

@@ -1,16 +1,17 @@
 """Writes dead letters: copies of records that no member of a share group could process.
 
 Decides when to try again, and which error to report. A letter is written as a producer with
-``acks=all`` would write it, to the leader of its partition, on the listener between brokers. So it
-is safe when ``on_done`` is called. A missing topic is created if the broker creates topics.
+``acks=all`` would write it, to the leader of its partition, on the listener between brokers. So all
+in-sync replicas have it when ``on_done`` is called. A missing topic is created if the broker
+creates topics.
 
-A letter may be written twice. The record becomes final after its letter, so the successor of a
-leader that dies in between delivers the record or gives it up again. A letter is never missing,
-because no record of a group with dead letters is given up before its letter is safe. Records that
-the log has deleted meanwhile have no letter.
+A letter may be written twice. The record becomes final only after its letter is written. If the
+leader dies in between, its successor delivers the record or gives it up again. A letter is never
+missing, because no record of a group with dead letters is given up before its letter is replicated.
+Records that the log has deleted meanwhile have no letter.
 
 Invariants: at most ``MAX_CONCURRENT_WRITES`` writes hold records in memory at a time, one chunk of
-the log each. One group has at most ``MAX_WRITES_OF_A_GROUP`` of them, so a topic that takes no
+the log each. One group has at most ``MAX_WRITES_OF_A_GROUP`` of them, so a topic that accepts no
 letters delays only its own groups.
 """
 
@@ -97,9 +98,10 @@ class DeadLetterWriter:
         on_safe: OnSafe,
         on_done: OnDone,
     ) -> None:
-        """Write the records of ``partition`` to a topic.
+        """Write dead letters for records of ``partition`` to a topic.
 
-        ``on_done`` is called once, when all are safe or were given up for now.
+        ``on_safe`` is called for each range whose letters are replicated. ``on_done`` is called
+        once at the end, with an error if some could not be written now.
         """
         self._start_task(self._write, key, partition, topic, dead, on_safe, on_done)
 
@@ -130,7 +132,7 @@ class DeadLetterWriter:
 
     @asynccontextmanager
     async def _place_of(self, group_id: str) -> AsyncIterator[None]:
-        """Hold one of the group's places."""
+        """Wait until the group may make another write, and count the write during the block."""
         own = self._of_groups.setdefault(group_id, trio.CapacityLimiter(MAX_WRITES_OF_A_GROUP))
         try:
             async with own:
@@ -166,7 +168,7 @@ class DeadLetterWriter:
                 await self._produce(topic, index, letter.batch_without_copy(now_ms))
 
     async def _produce(self, topic: str, source_index: int, batch: bytearray) -> None:
-        """Write one batch. Partitions of the source map to those of the topic in turn.
+        """Write one batch, with retries. The number of the source partition chooses the partition.
 
         Raises:
             KafkaError: the batch could not be written, or it is unknown whether it was.

@@ -3,8 +3,8 @@
 The wait ends in three cases. ``min_bytes`` can be read from the group's next offsets in its
 partitions, a partition cannot be read, or this node no longer leads one. A partition at its limit
 of records in flight gives nothing, and the fetch waits for an acknowledgement. At its deadline the
-fetch takes the available records. Partitions take turns in being first, because the first is read
-first.
+fetch takes the available records. With each fetch another partition is read first, because the
+first may use up the limits.
 
 Reading and acquiring is one uninterrupted step, so no lock has to keep two members from the same
 records. Only acquired records are read. A fetch acquires nothing once its connection or its session
@@ -29,7 +29,7 @@ from log_service.replication.partition_state import Isolation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The limits of a fetch. Bytes and records are for all its partitions together."""
+    """The limits of a fetch. Those on bytes and records are for all its partitions together."""
 
     member_id: str
     min_bytes: int
@@ -51,25 +51,31 @@ class Fetched:
     undo: WindowState | None = None
 
     def release(self) -> None:
-        """Send no records. They stay acquired until their member is gone or their lock expires."""
+        """Release the lease on the records without sending them.
+
+        They stay acquired until their member is gone or their lock expires.
+        """
         if self.records is not None:
             self.records.release()
 
     def give_back(self) -> None:
-        """Send no records, and undo their acquisition. Nothing else may have happened since."""
+        """Release the records and undo their acquisition.
+
+        Nothing else may have happened to the share partition since.
+        """
         self.release()
         if self.undo is not None:
             self.led.undo_acquisition(self.undo)
 
 
 def acquirable(all_led: Iterable[LedSharePartition]) -> list[tuple[LedSharePartition, int]]:
-    """Return the partitions that may give records, with the offsets to read from."""
+    """Return the partitions from which records can be acquired, with the offsets to read from."""
     found = ((led, led.next_fetch_offset) for led in all_led)
     return [(led, offset) for led, offset in found if offset is not None]
 
 
 def has_enough(all_led: Sequence[LedSharePartition], wanted: Wanted) -> bool:
-    """Return whether a fetch need not wait."""
+    """Return whether a fetch need not wait, because it has enough bytes or a partition was lost."""
     if any(led.is_lost and led.core is not None for led in all_led):
         return True
     candidates = acquirable(all_led)
@@ -91,7 +97,8 @@ def _readable_bytes(
 ) -> int | None:
     """Return how many bytes can be read from an offset, at most ``most``.
 
-    Return None if there are enough in any case, or the partition cannot be read.
+    Return None if the fetch need not wait, because the partition cannot be read or the offset is in
+    an older segment.
     """
     partition = led.partition
     end_offset = partition.state.read_limit(isolation)
@@ -194,7 +201,7 @@ def _acquire(
 class DelayedShareFetch:
     """A fetch that waits for records in any of its partitions.
 
-    ``respond`` makes and sends its response. ``expire`` does so at its deadline.
+    ``respond`` acquires records and sends the response. ``expire`` does so at the deadline.
     """
 
     __slots__ = ("_by_key", "_deferred", "_expire", "_respond", "_wanted")
@@ -214,7 +221,7 @@ class DelayedShareFetch:
         self._expire = expire
 
     def is_ready(self, _key: ShareKey) -> bool:
-        """Whether there is enough now."""
+        """Whether the fetch need not wait any longer."""
         try:
             return has_enough(tuple(self._by_key.values()), self._wanted)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays

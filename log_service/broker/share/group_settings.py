@@ -1,7 +1,7 @@
 """The settings of a share group's records: its own, or the broker's defaults.
 
-A group's setting was checked against the broker's bounds when it was made. The bounds may move
-later, so a value is clamped when it is read. A change counts from the next request on.
+A group's setting was checked against the broker's limits when it was made. The limits may change
+later, so a value is clamped when it is read. A change applies from the next request on.
 """
 
 import re
@@ -99,7 +99,7 @@ class ShareGroupSettings:
 
 
 def reset_of(text: str) -> tuple[OffsetReset, int]:
-    """Return the policy of a checked ``share.auto.offset.reset``, and its duration in ms."""
+    """Return the policy and the duration in ms of a valid ``share.auto.offset.reset``."""
     lower = text.lower()
     found = _DURATION.fullmatch(lower)
     if found is None:

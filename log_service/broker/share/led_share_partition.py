@@ -1,13 +1,13 @@
 """One share group on one partition that this node leads: records in flight, and their locks.
 
-Decides when decisions are stored, and in which order. One write is in progress at a time.
+Decides when changes are stored, and in which order. One write is in progress at a time.
 Everything that has to be stored meanwhile goes into the next write. Dead letters are written before
 the write that makes their records final. ``coordinator.share.share_partition`` decides the state of
 each record. ``shares`` knows which fetches wait.
 
-The object belongs to one leadership. It is lost once the partition is led elsewhere, or another
-leader has fenced this one at the share coordinator. Then every caller gets an error, and the next
-fetch loads the state again.
+The object is used during one leadership of this node. It is lost once the partition is led
+elsewhere, or another leader has fenced this one at the share coordinator. Then every caller gets an
+error, and the next fetch loads the state again.
 
 Invariants: an acknowledgement has one response, when it is stored or given up. While records are
 acquired, a timer waits for the first lock that expires. A record of a group with dead letters is
@@ -69,10 +69,10 @@ class DeadLetters(Protocol):
         on_safe: OnSafe,
         on_done: OnDone,
     ) -> None:
-        """Write the records of ``partition`` to a topic.
+        """Write dead letters for records of ``partition`` to a topic.
 
-        ``on_safe`` is called for each range that is safe. After that ``on_done`` is called once,
-        when all are safe or were given up for now.
+        ``on_safe`` is called for each range whose letters are replicated. ``on_done`` is called
+        once at the end, with an error if some could not be written now.
         """
 
 
@@ -101,7 +101,7 @@ class ShareWorld:
 class LedSharePartition:
     """One group's records of one partition.
 
-    ``error`` is set once there are no records any more, or they could not be loaded.
+    ``error`` is set once the partition is lost, or its state could not be loaded.
     """
 
     def __init__(self, key: ShareKey, partition: Partition, world: ShareWorld) -> None:
@@ -142,7 +142,7 @@ class LedSharePartition:
 
     @property
     def core(self) -> SharePartition | None:
-        """The records in flight, for reading. None while they are loaded."""
+        """The records in flight, which callers must not change. None until they are loaded."""
         return self._core
 
     @property
@@ -152,7 +152,7 @@ class LedSharePartition:
 
     @property
     def batch_counts(self) -> Spread:
-        """Records per batch that came in flight.
+        """The numbers of records in the batches that came in flight.
 
         A batch whose acquisition was undone does not count.
         """
@@ -165,7 +165,7 @@ class LedSharePartition:
             self._batch_counts.note(count)
 
     def now_ns(self) -> int:
-        """Return the time for ``fetch_times``."""
+        """Return the present time, as ``fetch_times`` needs it."""
         return self._world.clock.monotonic_ns()
 
     @property
@@ -181,7 +181,7 @@ class LedSharePartition:
     # Loading
 
     def load(self) -> None:
-        """Read the stored state, and begin to serve."""
+        """Begin to read the stored state. Records can be acquired once it is loaded."""
         self._world.persister.read(self.key, leader_epoch=self._leader_epoch, on_done=self._on_read)
 
     def _on_read(self, state: ShareState | KafkaError) -> None:
@@ -221,7 +221,7 @@ class LedSharePartition:
 
     @property
     def next_fetch_offset(self) -> int | None:
-        """The offset at which the next acquisition reads, or None if it may acquire nothing now."""
+        """The offset at which the next acquisition reads. None if it can acquire nothing now."""
         core = self._core
         if core is None or self.error is not None:
             return None
@@ -235,7 +235,7 @@ class LedSharePartition:
         return 0 if self._core is None else self._core.end_offset
 
     def acquire(self, request: AcquireRequest, batches: ReadBatches) -> list[AcquiredRange]:
-        """Acquire records for a member from batches read from ``next_fetch_offset`` on."""
+        """Acquire records for a member, from batches that were read at ``next_fetch_offset``."""
         core = self._fresh_core()
         self._count_batches(core)
         now_ms = self._world.clock.monotonic_ms()
@@ -250,17 +250,17 @@ class LedSharePartition:
         return self._fresh_core().state()
 
     def undo_acquisition(self, state: WindowState) -> None:
-        """Restore the state before the last acquisition, which its member never sees."""
+        """Restore the state before the last acquisition, whose records are not sent."""
         self._fresh_core().undo_acquisition(state)
         self._next_fetch_offset = None
 
     def follow_log_start(self) -> None:
-        """Move the start offset up to the log start offset."""
+        """Move the group's start offset up to the log start offset."""
         self._fresh_core().follow_log_start(self.partition.log_start_offset)
         self._next_fetch_offset = None
 
     def _fresh_core(self) -> SharePartition:
-        """Return the records in flight, with the group's present settings."""
+        """Return the records in flight, after the group's present settings were applied to them."""
         assert self._core is not None, "what is not loaded gives nothing"
         settings = self.settings
         records = settings.records
@@ -300,7 +300,7 @@ class LedSharePartition:
             self.store(write, on_done)
 
     def release(self, member_id: str) -> None:
-        """Take back all records that a member holds, because its session has ended."""
+        """Make all records that a member holds available again, because its session has ended."""
         if self._core is None or self.error is not None:
             return
         write = self._fresh_core().release(member_id)
@@ -311,7 +311,7 @@ class LedSharePartition:
     # Locks
 
     def _expect_expiry(self, deadline_ms: int) -> None:
-        """Schedule a check of the locks at that time, unless an earlier one is pending."""
+        """Schedule a check of the locks at ``deadline_ms``, unless an earlier one is pending."""
         timer = self._timer
         if timer is not None and timer.is_pending:
             if timer.deadline_ms <= deadline_ms:
@@ -320,7 +320,7 @@ class LedSharePartition:
         self._timer = self._world.timers.schedule(deadline_ms, self._look_at_locks)
 
     def _look_at_locks(self) -> None:
-        """Take back records whose lock expired, and give up those that no other member may have."""
+        """Release records whose lock expired. Give up those that were delivered too often."""
         if self._core is None or self.error is not None:
             return
         core = self._fresh_core()
@@ -342,7 +342,11 @@ class LedSharePartition:
             self._world.on_change(self.key)
 
     def _on_given_up(self, error: KafkaError | None) -> None:
-        """Double the pause after failed dead letters, and check that the state still exists."""
+        """Note whether records were given up.
+
+        If their dead letters failed, double the pause before the next attempt, and check that the
+        state still exists.
+        """
         if error is None:
             self._give_up_at_ms, self._give_up_pause_ms = 0, RETRY_MS
         elif not self.is_lost:
@@ -353,7 +357,7 @@ class LedSharePartition:
             )
 
     def _on_asked(self, state: ShareState | KafkaError) -> None:
-        """Fail if the group was deleted, or its state was initialized again."""
+        """Stop serving if the group was deleted, or its state was initialized again."""
         if isinstance(state, KafkaError):
             is_over, error = (
                 state.code is ErrorCode.INVALID_REQUEST,
@@ -373,7 +377,10 @@ class LedSharePartition:
     # Storing
 
     def store(self, write: StateWrite | None, on_done: OnDone) -> None:
-        """Send a write to the share coordinator. ``on_done`` gets its outcome."""
+        """Send a write to the share coordinator, after its dead letters are written.
+
+        ``on_done`` is called with the outcome.
+        """
         if write is None:
             on_done(None)
             return
@@ -407,7 +414,7 @@ class LedSharePartition:
             self._write_next()
 
     def _write_next(self) -> None:
-        """Store all that is decided, unless a write is under way."""
+        """Store all queued changes in one write, unless a write is in progress."""
         core = self._core
         if self._is_writing or not self._queue or core is None or self.is_lost:
             return
@@ -415,9 +422,10 @@ class LedSharePartition:
         self._write(core, writes)
 
     def store_start(self) -> bool:
-        """Store the start offset that was found here. Return False if that was tried before.
+        """Store the start offset, if no state was stored for the group yet.
 
-        A leader that finds it anew would skip all records that were written meanwhile.
+        Return False if it is stored, or was tried already. Otherwise the next leader would choose
+        the start offset again, and would skip the records that were written meanwhile.
         """
         core = self._core
         if core is None or self._is_start_stored:
@@ -454,7 +462,7 @@ class LedSharePartition:
     def _settle(
         self, writes: Sequence[tuple[StateWrite, OnDone]], error: KafkaError | None
     ) -> None:
-        """End writes for good, or take them back, and call their ``on_done``."""
+        """Complete writes, or take them back after an error, and call their ``on_done``."""
         core = self._core
         assert core is not None, "what is not loaded writes nothing"
         self._open_count -= len(writes)
@@ -475,7 +483,7 @@ class LedSharePartition:
     # The end
 
     def lose(self, error: KafkaError) -> None:
-        """Stop serving. Writes that are not stored yet are given up and get ``error``."""
+        """Stop serving. Queued writes are taken back and get ``error``."""
         if self.is_lost:
             return
         self.is_lost, self.error = True, error
@@ -491,4 +499,4 @@ class LedSharePartition:
 
 
 def _ignored(_error: KafkaError | None) -> None:
-    """Ignore the result, because no member waits. The lock timer tries again."""
+    """Ignore the outcome, because no member waits for it. The lock timer tries again."""

@@ -1,4 +1,4 @@
-"""Positions of a log's batches, as far as a share group may have them.
+"""Reads the positions of a log's batches, up to the offsets that a share group may have.
 
 Decides which batches one attempt to acquire looks at, and which of their bytes go to the member.
 These are whole batches, from the first to the last with an acquired record. Only batch headers are
@@ -34,7 +34,7 @@ class ReadBatches:
         self.fetched = fetched
 
     def take(self, first_offset: int, last_offset: int) -> FileSlice:
-        """Return the whole batches that hold offsets of a range, and give up the rest."""
+        """Return a slice of the whole batches that hold the given offsets. Release the rest."""
         wanted = [
             place
             for place in self._places
@@ -50,7 +50,7 @@ class ReadBatches:
             self.release()
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Release the lease on the batches."""
         self._slice.release()
 
 
@@ -63,8 +63,7 @@ def read_batches(
     until_offset: int,
     is_one_batch_guaranteed: bool,
 ) -> ReadBatches | None:
-    """Return whole batches from the one with ``fetch_offset`` to the one that reaches
-    ``until_offset``.
+    """Return whole batches, from the one with ``fetch_offset`` to the one with ``until_offset``.
 
     Return None if there are none.
 

@@ -4,10 +4,10 @@ Decides which partitions a request fetches, which of them a response must name, 
 end. It knows neither logs nor sockets. A connection is an id that is passed in. The caller releases
 the records that the member of an ended session holds.
 
-A member has one session at each leader, under its group's and its own name. Its epoch starts at 0,
+A member has one session at each leader. Its key is the group and the member. Its epoch starts at 0,
 and each accepted request advances it by one, acknowledgements too. After 2147483647 comes 1. The
 final epoch, -1, ends the session with that request. A session ends with its connection too, because
-its member is gone and another should have the records at once.
+its member is gone and other members should get the records at once.
 
 Invariants: a refused request changes nothing. The number of sessions is bounded. No session is
 evicted for another, because its member holds records.
@@ -38,7 +38,7 @@ class SessionKey:
 
 
 class ShareSession:
-    """The partitions that one member fetches from this leader, in the order of their turns.
+    """The partitions that one member fetches from this leader, in the order in which they are read.
 
     The order changes with each fetch, and not with the epoch. A member that acknowledges between
     its fetches advances the epoch by two, and half of its partitions would never be first.
@@ -62,7 +62,7 @@ class ShareSession:
 
     @property
     def partitions(self) -> tuple[SharedPartition, ...]:
-        """The fetched partitions, in the order of their turns."""
+        """The fetched partitions, in the order in which they are read."""
         return tuple(self._partitions)
 
     @property
@@ -71,7 +71,7 @@ class ShareSession:
         return len(self._partitions)
 
     def advance(self) -> None:
-        """Expect the next epoch."""
+        """Increase the epoch, after a request was accepted."""
         self.epoch = next_epoch(self.epoch)
 
     def change(
@@ -95,11 +95,11 @@ class ShareSession:
         return has_records or has_error or is_awaited
 
     def end_turn(self, first: SharedPartition, given: Sequence[SharedPartition]) -> None:
-        """Move partitions to the end of the order after a fetch that began with ``first``.
+        """Move partitions to the end of the order after a fetch that read ``first`` first.
 
-        ``given`` are the partitions that gave records, in their order. The one that gave first
-        comes last. A ``first`` without records comes before all that gave some, because idle
-        partitions would keep the others in one order for ever.
+        ``given`` are the partitions that gave records, in their order. The one that gave records
+        first goes to the very end. If ``first`` gave no records, it is moved before all that did.
+        Otherwise an idle partition would stay first, and the others would never change their order.
         """
         for partition in (first, *given[1:], *given[:1]):
             has_error = self._partitions.pop(partition, None)
@@ -109,7 +109,7 @@ class ShareSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareFetchContext:
-    """One ShareFetch request, resolved: the partitions to read, in order.
+    """The session and the partitions of one ShareFetch request, in the order to read them.
 
     If the request ends the session, ``session`` is None and ``ending`` is that session. Otherwise
     ``ending`` is None.
@@ -156,7 +156,10 @@ class ShareSessionCache:
         return self._sessions.get(session.key) is session
 
     def is_current(self, session: ShareSession, epoch: int) -> bool:
-        """Whether a session is still current and expects ``epoch`` next (no request came since)."""
+        """Whether a session is still current and expects ``epoch`` next.
+
+        Otherwise another request has come since.
+        """
         return self.is_open(session) and session.epoch == epoch
 
     def open_fetch(
@@ -169,7 +172,7 @@ class ShareSessionCache:
         connection_id: int,
         has_acknowledgements: bool,
     ) -> ShareFetchContext:
-        """Resolve a ShareFetch request, and start or advance its session.
+        """Find, start or advance the session of a ShareFetch request.
 
         A final session ends with ``close``, after its request was handled.
 

@@ -1,16 +1,16 @@
 """The share groups of a node: the share partitions that it leads, and the sessions of members.
 
-A share partition is held from the first fetch until its partition is led elsewhere, or until its
-group has no session here and no work is in progress. When a member has gone, every share partition
-in which it may hold records releases them. Knows no request.
+A share partition (one group on one partition) is kept from the first fetch until its partition is
+led elsewhere, or until its group has no session here and no work is in progress. When a member has
+gone, every share partition in which it may hold records releases them. Knows no request.
 
 When a connection ends, waiting fetches of its groups are checked again ``ENDED_PAUSE_MS`` later. A
 process that dies ends several connections within moments. Without the pause each of its members in
 turn would acquire the records of the previous one, and use up a delivery.
 
-Invariants: at most one share partition of a key serves. A waiting fetch is checked again whenever
-its share partitions may have changed, at most ``ENDED_PAUSE_MS`` after that. The end of a group or
-of a partition visits only its own share partitions, however many others there are.
+Invariants: at most one ``LedSharePartition`` serves a key. A waiting fetch is checked again
+whenever its share partitions may have changed, at most ``ENDED_PAUSE_MS`` after that. The end of a
+group or of a partition visits only its own share partitions, however many others there are.
 """
 
 from collections import Counter
@@ -95,7 +95,7 @@ class Shares(ReplicaListener):
         return f"<Shares partitions={len(self.partitions)} sessions={len(self.sessions)}>"
 
     def open(self, key: ShareKey, partition: Partition) -> LedSharePartition:
-        """Return a group's records of a partition that this node leads.
+        """Return a group's records of a partition that this node leads, and load them if needed.
 
         They may still be loading, or have failed to load.
         """
@@ -118,7 +118,7 @@ class Shares(ReplicaListener):
     # Sessions
 
     def end_session(self, session: ShareSession) -> None:
-        """End a session and take back its member's records.
+        """End a session, and make the records that its member holds available again.
 
         If the session has ended already, nothing happens, because the member may have begun another
         session.
@@ -130,7 +130,7 @@ class Shares(ReplicaListener):
     def end_connection(self, connection_id: int) -> None:
         """End the sessions of a closed connection.
 
-        The records of its members are available to others at once, before their locks expire.
+        The records of their members are available to others before their locks expire.
         """
         ended = self.sessions.close_connection(connection_id)
         self._pause({session.key.group_id for session in ended})
@@ -139,9 +139,9 @@ class Shares(ReplicaListener):
             self._release(session)
 
     def _pause(self, group_ids: set[str]) -> None:
-        """Check the waiting fetches of some groups again after a pause.
+        """Delay the checks of some groups' waiting fetches until the end of a pause.
 
-        A pause that is under way is not extended.
+        A pause that is in progress is not extended.
         """
         of_groups = (self._of_group.get(group_id, {}) for group_id in sorted(group_ids))
         paused = [key for of_group in of_groups for key in of_group if key not in self._paused]
@@ -164,9 +164,10 @@ class Shares(ReplicaListener):
             self._maybe_retire(led)
 
     def _maybe_retire(self, led: LedSharePartition) -> None:
-        """Forget a share partition whose group has no session here, once all is stored.
+        """Drop a share partition whose group has no session here, once all is stored.
 
-        Its start is stored, too. Records that come before the next session count then.
+        Its start offset is stored, too. So the next session gets the records that come before it
+        begins.
         """
         if self.sessions.has_group(led.key.group_id):
             return
@@ -192,7 +193,7 @@ class Shares(ReplicaListener):
     # Changes
 
     def on_image(self, _delta: MetadataDelta, image: MetadataImage) -> None:
-        """End all groups once the cluster has switched share groups off."""
+        """End all sessions once share groups are disabled in the cluster."""
         if self.partitions and not image.features.get(SHARE_VERSION, 0):
             self.end_all()
 
@@ -204,7 +205,7 @@ class Shares(ReplicaListener):
             self._maybe_retire(led)
 
     def _forget(self, led: LedSharePartition) -> None:
-        """Remove a share partition that is lost."""
+        """Remove a share partition from the maps, because it is lost."""
         if self.partitions.get(led.key) is led:
             del self.partitions[led.key]
             self._watching.pop(led.key).cancel()
@@ -218,7 +219,7 @@ class Shares(ReplicaListener):
         self._forget(led)
 
     def on_lost(self, partition: Partition) -> None:
-        """Lose the share partitions of a partition that this node no longer leads.
+        """Drop the share partitions of a partition that this node no longer leads.
 
         Its next leader loads the stored state.
         """
@@ -227,7 +228,7 @@ class Shares(ReplicaListener):
             self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
 
     def end_all(self) -> None:
-        """End all sessions and forget all share partitions.
+        """End all sessions and drop all share partitions.
 
         Called when share groups were switched off, or this node stops.
         """
@@ -243,7 +244,10 @@ class Shares(ReplicaListener):
 
 
 def _drop(by_name: dict[N, dict[ShareKey, LedSharePartition]], name: N, key: ShareKey) -> bool:
-    """Remove a share partition from a name's share partitions. Return whether it was the last."""
+    """Remove a share partition from the entry ``name``. Return whether the entry is empty now.
+
+    An empty entry is removed, too.
+    """
     del by_name[name][key]
     if by_name[name]:
         return False

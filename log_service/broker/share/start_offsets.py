@@ -1,9 +1,10 @@
 """Start offsets of share groups in partitions without stored state.
 
-The ends of the log are known at once. A duration needs a look into the time index. If no record is
-as young as the duration, the group begins at the end, because the next record will be. The offset
-is stored with the first write, and at the latest when the last session of the group ends. A leader
-that comes before that looks anew, as in Apache Kafka.
+The earliest and the latest offset are known at once. A duration needs a lookup in the time index.
+If all records are older than the duration, the group begins at the end of the log, because the next
+record will be younger. The offset is stored with the first write, and at the latest when the last
+session of the group ends. If the leader changes before that, the next leader finds the offset
+again, as in Apache Kafka.
 """
 
 from collections.abc import Callable

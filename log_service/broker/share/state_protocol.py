@@ -1,9 +1,9 @@
 """The protocol of a broker's requests to share coordinators (KIP-932).
 
 They initialize, read, write and delete the state of one group on one partition. The leader of a
-partition reads the state when it begins to serve a group, and writes changes of records. The group
-coordinator initializes states, deletes them, and reads summaries. Neither knows which broker
-coordinates a state, nor when to retry.
+partition reads the state when it begins to serve a group, and writes changes of the records'
+delivery states. The group coordinator initializes states, deletes them, and reads summaries.
+Neither knows which broker coordinates a state, nor when to retry.
 
 ``member_error`` decides which error a member gets for a state that could not be read or written.
 """
@@ -30,11 +30,11 @@ _TOLD = {
 
 
 class SharePersister(Protocol):
-    """Asks the share coordinator of each state, on any node.
+    """Sends requests to the share coordinator of each state, on any node.
 
-    Every method is plain and never waits. ``on_done`` is called once, now or later, from the task
-    of an event or of a request, so it must not wait either. Its error is the share coordinator's
-    own, or a network error after the last retry.
+    No method waits. ``on_done`` is called once, now or later, from the task of an event or of a
+    request, so it must not wait either. Its error is the share coordinator's own, or a network
+    error after the last retry.
     """
 
     def initialize(

@@ -4,19 +4,19 @@ This node's own coordinator is called directly, others by requests. Decides whic
 what goes into one request, and when to retry. The share coordinator decides the meaning of states.
 
 The coordinator of a state is the leader of its partition of ``__share_group_state``. The topic is
-created when the first state needs it. While a request about one group is on its way to a broker,
-further questions about that group wait and go out together in the next request. If another
-coordinator or a later attempt may succeed, an error is retried after a pause that doubles. After
-``MAX_ATTEMPTS`` the caller gets the error.
+created when the first state needs it. A question is a request about one state. While a request
+about one group is on its way to a broker, further questions about that group wait and go out
+together in the next request. If another coordinator or a later attempt may succeed, an error is
+retried after a pause that doubles. After ``MAX_ATTEMPTS`` the caller gets the error.
 
 A summary waits for no other question, because it changes nothing. A later leader's read ends the
 reads and writes of earlier leaders, because the coordinator fences them as soon as it has the read.
-Reads have a connection of their own, because responses leave a connection in order, and a write
-waits for replicas.
+Reads have a connection of their own. On one connection responses come in order, so a read would
+wait for writes, which wait for replicas.
 
-Invariants: of the other questions one per state is in progress, and the next waits for its end, so
-writes arrive in the order in which they were made. Every question ends once. At most
-``MAX_QUESTIONS`` wait. One more gets COORDINATOR_NOT_AVAILABLE at once.
+Invariants: except for summaries, one question about a state is in progress at a time, and the next
+waits for its end. So writes arrive in the order in which they were made. Every question ends once.
+At most ``MAX_QUESTIONS`` wait. One more gets COORDINATOR_NOT_AVAILABLE at once.
 """
 
 from collections import deque
@@ -70,7 +70,7 @@ MENDED_BY_TIME = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kind:
-    """One of the five APIs.
+    """One of the five APIs of share coordinators.
 
     ``request`` and ``topic`` build its request, and ``ask_here`` asks this node's own coordinator.
     ``reply_of`` returns the part of a partition's result that the caller gets. ``purpose`` is that
@@ -87,7 +87,7 @@ class _Kind:
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """One request about one state. ``asked`` is the partition of a request."""
+    """One request about one state. ``asked`` is the part of the request for its partition."""
 
     kind: _Kind
     key: ShareKey
@@ -144,7 +144,7 @@ class ShareStateRequests:
 
     @property
     def asked_keys(self) -> Collection[ShareKey]:
-        """The share partitions with an open question that is no summary."""
+        """The share partitions with a question that has not ended. Summaries do not count."""
         return self._lines.keys()
 
     # Asking
@@ -203,10 +203,10 @@ class ShareStateRequests:
         self._work_off(question.key)
 
     def _end_older(self, read: _Question) -> None:
-        """End the reads and writes of earlier leaders than the one that reads.
+        """End the reads and writes of leaders of an epoch before that of ``read``.
 
-        Those that are under way may still arrive. The coordinator has stored them before the read,
-        or refuses them.
+        Those in progress may still arrive. The coordinator has stored them before the read, or
+        refuses them.
         """
         line, epoch = self._lines[read.key], read.asked.leader_epoch
         older = [
@@ -219,9 +219,9 @@ class ShareStateRequests:
             self._end(each, KafkaError(ErrorCode.FENCED_LEADER_EPOCH, text))
 
     def _work_off(self, key: ShareKey) -> None:
-        """Send the first question of a line, and the next ones for as long as they end at once.
+        """Send the first question about a state, and the next ones for as long as they end at once.
 
-        The line may be empty already, because ``on_done`` may ask another question that ends at
+        The queue may be empty already, because ``on_done`` may ask another question that ends at
         once.
         """
         line = self._lines.get(key)
@@ -236,7 +236,7 @@ class ShareStateRequests:
             del self._lines[key]
 
     def _end(self, question: _Question, reply_of: Any) -> None:
-        """End a question, unless a later leader's read has ended it."""
+        """End a question with its result, unless a later leader's read has ended it."""
         if question.is_over:
             return
         question.is_over = True
@@ -247,7 +247,7 @@ class ShareStateRequests:
         self._work_off(question.key)
 
     def _fail(self, question: _Question, error: KafkaError) -> None:
-        """Ask again after a pause, or report the error."""
+        """Ask again after a pause if that may help, else end the question with the error."""
         if question.is_over:
             return
         question.failed_count += 1
@@ -324,7 +324,7 @@ class ShareStateRequests:
             waiting.append(question)
 
     async def _send_all(self, route: Route) -> None:
-        """Send all questions that wait for a coordinator, until none are left."""
+        """Send all waiting questions of a route (coordinator, API, group), until none are left."""
         destination, kind, _ = route
         try:
             while waiting := self._waiting[route]:
@@ -370,9 +370,9 @@ class ShareStateRequests:
 
 
 def _request(questions: Sequence[_Question]) -> Any:
-    """Build one request from questions of one kind and group.
+    """Build one request from questions of the same API and group.
 
-    Several summaries of one state are one question of the request.
+    Several summaries of one state are sent as one.
     """
     kind = questions[0].kind
     topics: dict[UUID, dict[int, Any]] = {}

@@ -1,5 +1,5 @@
 """Topics that the node creates because a client asks for them.
 
-- ``automatic``: the creation. ``declared``: topics as a project declares them.
-- ``streams``: topics that Kafka Streams applications miss.
+- ``automatic``: creates topics by the controller. ``declared``: topics as a project declares them.
+- ``streams``: internal topics of Kafka Streams applications that do not exist yet.
 """

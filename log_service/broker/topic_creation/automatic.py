@@ -1,10 +1,10 @@
 """Automatic creation of topics on a client's request.
 
 User topics are created by Metadata, those of coordinators by FindCoordinator. Decides which names
-may become topics and the parameters that this broker asks for. A topic is requested once at a time.
-Other requests that need it meanwhile wait for the same response. The controller decides everything
-else. The response of a controller on another node may arrive before the topic is in this broker's
-image. Clients then ask again.
+may become topics and the parameters that this broker asks for. At most one request for a topic is
+in progress. Other clients that need the topic wait for the same response. The controller decides
+everything else. The response of a controller on another node may arrive before the topic is in this
+broker's image. Clients then ask again.
 
 User topics get the parameters of their declaration (``declared_topics``), else of this broker's
 file, else the controller's defaults (KIP-464). The topics of coordinators get the parameters of
@@ -60,14 +60,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A topic that the controller was asked for. ``code`` is the result once ``is_done`` is set."""
+    """A topic that was requested from the controller.
+
+    ``code`` is the result once ``is_done`` is set.
+    """
 
     is_done: trio.Event = field(default_factory=trio.Event)
     code: ErrorCode = ErrorCode.REQUEST_TIMED_OUT
 
 
 class TopicCreation:
-    """Asks the controller for topics that this broker's clients miss."""
+    """Requests topics from the controller that this broker's clients need and that do not exist."""
 
     def __init__(
         self,
@@ -91,8 +94,9 @@ class TopicCreation:
         """Create topics and return errors by name. A topic that was created meanwhile is not an
         error.
 
-        The partitions count against the quota of ``client``, if it has one. The client gets the
-        topics and is throttled afterwards. ``client`` None means the broker's own request.
+        The partitions count against the quota of ``client``, if it has one. The topics are created
+        even if the quota is used up, and the client is throttled afterwards. ``client`` None means
+        the broker's own request.
         """
         new = [name for name in names if name not in self._asked]
         asked = {name: self._asked.setdefault(name, _Asked()) for name in names}

@@ -24,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 def declared_topics(files: Files, path: Path | None) -> Declared:
-    """Return the reader of the file ``path``. None means that nothing is declared."""
+    """Return a function that reads the declared topics from ``path``.
+
+    If the path is None, no topics are declared.
+    """
 
     async def read() -> Mapping[str, CreatableTopic]:
         if path is None:

@@ -33,14 +33,17 @@ DEFAULT_REPLICATION = -1
 
 
 class _Refusal(NamedTuple):
-    """Why a topic could not be created, and when its pause ends (monotonic milliseconds)."""
+    """The reason why a topic could not be created, and when it may be tried again.
+
+    The time is in monotonic milliseconds.
+    """
 
     reason: str
     until_ms: int
 
 
 class StreamsTopicCreation:
-    """Asks the controller for topics.
+    """Requests internal topics from the controller.
 
     ``start_task`` runs the requests, because no heartbeat waits for them.
     """
@@ -58,7 +61,7 @@ class StreamsTopicCreation:
         return f"<StreamsTopicCreation asked={sorted(self._asked)} refused={len(self._refusals)}>"
 
     def create(self, topics: Iterable[InternalTopic], client: Caller, retry_ms: int) -> None:
-        """Let the controller create topics.
+        """Request topics from the controller, without waiting for them.
 
         Refused topics are not requested again for ``retry_ms``.
         """
@@ -73,7 +76,7 @@ class StreamsTopicCreation:
             self._start_task(self._ask, wanted, client, retry_ms)
 
     def refusals(self, names: Iterable[str]) -> dict[str, str]:
-        """Return by name why topics could not be created a short while ago."""
+        """Return the reasons why topics could not be created a short while ago, by name."""
         now_ms = self._clock.monotonic_ms()
         found = ((name, self._refusal(name, now_ms)) for name in names)
         return {name: refusal.reason for name, refusal in found if refusal is not None}

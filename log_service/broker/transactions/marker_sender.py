@@ -1,19 +1,20 @@
 """Sends the markers of ending transactions to the leaders of their partitions, until all have them.
 
-Decides when to retry. ``coordinator.transaction.markers`` decides which markers are owed to which
-leader, and the meaning of a response. A marker goes to the current leader: to another node over the
-listener between brokers, to this node by a call. Both get the same request and give the same
+Decides when to retry. ``coordinator.transaction.markers`` decides which markers each leader still
+has to get, and the meaning of a response. A marker goes to the current leader: to another node over
+the listener between brokers, to this node by a call. Both get the same request and give the same
 response.
 
-While markers are owed, the producer's next transaction cannot begin. Markers for followers or other
-nodes go at once. Markers of this node's unreplicated partitions wait for a moment. They are then
-written without interruption, and the transaction ends with the last of them. The reason for the
-wait is that the client that gets the outcome often wakes on this node's core, and would have to
-wait for the markers. A request that needs the markers calls ``hurry``.
+Until all markers are written, the producer's next transaction cannot begin. Markers for followers
+or other nodes go at once. Markers of this node's unreplicated partitions wait for a moment. They
+are then written without interruption, and the transaction ends with the last of them. The reason
+for the wait is that the client that gets the outcome often wakes on this node's core, and would
+have to wait for the markers. A request that needs the markers calls ``hurry``.
 
 Invariants:
 
-- While a marker is owed, the sender looks for its partition's leader at least every ``RETRY_MS``.
+- Until a marker is written, the sender looks for its partition's leader at least every
+  ``RETRY_MS``.
 - A delayed marker is written within ``PUT_OFF_MS``, or in the next turn of the event loop after
   ``hurry``. If a batch of this node waits for followers then, the marker is written right after
   that batch.
@@ -67,7 +68,7 @@ Calls back once with the response, now or later.
 
 
 class MarkerSender:
-    """The sender of the markers that this node owes.
+    """Sends the markers of the transactions that this node coordinates.
 
     ``on_written`` is called for each partition that has its marker.
     """
@@ -120,7 +121,7 @@ class MarkerSender:
         return self._queue.count_without_leader(self._find_leader)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Send the owed markers, until cancelled."""
+        """Send the pending markers, until cancelled."""
         async with trio.open_nursery() as nursery:
             task_status.started()
             while True:
@@ -167,7 +168,10 @@ class MarkerSender:
             self._is_changed.set()  # more markers may have been added for this broker meanwhile
 
     def _write_to_this_node(self, batch: MarkerBatch, nursery: trio.Nursery) -> None:
-        """Write markers now. If followers have to get them first, a task waits for the response."""
+        """Write markers to this node's partitions.
+
+        If followers must get them first, a task waits for the response.
+        """
         responses: list[WriteTxnMarkersResponse] = []
         has_come = trio.Event()
 
@@ -213,9 +217,10 @@ class MarkerSender:
         return None if registration.leader == NO_NODE else registration.leader
 
     def _find_leader_or_put_off(self, where: TopicPartition) -> NodeId | Gone | None:
-        """Return the leader, None for an unreplicated partition of this node.
+        """Return the leader of a partition, and None to delay its marker.
 
-        Its marker is delayed.
+        The markers of this node's unreplicated partitions are delayed, and those of partitions
+        without a leader.
         """
         registration = self._image().topics.partition(where.topic, where.partition)
         if (

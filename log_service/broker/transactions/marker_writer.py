@@ -1,7 +1,7 @@
 """Writes the markers of ending transactions to partitions that this node leads.
 
-Any coordinator may ask. Decides the result of each partition that a request names, and when the
-response leaves: once every marker is below the high watermark, or refused. Permissions are not
+Any coordinator may send them. Decides the result of each partition that a request names, and when
+the response is sent: once every marker is below the high watermark, or refused. Permissions are not
 checked here. A request of another node was authorized before, and this node's own coordinators need
 no permission. The log refuses a marker of an earlier coordinator or producer epoch in either case.
 
@@ -107,7 +107,10 @@ class _WaitingMarker:
 
 
 class _Writing:
-    """One request. Its markers are appended in order, and their results are sent together."""
+    """A WriteTxnMarkers request in progress.
+
+    Its markers are appended in order, and their results are sent together.
+    """
 
     def __init__(
         self,
@@ -138,7 +141,7 @@ class _Writing:
             self._write_one(end, where)
 
     def finish(self) -> None:
-        """Count the request as appended, or a result as known. Respond after the last one."""
+        """Count the end of the appends, or one result. After the last one, send the response."""
         self._missing_count -= 1
         if self._missing_count == 0:
             self._on_response(
@@ -178,7 +181,7 @@ class _Writing:
             self._replicas.delayed_produces.watch(waiting, (where,), self._deadline_ms)
 
     def _settle(self, producer_id: int, where: TopicPartition, code: ErrorCode) -> None:
-        """Store a result.
+        """Store the result of a marker for one partition.
 
         If this node has no group coordinator, the result says NOT_LEADER_OR_FOLLOWER, so that the
         transaction coordinator looks for another leader.

@@ -3,9 +3,9 @@
 Decides what the broker may do by the version of a client's request, and which errors such a client
 understands. Two requests write to a transaction by themselves: Produce to any partition,
 TxnOffsetCommit to one of ``__consumer_offsets``. Their leader asks the coordinator whether the
-partition is in the transaction. From version 12 and 5 on, respectively, it has the partition added
-instead. Older clients do not know some codes, or give up on them. They get other codes, after which
-they retry or fail in order.
+partition is in the transaction. From version 12 of Produce and version 5 of TxnOffsetCommit on, the
+leader asks it to add the partition instead. Older clients do not know some codes, or give up on
+them. They get other codes, after which they retry or fail in order.
 """
 
 from enum import Enum
@@ -14,7 +14,7 @@ from log_service.common.errors import ErrorCode
 
 
 class Asker(Enum):
-    """The capability of a client, by the version of its request."""
+    """The parts of KIP-890 that a client supports, by the version of its request."""
 
     VERIFIES = "has announced its partitions"
     KNOWS_ABORTABLE = "and knows TRANSACTION_ABORTABLE"
@@ -22,12 +22,12 @@ class Asker(Enum):
 
     @classmethod
     def of_produce(cls, version: int) -> "Asker":
-        """Return the capability of a producer with this version of Produce."""
+        """Return what a producer with this version of Produce supports."""
         return cls.ADDS if version >= 12 else cls.KNOWS_ABORTABLE if version == 11 else cls.VERIFIES
 
     @classmethod
     def of_offset_commit(cls, version: int) -> "Asker":
-        """Return the capability of a producer with this version of TxnOffsetCommit."""
+        """Return what a producer with this version of TxnOffsetCommit supports."""
         return cls.ADDS if version >= 5 else cls.KNOWS_ABORTABLE if version == 4 else cls.VERIFIES
 
 
@@ -42,7 +42,7 @@ _TRANSIENT = frozenset(
 
 
 def request_error(code: ErrorCode, asker: Asker) -> ErrorCode:
-    """Return the error of a request for the coordinator's error of a partition, or of all."""
+    """Translate a coordinator's error into one that the client's version understands."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
@@ -54,9 +54,10 @@ def request_error(code: ErrorCode, asker: Asker) -> ErrorCode:
 
 
 def produce_error(code: ErrorCode, asker: Asker) -> ErrorCode:
-    """Return the error code of a Produce response.
+    """Translate a coordinator's error into one for a Produce response.
 
-    NOT_ENOUGH_REPLICAS makes every client retry, and none look for another leader.
+    Temporary errors become NOT_ENOUGH_REPLICAS. It makes every client retry, and none look for
+    another leader.
     """
     if code in _TRANSIENT or (
         code is ErrorCode.CONCURRENT_TRANSACTIONS and asker is not Asker.ADDS

@@ -1,10 +1,10 @@
 """Verifies partitions with transaction coordinators before a transaction's first batch (KIP-890).
 
-Decides which coordinator is asked, and in which order. The log decides what an append has to
-present then (``storage.verifications``). The handlers decide the client's error after a refusal
-(``transaction_verdicts``).
+Decides which coordinator is asked, and in which order. The log decides which verification an append
+needs then (``storage.verifications``). The handlers decide the client's error after a refusal
+(``transactions.verdicts``).
 
-A coordinator of this node mostly responds at once, and the request acts at once. Otherwise the
+A coordinator of this node mostly responds at once, and the request continues at once. Otherwise the
 request waits. A producer sends its batches one after the other without waiting for responses.
 Therefore the requests of one transactional id wait in a queue (its line) while the coordinator is
 asked for the first request. The later ones find the transaction open, and are appended in order.
@@ -16,7 +16,7 @@ Invariants:
 - At most one request per coordinator is in flight, and at most one question per transactional id.
 - A line is as long as the requests that connections may have in flight. All lines together hold
   ``MAX_HELD_BYTES`` at most. Further requests are refused, and their clients retry.
-- A request's act runs exactly once, even if no coordinator can be reached.
+- The callback of a request (``act``) is called exactly once, even if no coordinator can be reached.
 - A request waits once in all for the end of the previous transaction: here, in a line or at a
   coordinator of this node, for ``retry_max_ms`` from its arrival.
 """
@@ -67,7 +67,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class AskLocally(Protocol):
-    """A coordinator of this process. See ``TransactionService.settle_partitions``."""
+    """Asks a coordinator of this process. See ``TransactionService.settle_partitions``."""
 
     def __call__(
         self,
@@ -77,7 +77,7 @@ class AskLocally(Protocol):
         verify_only: bool,
         patience_ms: int,
     ) -> None:
-        """Add partitions, or check that they are in the transaction.
+        """Add partitions to the transaction, or check that they are in it (``verify_only``).
 
         ``on_codes`` is called once with a code for each partition, now or later.
         """
@@ -85,7 +85,7 @@ class AskLocally(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The batches that a request wants to write in a transaction.
+    """The partitions that a request wants to write to in a transaction.
 
     ``sequences`` has the first sequence of the batch for each partition. ``held_bytes`` is the
     memory that the request holds while it waits. ``keep`` is called before it waits, to copy data
@@ -103,7 +103,7 @@ class Question:
 
 @dataclass(slots=True)
 class Verdict:
-    """The verifications that the appends have to present, by partition, or the errors instead."""
+    """The result of a verification: what each append shows to its log, or an error."""
 
     shown: dict[TopicPartition, Verification] = field(default_factory=dict)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
@@ -122,9 +122,9 @@ Act = Callable[[Verdict], None]
 
 
 class _Asked:
-    """A question to a coordinator, in flight or settled.
+    """A question to a coordinator, with or without its result.
 
-    Once it is settled, ``errors`` are the partitions that must not be written to.
+    Once ``done`` is set, ``errors`` has the partitions that must not be written to.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class _Asked:
 class _Standing:
     """A request in the queue of its transactional id.
 
-    It waits for the end of the previous transaction until ``deadline_ms``. ``begun`` is the state
-    of the request before it had to wait: its verdict so far, and its question.
+    It waits for the end of the previous transaction until ``deadline_ms``. ``begun`` is set for the
+    request that began the queue: its verdict so far, and its question.
     """
 
     question: Question
@@ -172,7 +172,7 @@ class _Standing:
 
 
 class TransactionVerifier:
-    """The verifier of one node.
+    """Verifies the transactions of one node's partitions.
 
     ``ask_locally`` asks this node's own coordinator. It is None if the node has none.
     """
@@ -217,10 +217,11 @@ class TransactionVerifier:
         return f"<TransactionVerifier lines={len(self._lines)} busy={len(self._busy)}>"
 
     def verify(self, question: Question, act: Act, deferred: Deferred) -> None:
-        """Let ``act`` append or refuse, as the coordinator decides.
+        """Call ``act`` once with the coordinator's decision, to append or refuse the batches.
 
-        ``act`` runs at once if the decision is known at once, otherwise in its turn. ``act``
-        completes ``deferred``. If ``act`` fails, the connection of the request closes.
+        It is called at once if the decision is known at once, otherwise when it is the request's
+        turn. ``act`` completes ``deferred``. If ``act`` raises, the connection of the request
+        closes.
         """
         line = self._lines.get(question.transactional_id)
         verdict, unasked = Verdict(), list[TopicPartition]()
@@ -253,7 +254,7 @@ class TransactionVerifier:
         line.append(standing)
 
     async def _work_off(self, transactional_id: str, line: deque[_Standing]) -> None:
-        """Let the requests of a line act in their order."""
+        """Call ``act`` for the requests of a line, in their order."""
         try:
             while line:
                 standing = line[0]
@@ -271,7 +272,10 @@ class TransactionVerifier:
     # Deciding
 
     def _begin(self, question: Question) -> Verdict:
-        """Note in partition logs which producer is verified, unless its transaction is open."""
+        """Begin the verification in each partition's log, and return what is known so far.
+
+        The coordinator need not be asked about partitions in which the transaction is open already.
+        """
         verdict, is_version_2 = Verdict(), question.asker is Asker.ADDS
         if not is_version_2 and not self.is_enabled:
             verdict.shown = dict.fromkeys(question.sequences, UNCHECKED)
@@ -290,10 +294,10 @@ class TransactionVerifier:
         return verdict
 
     async def _verdict_of(self, standing: _Standing) -> Verdict:
-        """Wait for the coordinator's decision on the partitions of a request.
+        """Return the coordinator's decision on the partitions of a request. Wait for it if needed.
 
-        A coordinator that should add partitions, but is still ending the previous transaction, is
-        asked again for a while.
+        If the coordinator should add partitions, but is still ending the previous transaction, it
+        is asked again for a while.
         """
         question, asked = standing.question, None
         if standing.begun is not None:
@@ -315,7 +319,7 @@ class TransactionVerifier:
         return self._settled(question, verdict, asked)
 
     def _settled(self, question: Question, verdict: Verdict, asked: _Asked | None) -> Verdict:
-        """Return the verdict with the coordinator's response."""
+        """Return the verdict, after the coordinator's response was added to it."""
         if asked is not None:
             self._note(asked)
             verdict.errors.update(
@@ -332,7 +336,7 @@ class TransactionVerifier:
     # Asking
 
     def _ask(self, standing: _Standing, partitions: Collection[TopicPartition]) -> _Asked:
-        """Ask the coordinator. One of this node may have settled the question on return."""
+        """Ask the coordinator. One on this node may have responded when this returns."""
         asked = _Asked(standing.question, partitions, self._clock.monotonic_ns())
         self._send(
             standing.question.transactional_id,
@@ -398,11 +402,11 @@ class TransactionVerifier:
     async def _exchange(
         self, leader: "Destination", request: "AddPartitionsToTxnRequest"
     ) -> "AddPartitionsToTxnResponse":
-        """Return a coordinator's response.
+        """Send a request to a coordinator and return the response.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, it is a broker that cannot be asked; NETWORK_EXCEPTION,
-                REQUEST_TIMED_OUT.
+            KafkaError: UNSUPPORTED_VERSION, the broker does not support this request of brokers;
+                NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
         """
         from log_service.protocol.messages.add_partitions_to_txn import (  # noqa: PLC0415 - as above
             AddPartitionsToTxnResponse,
@@ -418,7 +422,10 @@ class TransactionVerifier:
 
 
 def _must_ask_again(question: Question, asked: _Asked) -> bool:
-    """Whether a coordinator that is to add partitions is still ending the previous transaction."""
+    """Whether to ask again, because the coordinator is still ending the previous transaction.
+
+    This happens only if it was asked to add partitions.
+    """
     return (
         question.asker is Asker.ADDS and ErrorCode.CONCURRENT_TRANSACTIONS in asked.errors.values()
     )

@@ -46,7 +46,7 @@ FIRST_VERSION_BY_ID = 13
 def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse | Deferred:
     """Respond with records, or wait for them.
 
-    A request that names very many partitions has its session opened in turns.
+    If a request names very many partitions, its session is opened in several turns.
     """
     context: FetchContext | None = None
     try:

@@ -1,8 +1,8 @@
 """Fetches of more partitions than are read in one turn of the event loop.
 
 Decides when a fetch has its turn. In one turn the loop does the work of at most one such fetch, so
-that other requests come between. Reading, waiting and the response all go in turns, and the
-response is encoded in the pool. The work ends when the client leaves.
+that other requests are handled in between. Reading, waiting and the response all take several
+turns, and the response is encoded in the pool. The work ends when the client leaves.
 
 Invariants: partitions are read in the session's order, as for other fetches (``fetch``). No append
 is missed between reading and waiting, because each partition is checked again once it is watched.
@@ -28,19 +28,19 @@ PARTITIONS_PER_TURN = 1_000
 
 
 def fetch_in_turns(reads: PartitionReads, deadline_ms: int) -> Deferred:
-    """Return the deferred response to a fetch whose first partitions are read."""
+    """Read the remaining partitions of a fetch in several turns. Return its deferred response."""
     deferred = reads.call.defer()
     reads.call.route.start_task(_Work(reads, deferred).run, deadline_ms)
     return deferred
 
 
 def respond_in_turns(reads: PartitionReads, deferred: Deferred) -> None:
-    """Respond to a fetch after its wait, whose first partitions are read again."""
+    """Complete a fetch after its wait. Its remaining partitions are read in several turns."""
     reads.call.route.start_task(_Work(reads, deferred).run, None)
 
 
 class _Work:
-    """The work for one fetch, from its first turn to its response or its wait."""
+    """A fetch whose remaining partitions are read, until it responds or begins to wait."""
 
     def __init__(self, reads: PartitionReads, deferred: Deferred) -> None:
         self._reads = reads
@@ -56,9 +56,9 @@ class _Work:
             self._watch.cancel()
 
     async def run(self, deadline_ms: int | None) -> None:
-        """Read the other partitions, then respond or wait.
+        """Read the remaining partitions, then respond, or wait until ``deadline_ms``.
 
-        With ``deadline_ms`` None it does not wait again.
+        A fetch with ``deadline_ms`` None has waited already and responds.
         """
         with self._scope:
             try:
@@ -88,7 +88,7 @@ class _Work:
                     replica.announce()
 
     async def _waits(self, deadline_ms: int) -> bool:
-        """Wait for records unless there are enough. Return whether the fetch waits."""
+        """Begin to wait for records, unless there are enough. Return whether the fetch waits."""
         reads, reading = self._reads, self._reads.reading
         if must_respond_now(reads.request, reading):
             return False

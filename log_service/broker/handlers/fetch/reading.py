@@ -91,6 +91,6 @@ class Reading:
             partition.sent_bytes += size_bytes
 
     def release(self) -> None:
-        """Release all leases, because the records of the response are read again."""
+        """Release all leases without a response. The records are read again for it."""
         for release in self._releases:
             release()

@@ -1,4 +1,4 @@
-"""Reading of the partitions of a fetch, and its wait for records.
+"""Reads the partitions of a fetch, and waits for records.
 
 Decides what a fetch returns of each partition, and when it has waited for long enough. ``fetch``
 has the behaviour and the versions of the API, and handles requests.
@@ -56,7 +56,8 @@ WORK_OF_READ = 8
 class FetchPartitionStatus:
     """A partition that a delayed fetch waits for, in its state when the fetch began to wait.
 
-    ``place`` is the position of the fetch offset, if bytes are counted.
+    ``place`` is the position of the fetch offset in the log. It is None if the fetch waits for any
+    record (``min_bytes`` 1 or less).
     """
 
     __slots__ = (
@@ -104,7 +105,7 @@ class DelayedFetch:
     def __init__(
         self, reads: "PartitionReads", deferred: Deferred, respond_in_turns: "RespondInTurns"
     ) -> None:
-        """``respond_in_turns`` is called after the wait if reading again takes more than a turn."""
+        """``respond_in_turns`` is called after the wait if reading again takes several turns."""
         self.node = reads.node
         self._call = reads.call
         self._respond_in_turns = respond_in_turns
@@ -125,7 +126,10 @@ class DelayedFetch:
         return self._awaited
 
     def expect(self, present: Iterable[tuple[Partition, FetchTarget]]) -> bool:
-        """Add partitions to wait for. Return false if there are none, or enough bytes already."""
+        """Add partitions to wait for. Return whether there is anything to wait for.
+
+        There is not if there are no partitions, or enough bytes already.
+        """
         return not self.expect_some(present) and bool(self._awaited)
 
     def expect_some(self, present: Iterable[tuple[Partition, FetchTarget]]) -> bool:
@@ -140,7 +144,7 @@ class DelayedFetch:
         return False
 
     def is_ready(self, key: TopicPartition) -> bool:
-        """Return whether the fetch need not wait any longer.
+        """Return whether the fetch need not wait any longer, after a change of partition ``key``.
 
         This is so if enough bytes can be read, or if the partition is offline or has a new leader.
         """
@@ -164,7 +168,7 @@ class DelayedFetch:
         return self.has_enough(awaited)
 
     def has_enough(self, awaited: FetchPartitionStatus) -> bool:
-        """Update one partition's bytes, and return whether all partitions have enough."""
+        """Update the readable bytes of a partition. Return whether the fetch has enough in all."""
         partition = awaited.partition
         state = partition.state
         end_offset = (
@@ -232,7 +236,7 @@ def replica_of_request(
 
 
 def _nearest_of(node: Node, call: Call, request: FetchRequest) -> "Nearest | None":
-    """Return the finder of replicas nearer to a consumer, or None if it is not enabled."""
+    """Return a finder of replicas nearer to the consumer, or None if that is not enabled."""
     if not node.config.replication.is_rack_aware or not request.rack_id:
         return None
     from log_service.broker.handlers.nearest_replica import (  # noqa: PLC0415 - few nodes look for them
@@ -359,9 +363,9 @@ class PartitionReads:
         return True
 
     def _find(self, target: FetchTarget) -> Partition | None:
-        """Return a partition that is not open.
+        """Return a partition of this node, even if its log is not open yet.
 
-        If this node does not have it, note the error and return None.
+        If the partition is not found, add the error to the response and return None.
         """
         try:
             return self.node.replicas.find(target.topic, target.topic_id, target.partition)
@@ -400,7 +404,7 @@ def is_topic_readable(
 
 
 def _is_quiet(partition: Partition, target: FetchTarget, isolation: Isolation) -> bool:
-    """Return whether a consumer of a session has read the partition to its end, as most have."""
+    """Return whether a session's consumer has read the partition to its end. Most have."""
     state = partition.state
     return (
         target.sent_high_watermark == state.high_watermark
@@ -527,9 +531,10 @@ def _diverged(
 def _not_there(
     node: Node, target: FetchTarget, code: ErrorCode, *, is_by_id: bool
 ) -> PartitionData:
-    """Return the result of a partition that is not found.
+    """Return the error of a partition that is not found.
 
-    A session that found its topic by id knows whether the topic was deleted or replaced.
+    If a session found its topic by id before, the error tells whether the topic was deleted or
+    replaced.
     """
     topics = node.image().topics
     if not target.name:
@@ -568,6 +573,9 @@ def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -
 
 
 def _quota_bytes(account: QuotaAccount, max_bytes: int) -> int:
-    """Return the most bytes of records in a response, also within the client's quota."""
+    """Return how many bytes of records a response may have, at most ``max_bytes``.
+
+    The client's quota may allow less.
+    """
     own_bytes = account.max_fetch_bytes
     return max_bytes if own_bytes is None else min(max_bytes, own_bytes)

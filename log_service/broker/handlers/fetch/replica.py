@@ -6,8 +6,9 @@ checks have Apache Kafka's order: the leader epoch, leadership, membership in th
 offset, the epoch of the broker's registration. ``handlers.fetch`` knows sessions, limits and
 waiting.
 
-Invariant: a fetch is noted once, when it comes, with the log end offset before it was read. Reading
-again after a wait notes nothing, because the follower has sent nothing new.
+Invariant: the leader notes the follower's position once, when the fetch arrives, with the log end
+offset before it was read. Reading again after a wait notes nothing, because the follower has sent
+nothing new.
 """
 
 from log_service.broker.fetch_session import FetchTarget
@@ -38,7 +39,7 @@ class FetchingReplica:
     )
 
     def __init__(self, node: Node, broker_id: int, broker_epoch: int, *, is_noted: bool) -> None:
-        """``is_noted`` marks a reading after a wait, whose fetch was noted when it came."""
+        """``is_noted`` is set when a fetch is read again. It was noted when it arrived."""
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.is_noted = is_noted
@@ -53,9 +54,9 @@ class FetchingReplica:
         )
 
     def is_quiet(self, partition: Partition, target: FetchTarget) -> bool:
-        """Return whether a fetch needs no response, and note such a fetch.
+        """Return whether a partition can be left out of the response, and if so, note its fetch.
 
-        A fetch needs no response if its follower has the whole log and knows the leader's offsets.
+        It can if the follower has the whole log and knows the leader's offsets.
         """
         state = partition.state
         if (
@@ -76,7 +77,7 @@ class FetchingReplica:
     def read(
         self, partition: Partition, target: FetchTarget, *, max_bytes: int, is_first: bool
     ) -> LogSlice:
-        """Return the records for the follower, and note its fetch.
+        """Return the records for the follower, and note the follower's position.
 
         Raises:
             KafkaError: see ``Partition.read_for_follower``; NOT_LEADER_OR_FOLLOWER, the broker has
@@ -135,7 +136,7 @@ class FetchingReplica:
             self._moved.append(partition)
 
     def announce(self) -> None:
-        """Announce the partitions whose high watermarks moved to waiting requests."""
+        """Notify waiting requests of the partitions whose high watermarks moved."""
         if self._moved:
             moved, self._moved = self._moved, []
             self._node.replicas.announce(moved)

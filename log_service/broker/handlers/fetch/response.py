@@ -82,9 +82,9 @@ def add_results(
 def _add_endpoint(
     node: Node, call: Call, response: FetchResponse, found: PartitionData, *, is_client: bool
 ) -> None:
-    """Add the endpoint of the leader that a partition names (KIP-951).
+    """Add the endpoint of the leader that a partition names, for clients (KIP-951).
 
-    Older versions have no field for the leader. Brokers know the endpoints of others.
+    Older versions have no field for the leader. Brokers know the endpoints of other brokers.
     """
     if call.version < FIRST_VERSION_WITH_LEADER or found.current_leader is None:
         found.current_leader = None
@@ -105,7 +105,7 @@ def _add_endpoint(
 def paused_response(
     node: Node, call: Call, context: FetchContext, reading: Reading
 ) -> FetchResponse | None:
-    """Return the response without records if the consumer has to pause, or None."""
+    """Return a response without records if the consumer has to pause, else None."""
     if call.account is None or not call.account.must_pause(_response_bytes(context, reading)):
         return None
     return _without_records(node, context, reading)

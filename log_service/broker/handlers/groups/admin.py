@@ -1,7 +1,7 @@
 """ListGroups (16, versions 0-5), DescribeGroups (15, 0-6) and DeleteGroups (42, 0-2).
 
 Behaviour: ListGroups lists only the groups that this broker coordinates. DescribeGroups and
-DeleteGroups respond for each group by itself and once, even if it is repeated. Otherwise a small
+DeleteGroups have one result for each group, even if the request repeats it. Otherwise a small
 request could have a response of any size. In DeleteGroups a group with members is NON_EMPTY_GROUP.
 Without an authorizer, authorized operations of an existing group are all of them.
 

@@ -30,7 +30,7 @@ from log_service.protocol.messages.consumer_group_heartbeat import (
 def handle_consumer_group_heartbeat(
     node: Node, call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Deferred:
-    """Respond at once, or once the decision is safe."""
+    """Respond at once, or once the coordinator's records about the request are replicated."""
     if not _is_enabled(node):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     deferred = call.defer()

@@ -1,7 +1,7 @@
 """The steps that descriptions of groups share, whatever the protocol of their members.
 
-Decides which groups are described: each named one once, or none if the cluster does not have such
-groups. The coordinators decide the rest.
+Each named group is described once. If the cluster does not support groups of this protocol, none
+is described. The coordinators decide the rest.
 """
 
 from collections.abc import Callable
@@ -19,9 +19,9 @@ Ask = Callable[[Callable[[Any], None]], None]
 def describe_groups(
     call: Call, request: Any, group_type: type[Any], ask: Ask, *, is_enabled: bool
 ) -> Any | Deferred:
-    """Respond with the groups of a request, each a ``group_type``.
+    """Describe the groups of a request, each as a ``group_type``.
 
-    They are UNSUPPORTED_VERSION unless the cluster has such groups.
+    Each group gets UNSUPPORTED_VERSION if the cluster does not support such groups.
     """
     request.group_ids = list(dict.fromkeys(request.group_ids))
     if not is_enabled:

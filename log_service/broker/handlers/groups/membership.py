@@ -25,7 +25,7 @@ FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 
 
 def handle_join_group(node: Node, call: Call, request: JoinGroupRequest) -> Deferred:
-    """Respond when the group is complete."""
+    """Respond when all members have joined."""
     deferred = call.defer()
 
     def named(response: JoinGroupResponse) -> JoinGroupResponse:
@@ -40,7 +40,7 @@ def handle_join_group(node: Node, call: Call, request: JoinGroupRequest) -> Defe
 def handle_sync_group(
     node: Node, call: Call, request: SyncGroupRequest
 ) -> SyncGroupResponse | Deferred:
-    """Respond when the leader has sent the assignments."""
+    """Respond when the leader of the group has sent the assignments."""
     if call.version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and None in (
         request.protocol_type,
         request.protocol_name,
@@ -52,7 +52,7 @@ def handle_sync_group(
 
 
 def handle_heartbeat(node: Node, call: Call, request: HeartbeatRequest) -> Deferred:
-    """Respond at once, or once earlier decisions are safe."""
+    """Respond at once, or once the coordinator's earlier records about the group are replicated."""
     deferred = call.defer()
     node.groups.heartbeat(request, call.client(), deferred.complete)
     return deferred

@@ -2,8 +2,8 @@
 
 Behaviour: partitions that do not exist are refused here with UNKNOWN_TOPIC_OR_PARTITION
 (UNKNOWN_TOPIC_ID if topics are named by id). The rest goes to the group's coordinator, which
-responds when the offsets are safe in ``__consumer_offsets``. Offsets of a request without a group
-membership (generation -1, no member) are accepted while the group has no members.
+responds when the offsets are replicated in ``__consumer_offsets``. Offsets of a request without a
+group membership (generation -1, no member) are accepted while the group has no members.
 
 Versions: 2-4 retention time of the client; 6 leader epoch; 7 static members (KIP-345); 8 flexible;
 9 member epochs (KIP-848); 10 topic ids (KIP-848).

@@ -210,7 +210,10 @@ def _many_groups_response(
     groups: list[OffsetFetchRequestGroup],
     group_responses: list[OffsetFetchResponseGroup],
 ) -> Steps[OffsetFetchResponse]:
-    """Return the response from version 8. With an image its topics get their ids."""
+    """Return the response in the form of version 8 and later.
+
+    With an image, topics get their ids, because the request named them by id.
+    """
     if image is not None:
         for group, response in zip(groups, group_responses, strict=True):
             yield from _add_ids(image, group, response)

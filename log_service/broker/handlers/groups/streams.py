@@ -38,7 +38,7 @@ MAX_NAMED_REFUSALS = 3
 def handle_streams_group_heartbeat(
     node: Node, call: Call, request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse | Deferred:
-    """Respond at once, or once the decision is safe."""
+    """Respond at once, or once the coordinator's records about the request are replicated."""
     if not _is_enabled(node):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     fault = (
@@ -83,9 +83,9 @@ def fault_of_names(names: list[str]) -> str | None:
 
 
 def _create(node: Node, call: Call, reply: StreamsHeartbeatReply) -> None:
-    """Let missing topics be created for the client, or add the reason of a refusal to the status.
+    """Request missing topics for the client from the controller, or add a refusal to the status.
 
-    The client must be allowed to create all of them.
+    Nothing is requested unless the client may create all of them.
     """
     names = [topic.name for topic in reply.missing_topics]
     denied = _not_to_be_created(call, names)

@@ -3,7 +3,7 @@
 Behaviour: partitions that do not exist are refused here with UNKNOWN_TOPIC_OR_PARTITION. For the
 rest the transaction coordinator is asked about the group's partition of ``__consumer_offsets``,
 unless the transaction has written to it before. Then the group's coordinator responds when the
-offsets are safe there. They take effect when the transaction's commit marker arrives.
+offsets are replicated there. They take effect when the transaction's commit marker arrives.
 
 Versions: 2 leader epoch; 3 flexible, member and generation (KIP-447); 4 TRANSACTION_ABORTABLE
 (KIP-890); 5 the coordinator adds the partition to the transaction itself, so AddOffsetsToTxn is not

@@ -20,7 +20,9 @@ async def check_in_line(  # noqa: PLR0917 - the parts of one check
     allowance: Allowance,
     standing: Standing,
 ) -> ValidatedBatches | KafkaError | None:
-    """Return the result of a batch's check, None once the request is dropped.
+    """Check a batch in the queue of its connection, and return the result.
+
+    Return a KafkaError if the registry's decision is missing, and None if the request was dropped.
 
     Raises:
         KafkaError: as ``Partition.check_in_steps``.

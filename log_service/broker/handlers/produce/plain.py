@@ -59,7 +59,10 @@ def handle_produce(
 def append_later(
     node: Node, call: Call, request: ProduceRequest, appends: "PlainAppends"
 ) -> Deferred:
-    """Append the remaining batches of a request in its turn."""
+    """Append the remaining batches when the queue of the connection reaches the request.
+
+    Return the response to the request.
+    """
     appends.announce()
 
     async def work(standing: Standing) -> None:
@@ -97,7 +100,7 @@ class PlainAppends:
         return sum(len(of_topic) for _, of_topic in self.outcomes)
 
     def append_some(self, room: TurnRoom) -> bool:
-        """Append batches for as long as there is room. Return whether all are appended."""
+        """Append batches until the turn has no ``room`` left. Return whether all are appended."""
         appends, terms, now_ms = self._node.appends, self._terms, self._now_ms
         try:
             for topic, of_topic in self.outcomes:
@@ -116,9 +119,9 @@ class PlainAppends:
         return True
 
     async def append_rest(self, standing: Standing) -> bool:
-        """Append the remaining batches, over several turns if needed. Return whether all are.
+        """Append the remaining batches, over several turns if needed.
 
-        Return false if the client has left meanwhile.
+        Return whether all are appended. They are not if the client has left meanwhile.
         """
         allowance = Allowance()
         while not standing.is_dropped:
@@ -150,7 +153,7 @@ class PlainAppends:
             return error
 
     def announce(self) -> None:
-        """Announce new appends to waiting requests. Each append is announced once."""
+        """Notify waiting requests of appends that they were not notified of yet."""
         done = [outcome for _, of_topic in self.outcomes for outcome in of_topic]
         moved = [
             outcome[0] for outcome in done[self._announced_count :] if isinstance(outcome, tuple)

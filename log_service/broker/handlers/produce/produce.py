@@ -91,7 +91,7 @@ A producer that lost track compares it with its last offset (KIP-360).
 class ProducePartitionStatus:
     """A partition whose records are appended and not yet acknowledged.
 
-    ``needs_all`` (acks=all) requires all in-sync replicas.
+    ``needs_all`` (acks=all) means that all in-sync replicas must have the records.
     """
 
     __slots__ = ("leader_epoch", "needs_all", "partition", "required_offset", "result")
@@ -112,7 +112,7 @@ class ProducePartitionStatus:
         self.result = result
 
     def maybe_finish(self) -> bool:
-        """Write an error into the result, and return whether the outcome is known."""
+        """Return whether the outcome is known. If it is an error, write it into the result."""
         code = self.partition.acknowledgement(
             self.leader_epoch, self.required_offset, needs_all=self.needs_all
         )
@@ -185,11 +185,12 @@ def respond(
     *,
     is_announced: bool = False,
 ) -> ProduceResponse | Deferred | Nothing:
-    """Announce the appends unless that was done, and send the response.
+    """Return the response to a request whose partitions have the given ``outcomes``.
 
-    It is sent at once, when all records are safe, or never, as acks require. ``outcomes`` has those
-    of the partitions of each topic, in the order of the request. ``deferred`` is the promised
-    response, if there is one.
+    As acks require, it is a message to send at once, a deferred response that completes when all
+    records are acknowledged, or ``NOTHING``. ``outcomes`` has those of the partitions of each
+    topic, in the order of the request. ``deferred`` is the deferred response to the request, if
+    there is one already. Unless ``is_announced``, waiting requests are notified of the appends.
     """
     response = ProduceResponse()
     moved: list[Partition] = []
@@ -269,7 +270,7 @@ def refuse_produce(call: Refusable, error: KafkaError) -> ProduceResponse:
 def _name_leaders(node: Node, call: Call, response: ProduceResponse) -> None:
     """Add leaders and their endpoints to refusals with a stale leader (KIP-951).
 
-    The client then need not ask for the leaders.
+    So the client need not ask for the leaders.
     """
     leaders: list[int] = []
     for topic in response.responses:
@@ -291,7 +292,7 @@ def _name_no_leaders(response: ProduceResponse) -> None:
 
 
 def _leader_of(node: Node, topic: TopicProduceResponse, index: int) -> LeaderHint:
-    """Return the leader by this broker's replica, or else by the image.
+    """Return the leader by this broker's replica of the partition, or else by the image.
 
     The replica may know more than the image.
     """
@@ -355,7 +356,7 @@ It is a tuple, because tuples are created fast.
 
 
 class Appends(Protocol):
-    """Appends batches. This is the replica manager, or a layer above it."""
+    """Finds partitions and appends batches: the replica manager, or a layer above it."""
 
     def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
         """Return a partition. See ``ReplicaManager.find``."""
@@ -367,7 +368,7 @@ class Appends(Protocol):
 
 
 class UnverifiedError(KafkaError):
-    """The coordinator did not confirm the partition's transaction, and the log was not read."""
+    """The coordinator did not confirm the partition's transaction, so the log was not asked."""
 
 
 def append_batch(
@@ -382,7 +383,8 @@ def append_batch(
 ) -> Outcome:
     """Append one partition's batch.
 
-    The caller announces the append, and waits for it if acks require.
+    The caller notifies waiting requests of the append, and waits for its acknowledgement if acks
+    require it.
 
     Raises:
         NoRoomError: the append takes longer than the rest of the turn. Nothing was done.
@@ -487,7 +489,7 @@ def _refuse(result: PartitionProduceResponse, code: ErrorCode) -> None:
 
 
 def refuse_zstd(records: memoryview) -> None:
-    """Refuse zstd, which fetchers of the same age could not read.
+    """Refuse zstd in old versions of Produce, because consumers of that age could not read it.
 
     Raises:
         KafkaError: UNSUPPORTED_COMPRESSION_TYPE.

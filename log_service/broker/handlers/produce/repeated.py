@@ -8,14 +8,14 @@ and the bytes of the response around those numbers.
 The cache only saves decoding and encoding. A recognized request is authorized, charged, appended
 and awaited like any other. It saves a third of the broker's work for a produce of one record: 161
 thousand instructions instead of 234 (`benchmarks/README.md`). The same bytes are another request on
-another listener or from another principal. An entry has room for the authorizer's last decision
-(``Clearance``). Only the authorizer writes and reads it, and decides anew once an ACL has changed.
+another listener or from another principal. An entry also keeps the authorizer's last decision
+(``Clearance``). Only the authorizer writes and reads it, and decides again once an ACL has changed.
 
 Only requests of flexible versions, for one partition, with a response, without a transactional id
 and without tags can be recognized. All others are decoded, as is every request the first time.
 
-Invariants: no frame is held. The number of entries is bounded. At the bound all are dropped, and
-requests that still come are learned anew.
+Invariants: no frame is held. The number of entries is bounded. When the bound is reached, all
+entries are dropped, and requests that are still sent are cached again.
 """
 
 from collections.abc import Callable
@@ -80,9 +80,9 @@ _unpack_head = Struct(
 
 @dataclass(slots=True)
 class Clearance:
-    """The permission of a request's clients on some hosts to write.
+    """The hosts from which a cached request may write, by the ACLs of ``version``.
 
-    It was decided by the ACLs of ``version``, and is valid for no others.
+    Later ACLs have another version, and the clearance is not valid for them.
     """
 
     version: object = None
@@ -91,7 +91,7 @@ class Clearance:
     def add(self, version: object, host: str) -> None:
         """Note that the ACLs of a version allow the request from a host.
 
-        Older ACLs' decisions are dropped.
+        Decisions by other versions are dropped.
         """
         if self.version is not version or len(self.hosts) >= MAX_CLEARED_HOSTS:
             self.version, self.hosts = version, set()
@@ -100,7 +100,7 @@ class Clearance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A request without its records, and the bytes of its response around the numbers."""
+    """A cached request without its records, and the bytes of its response around the numbers."""
 
     route: Route
     request: ProduceRequest
@@ -173,7 +173,7 @@ def handle_repeated_produce(
 
 
 def _append_later(node: Node, call: RepeatedCall) -> Deferred:
-    """Append the batch in its turn, like that of any other request."""
+    """Append the batch when the queue of the connection reaches the request."""
     known = call.known
     topics = [
         replace(
@@ -252,7 +252,7 @@ class RepeatedProduces:
 
 
 def compile_known(call: Call, request: ProduceRequest) -> _Known:
-    """Return the parts that a repeated request has in common with this one, and its response."""
+    """Return the entry of the cache for this request and all requests that repeat it."""
     topic = request.topic_data[0]
     partition = replace(topic.partition_data[0], records=None)
     without_records = replace(topic, partition_data=[partition])

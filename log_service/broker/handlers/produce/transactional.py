@@ -91,7 +91,7 @@ def _verify(
 ) -> None:
     """Ask the coordinator, and append the partitions that it accepts.
 
-    ``is_kept`` means that the records outlive the handler of their request already.
+    ``is_kept`` means that the records stay valid after the handler has returned.
     """
     if not headers:
         _append(node, call, checked, deferred, Verdict())
@@ -117,7 +117,7 @@ def _nothing() -> None:
 
 
 def _held_bytes(request: ProduceRequest, checked: Checked) -> int:
-    """Return the size of the records that a line holds, and of batches that were recompressed."""
+    """Return the size in bytes of the kept records, and of the batches that were recompressed."""
     records = _records(request)
     views = {id(each) for each in records}
     return sum(map(len, records)) + sum(
@@ -149,7 +149,7 @@ def _keep_records(request: ProduceRequest, checked: Checked, deferred: Deferred)
     """Copy the checked batches out of the connection's buffer.
 
     The next request overwrites the buffer while the coordinator is asked. The append reads only
-    headers of the request's own records, so these are cut.
+    the headers of the request's own records, so only the headers are kept.
     """
     deferred.held_bytes = _kept_bytes(request, checked)
     for topic in request.topic_data:
@@ -180,7 +180,7 @@ class _Checks:
         self.done: Checked = {}
 
     def check_some(self, room: TurnRoom) -> bool:
-        """Check batches for as long as there is room. Return whether all are checked."""
+        """Check batches until the turn has no ``room`` left. Return whether all are checked."""
         try:
             while self._left:
                 room.take_work(UNITS_PER_BATCH)
@@ -199,9 +199,9 @@ class _Checks:
         return True
 
     async def check_rest(self, standing: Standing) -> bool:
-        """Check the remaining batches, over several turns if needed. Return whether all are.
+        """Check the remaining batches, over several turns if needed.
 
-        Return false if the client has left meanwhile.
+        Return whether all are checked. They are not if the client has left meanwhile.
         """
         allowance = Allowance()
         while not standing.is_dropped:
@@ -232,9 +232,9 @@ class _Checks:
                     self.done[partition.topic_partition] = found
 
     def _begin(self, allowance: Allowance) -> tuple[TopicPartition, Steps[ValidatedBatches]] | None:
-        """Return the check of the next batch, or None if there is nothing to check.
+        """Return the partition and the check of the next batch.
 
-        The append reports why.
+        Return None if the batch cannot be checked. The append then reports the reason.
         """
         topic, wanted = self._left[-1]
         try:
@@ -339,8 +339,8 @@ class _Appends:
     ) -> AppendResult:
         """Append a checked batch. Raises as ``ReplicaManager.append``, and UnverifiedError.
 
-        If a partition was not here when the coordinator was asked about the others, it is reported
-        as led elsewhere, so its producer tries again.
+        A partition may have come to this node only after the coordinator was asked. It then gets
+        NOT_LEADER_OR_FOLLOWER, so that its producer tries again.
         """
         where = partition.topic_partition
         code = self._verdict.errors.get(where)

@@ -107,8 +107,8 @@ def acknowledge(
 ) -> None:
     """Acknowledge the batches of each partition, and call ``on_done`` once with all outcomes.
 
-    A partition without batches is in the outcomes only if another partition has batches to store.
-    Apache Kafka responds the same.
+    If no batch needs to be stored, partitions without batches are left out of the outcomes, as in
+    Apache Kafka.
     """
     image, shares = node.image(), node.shares
     outcomes: Outcomes = {}
@@ -268,7 +268,7 @@ def _response(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The messages that the response of a share session consists of."""
+    """The message classes of which the response to a request of a share session consists."""
 
     topic: type[Any]
     leader: type[Any]
@@ -287,9 +287,9 @@ def add_partitions(
     *,
     unled: Collection[SharedPartition] = (),
 ) -> None:
-    """Add partitions by topic, and the leaders of those that were led here until now (KIP-951).
+    """Add partitions by topic, and name the new leaders of those that moved away (KIP-951).
 
-    Every other error names leader -1, because franz-go 1.22 fetches from any leader beside an error
+    All other errors name leader -1, because franz-go 1.22 fetches from any leader beside an error
     until its metadata changes:
 
     - An error that is not about the leader would name broker 0, the default of the field.

@@ -68,7 +68,7 @@ HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES, ACQUIRED_BYTES = 24, 18, 24, 18
 
 @dataclass(slots=True)
 class _Fetch:
-    """One request under way: its partitions, and the finished parts of its response."""
+    """A ShareFetch request in progress: its partitions, and the finished parts of its response."""
 
     node: Node
     call: Call
@@ -136,7 +136,7 @@ def handle_share_fetch(node: Node, call: Call, request: ShareFetchRequest) -> De
 
 
 def _checked(request: ShareFetchRequest, version: int) -> AcquireMode:
-    """Return how strictly the limit of records is enforced.
+    """Check a request, and return its acquire mode: how strictly the limit of records is enforced.
 
     Raises:
         KafkaError: INVALID_REQUEST, an unknown mode, or a request that renews locks and wants
@@ -164,7 +164,7 @@ def _checked(request: ShareFetchRequest, version: int) -> AcquireMode:
 
 
 def _refuse_later(node: Node, call: Call, error: KafkaError, wait_ms: int) -> Deferred:
-    """Refuse a session after the time that a fetch would have waited.
+    """Refuse a request after the time that the fetch would have waited.
 
     Otherwise the client would send the next request at once.
     """
@@ -200,7 +200,7 @@ def _wanted(
 
 
 def _begin_fetch(fetch: _Fetch) -> None:
-    """Fetch now, or wait."""
+    """Acquire records now, or begin to wait for them."""
     node, request, wanted = fetch.node, fetch.request, fetch.wanted
     for where in fetch.context.partitions:
         try:
@@ -247,13 +247,13 @@ def _open(node: Node, key: SessionKey, where: SharedPartition) -> LedSharePartit
 
 
 def _fetch_at_deadline(fetch: _Fetch) -> None:
-    """Fetch the available records after a whole wait."""
+    """Fetch the available records, because the wait has reached its deadline."""
     fetch.node.shares.expired_fetch_count += 1
     _fetch_late(fetch)
 
 
 def _fetch_late(fetch: _Fetch) -> None:
-    """Fetch after a wait, by the present ACLs.
+    """Fetch after a wait, by the ACLs that apply now.
 
     A client that may not read the group any more gets nothing, and an error at its next request.
     """
@@ -299,7 +299,7 @@ def _acquire(fetch: _Fetch) -> None:
 
 
 def _count(fetch: _Fetch, all_led: tuple[LedSharePartition, ...]) -> None:
-    """Count a fetch that acquires records now."""
+    """Count a fetch that is about to acquire records."""
     counts = fetch.node.shares.fetch_counts.get(fetch.context.key.group_id)
     if counts is not None and all_led:
         waited_ms = (
@@ -421,7 +421,7 @@ def _failed(where: SharedPartition, error: KafkaError) -> PartitionData:
 
 
 def _add_outcomes(results: dict[SharedPartition, PartitionData], outcomes: Outcomes) -> None:
-    """Add the outcomes of acknowledgements."""
+    """Add the outcomes of acknowledgements to the results of their partitions."""
     for where, error in outcomes.items():
         partition = results.get(where)
         if partition is None:

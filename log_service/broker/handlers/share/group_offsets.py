@@ -3,8 +3,8 @@
 Behaviour: each group gets its own response. Null topics are all partitions with an initialized
 state. A state that no share coordinator has, or that is not available now, has start offset -1.
 That is not an error, as in OffsetFetch. The lag is the end offset less the start offset and the
-completed records. It is -1 if the start is not known, or no leader has reported the completed
-records.
+number of completed records. It is -1 if the start is not known, or no leader has reported the
+completed records.
 
 Versions: 1 the lag (KIP-1226).
 """

@@ -39,7 +39,7 @@ NO_GROUP = "the request names no group"
 def handle_share_group_heartbeat(
     node: Node, call: Call, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Deferred:
-    """Respond once the decision is safe."""
+    """Respond once the coordinator's records about the request are replicated."""
     if not has_share_groups(node.image().features):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not 1 <= len(request.member_id) <= MAX_MEMBER_ID_LENGTH:

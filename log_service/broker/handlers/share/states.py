@@ -39,7 +39,7 @@ def handle_read_share_group_state(
 def handle_write_share_group_state(
     node: Node, call: Call, request: writing.WriteShareGroupStateRequest
 ) -> Deferred:
-    """Store changed states of records."""
+    """Store changed delivery states of records."""
     deferred = call.defer()
     node.share_states.write(request, deferred.complete)
     return deferred
