@@ -1,14 +1,16 @@
-"""The channel from a broker to the active controller, in this process or elsewhere.
+"""The channel from a broker to the active controller, in this process or on another node.
 
-Decides only where a request goes. It goes to the controller in this process while that is active,
-otherwise over the network to the leader of the quorum. The channel looks for the leader again after
-NOT_CONTROLLER, if that node cannot be reached, and if another node leads before the response. It
-does so until the request's timeout. The messages are the same both ways, but in process they are
-not encoded. A client's request goes to another node in an envelope, with its principal (KIP-590).
+This file decides only where a request goes. It goes to the controller in this process while this
+controller is active, otherwise over the network to the leader of the quorum. The channel looks for
+the leader again if the leader cannot be reached or returns NOT_CONTROLLER, or if another node leads
+before the response has arrived. It does so until the request's timeout. The messages are the same
+in both cases, but in process they are not encoded. A client's request goes to another node in an
+envelope, with the client's principal (KIP-590).
 
-Heartbeats, AlterPartition requests and clients' requests have a connection each. Responses come in
-the order of requests, and a client's request may wait long. A request whose connection broke after
-sending may have been decided. It is sent again only if that does no harm (``REPEATABLE``).
+Heartbeats, AlterPartition requests and clients' requests have a connection each, because responses
+come in the order of requests, and a client's request may wait long. If a connection breaks after a
+request was sent, the controller may have decided the request. It is sent again only if that does no
+harm (``REPEATABLE``).
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +54,7 @@ REPEATABLE = frozenset(
 )
 """Requests that a broker may repeat.
 
-The second one has the same effect, or allocates another block.
+A repeated request has the same effect, or allocates another block of producer ids.
 """
 PURPOSES: Mapping[int, str] = MappingProxyType(
     {
@@ -86,18 +88,18 @@ Other nodes return NOT_LEADER_OR_FOLLOWER.
 
 
 class ControllerChannel(Protocol):
-    """Sender of a broker's requests to the controller."""
+    """Sends a broker's requests to the active controller."""
 
     def spoken_versions(self) -> "SpokenVersions | None":
-        """Return the API versions of the active controller.
+        """Return the API versions that the active controller supports.
 
-        Return None unless it is another node with an open connection.
+        Return None if this node is the active controller, or has no open connection to it.
         """
 
     async def request(
         self, request: Message, response_type: type[R], caller: Caller | None = None
     ) -> R:
-        """Return the controller's response, once all that the decision has seen is committed.
+        """Return the controller's response, once all metadata that the decision read is committed.
 
         ``caller`` is the client that sent the request, None for the broker's own requests.
 
@@ -111,9 +113,9 @@ class ControllerChannel(Protocol):
 class NodeToControllerChannel:
     """The ``ControllerChannel`` of a node.
 
-    Requests go to ``local`` while that is active. Otherwise they go to the node that ``find``
-    returns, through ``pool()``. The pool is made on first use. A quorum of one has no other node to
-    ask, and does not import the modules for it.
+    Requests go to ``local`` while this controller is active. Otherwise they go to the node that
+    ``find`` returns, through the connections of ``pool()``. The pool is created on first use. A
+    quorum of one has no other node to ask, and does not import the modules for requests to it.
     """
 
     local: ControllerDriver
@@ -165,7 +167,7 @@ class NodeToControllerChannel:
     async def _decide_here(
         self, request: Message, response_type: type[R], caller: Caller | None
     ) -> R:
-        """Have the controller of this node decide a request, as far as the client is authorized."""
+        """Let this node's controller decide the parts of a request that its client may request."""
         admission = (
             None
             if caller is None or self.admit is None
@@ -182,9 +184,9 @@ class NodeToControllerChannel:
         return response
 
     def spoken_versions(self) -> "SpokenVersions | None":
-        """Return the API versions of the active controller.
+        """Return the API versions that the active controller supports.
 
-        Return None unless it is another node with an open connection.
+        Return None if this node is the active controller, or has no open connection to it.
         """
         found = None if self.local.is_active else self.find()
         connection = (
@@ -195,7 +197,12 @@ class NodeToControllerChannel:
     async def _ask_elsewhere(
         self, request: Message, response_type: type[R], timeout_ms: int, caller: Caller | None
     ) -> R:
-        """Send the request to the node that leads now, and wait as long as it leads."""
+        """Send the request to the current leader of the quorum, and wait while this node leads.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, no leader is known or reachable. NETWORK_EXCEPTION, the
+                leader did not respond. Or the error that refuses the request as a whole.
+        """
         found = self.find()
         if found is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, NO_CONTROLLER)
@@ -228,7 +235,7 @@ class NodeToControllerChannel:
         return response
 
     async def _until_moved(self, found: "Destination", asking: trio.CancelScope) -> None:
-        """Give up on a node that no longer leads."""
+        """Cancel a request as soon as the node that got it no longer leads the quorum."""
         while self.find() == found:  # noqa: ASYNC110 - the quorum has no callback
             await trio.sleep(LOOK_MS / 1_000)
         asking.cancel()
@@ -260,7 +267,12 @@ async def forward_request(
     timeout_ms: int,
     caller: Caller,
 ) -> R:
-    """Send a client's request. Its response comes back as the controller made it."""
+    """Send a client's request in an envelope, and return the controller's response unchanged.
+
+    Raises:
+        KafkaError: NOT_CONTROLLER, another node is the active controller; or the errors of
+            ``open_response``.
+    """
     from log_service.controller.envelope import (  # noqa: PLC0415 - a quorum of one asks no other node
         envelope_of,
         open_response,
@@ -294,7 +306,8 @@ def raise_refusal(response: Message) -> None:
     """Raise the error of a response that refuses its request as a whole.
 
     Raises:
-        KafkaError: the error; NOT_CONTROLLER, another node has to be asked.
+        KafkaError: the error of the response. NOT_CONTROLLER, another node is the active
+            controller.
     """
     if is_for_another(response):
         raise not_controller()

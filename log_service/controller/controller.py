@@ -1,20 +1,20 @@
 """The controller's core: the state machine over the metadata log.
 
-Decides by passing the newest metadata to the rule of each request (``rules.table``). It keeps the
-broker state that is in no log: last contact and metadata offset (``sessions``). Never waits, reads
-no clock, opens no file. Its metadata runs ahead of the committed metadata, because it contains
-every appended record.
+The controller passes each request and the newest metadata to a rule (``rules.table``), which
+decides. It keeps the broker state that is only in memory: last contact and metadata offset
+(``sessions``). It never waits, reads no clock, opens no file. Its metadata is ahead of the
+committed metadata, because it contains every appended record.
 
 Invariants:
 
 - Only ``replay`` changes the metadata.
-- Session changes count once the decision's records are appended. A refused append leaves the core
-  as it was.
+- A decision changes sessions only if its records are appended. A refused append leaves the core as
+  it was.
 - Brokers whose sessions ended are fenced in one change.
 - A controller that was stalled reads the heartbeats that arrived meanwhile before it fences anyone.
-- The end of a session never fences the broker of this process.
+- The controller never fences the broker of its own process for an ended session.
 
-The runtime holds replies back until all metadata that the decision has read is committed.
+The runtime delays replies until all metadata that the decision has read is committed.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -74,7 +74,7 @@ An older client gets its partitions and is throttled afterwards.
 """
 
 NEXT_RUN_MS = 10
-"""Pause before elections continue that were too many for one run."""
+"""Pause before the next run of elections, if one run could not hold all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,10 @@ class Controller:
 
     @property
     def presumed_brokers(self) -> frozenset[NodeId]:
-        """The brokers that sent this controller no heartbeat yet. They count as alive."""
+        """The brokers that count as alive although this controller does not know whether they are.
+
+        They have sent this controller no heartbeat yet, or none since it suspects them.
+        """
         return self._sessions.presumed()
 
     @property
@@ -162,7 +165,7 @@ class Controller:
             self._registered_at.pop(NodeId(record.broker_id), None)
 
     def note_kraft_version(self, level: int) -> None:
-        """Take over a level of kraft.version, which the quorum writes by itself."""
+        """Apply a level of kraft.version, which the quorum has written without the controller."""
         if self._delta is None:
             self._delta = MetadataDelta(self._image)
         self._delta.replay_kraft_version(level)
@@ -170,7 +173,7 @@ class Controller:
     # Decisions
 
     def activate(self, bootstrap: Sequence[MetadataRecord], decision: MetadataDecision) -> None:
-        """Begin to lead.
+        """Begin to act as the active controller.
 
         An empty log gets its first records. Brokers that count as alive get one session timeout to
         send a heartbeat.
@@ -287,7 +290,7 @@ class Controller:
     ) -> MutationCharge | None:
         """Return the quota charge of a client's request (KIP-599).
 
-        Return None if it changes no partitions or no quota applies.
+        Return None if the request changes no partitions, or no quota applies.
         """
         first_strict = FIRST_STRICT_VERSIONS.get(request.SCHEMA.key)  # type: ignore[arg-type]  # a whole message has a key
         if first_strict is None:
@@ -307,7 +310,8 @@ class Controller:
     ) -> None:
         """Decide a heartbeat and renew the session of its sender.
 
-        A broker that may stop loses its session, so that its next start is not a duplicate.
+        A broker that may stop loses its session, so that its next process does not count as a
+        duplicate.
 
         Raises:
             KafkaError: STALE_BROKER_EPOCH.
@@ -371,8 +375,9 @@ class Controller:
     def _end_sessions(self, timer: SessionTimer, decision: MetadataDecision) -> None:
         """Fence every broker whose session has ended by now.
 
-        A new controller gives all of them the same time. After a stall it first reads the
-        heartbeats that arrived meanwhile. Otherwise it would fence live brokers.
+        Brokers are fenced together, because a new controller begins all their sessions at the same
+        time. After a stall, the controller first reads the heartbeats that arrived meanwhile.
+        Otherwise it would fence live brokers.
         """
         end_ms = self._sessions.end_ms(timer.node_id)
         late_ms = 0 if end_ms is None else decision.now_ms - max(end_ms, self._grace_end_ms)
@@ -409,7 +414,7 @@ class Controller:
     def suspect(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
         """Mark a broker as only presumed alive.
 
-        Its connection has ended, and its addresses refuse new ones.
+        Its connection has ended, and its addresses refuse new connections.
         """
         session = self._sessions.get(node_id, epoch)
         if session.contact_ms is not None:
@@ -418,7 +423,7 @@ class Controller:
     def declare_dead(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
         """End the session of a broker whose process is gone, and fence it.
 
-        Nothing happens if it has another epoch by now.
+        Nothing happens if the broker has registered with another epoch by now.
         """
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or broker.epoch != epoch:
@@ -458,7 +463,10 @@ class Controller:
             )
 
     def _hold_elections(self, timer: ElectionTimer, decision: MetadataDecision) -> None:
-        """Hold a run of elections. A single broker in the cluster has no alternative leaders."""
+        """Hold a bounded number of elections, and set the timer of the next ones.
+
+        With a single broker in the cluster there is nothing to elect.
+        """
         image, is_unfinished = self.image, False
         if len(image.cluster.brokers) > 1 and any(
             is_active(image, node_id) for node_id in image.cluster.brokers

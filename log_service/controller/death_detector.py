@@ -1,10 +1,10 @@
 """Detects dead brokers at once: watches heartbeat connections, and probes brokers that lost theirs.
 
-Decides nothing. ``death_watch`` says when to probe and when to fence. This module has the probes,
-and a task for each suspected broker. A probe connects to all registered addresses of the broker
-until one connection gets a response. It sends ApiVersions in plaintext, or begins a handshake if
-the broker uses TLS. It finishes neither handshake nor login, because any byte that comes back is a
-response.
+This file decides nothing. ``death_watch`` decides when to probe and when to fence. This file sends
+the probes, and runs a task for each suspected broker. A probe connects to the registered addresses
+of the broker one after the other, until one does not refuse. There it sends ApiVersions in
+plaintext, or begins a handshake if the broker uses TLS. It finishes neither handshake nor login,
+because any byte that comes back is a response.
 
 Invariants: suspicions of an earlier controller epoch are dropped with that epoch. A probe takes a
 bounded time.
@@ -60,7 +60,7 @@ class DeathDetector:
 
     @property
     def watch(self) -> DeathWatch:
-        """The suspicions of the controller's present epoch."""
+        """The watch that holds the suspicions of the controller's current epoch."""
         return self._watch
 
     def __repr__(self) -> str:
@@ -131,7 +131,10 @@ class DeathDetector:
 
 
 async def probe(env: NodeEnv, endpoints: Iterable[Endpoint]) -> Finding:
-    """Find out whether a process listens at any of these addresses."""
+    """Connect to the addresses one after the other, until one does not refuse.
+
+    Return the finding about this address, or REFUSED if all addresses refuse.
+    """
     findings = set()
     for endpoint in endpoints:
         finding = await _probe_one(env, endpoint)

@@ -1,19 +1,19 @@
 """Decides when a silent broker counts as dead before its session ends.
 
-A broker counts as dead if its connection has ended and its host refuses new ones. The active
-controller asks whether to probe a broker, and whether to fence it, and passes in all events and
-times. A connection is refused if the host responds and no process listens at the broker's
-addresses. Any other failure proves nothing, neither a silent host nor an unreachable one. The
-process may run and serve others, so its session decides. The same holds for a process that hangs,
-because the system still accepts connections for it.
+A broker counts as dead if its connection has ended and its host refuses new ones. A connection is
+refused if the host responds and no process listens at the broker's addresses. Any other failure
+proves nothing, for example a silent or unreachable host. The process may still run and serve
+clients, so it counts as dead only when its session ends. The same holds for a process that hangs,
+because the system still accepts connections for it. The active controller passes in all events and
+times, and gets the next step: to probe the broker, or to fence it.
 
 Invariants:
 
 - A broker is fenced only after refusals at the beginning and at the end of the grace period, with
   none of its heartbeats between them.
 - A broker that responds or sends a heartbeat is no longer suspected.
-- In one controller epoch a broker epoch is fenced from here at most once. A live broker whose
-  address refuses its controller costs one election and no more.
+- In one controller epoch, this file fences a broker epoch at most once. So a live broker whose
+  addresses refuse the controller loses its leaderships only once.
 """
 
 from dataclasses import dataclass
@@ -89,17 +89,20 @@ class DeathWatch:
         self._suspicions.pop(node_id, None)
 
     def connection_ended(self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int) -> Action:
-        """Suspect a broker whose connection ended, unless its heartbeats use another one by now."""
+        """Suspect a broker whose connection ended, unless its heartbeats use another one by now.
+
+        Return the next step for the broker, or None.
+        """
         if self._connections.get(node_id) != (epoch, connection_id):
             return None
         del self._connections[node_id]
         return self.suspect(node_id, epoch)
 
     def suspect(self, node_id: NodeId, epoch: BrokerEpoch) -> Action:
-        """Suspect a broker.
+        """Suspect a broker, and return the next step for it, or None.
 
-        A new controller also suspects each unfenced broker, because it has no connection that could
-        end.
+        A new controller also suspects each unfenced broker. A broker without a connection to this
+        controller may be dead already, and no connection would end to show this.
         """
         if (
             self.is_suspected(node_id, epoch)
@@ -111,7 +114,7 @@ class DeathWatch:
         return Probe(0)
 
     def probed(self, node_id: NodeId, epoch: BrokerEpoch, finding: Finding, now_ms: int) -> Action:
-        """Process the result of a probe."""
+        """Process the result of a probe, and return the next step for the broker, or None."""
         suspicion = self._suspicions.get(node_id)
         if suspicion is None or suspicion.epoch != epoch:
             return None

@@ -1,16 +1,16 @@
-"""The controller's shell, which runs its core while this node leads the quorum.
+"""Runs the core of the controller while this node leads the quorum.
 
-The core is a state machine over the metadata log. This module decides when there is an active
+The core is a state machine over the metadata log. This file decides when this node has an active
 controller. The controller begins when this node leads the quorum and knows all committed records.
 It ends with the epoch or with ``resign``. The core decides requests. The runtime carries a decision
-out and replies to its sender. Requests and responses are the protocol messages that a remote broker
-would exchange, but in process they are not encoded.
+out and replies to the sender of the request. Requests and responses are the protocol messages that
+a remote broker would exchange, but in process they are not encoded.
 
 Invariants:
 
 - If the controller cannot begin, this node gives up leading the quorum. A quorum of one ends with
   the error.
-- A caller gets a decision only once it is committed.
+- A caller gets the response only once the decision is committed.
 - When the disk fails, the raft driver raises in the node's nursery, and every caller here is
   cancelled with the node.
 """
@@ -63,7 +63,7 @@ INDEPENDENT_RECORDS = (RegisterBrokerRecord, BrokerRegistrationChangeRecord, Par
 
 
 def out_of_time(timeout_ms: int) -> KafkaError:
-    """Return the error of a request without time to wait for its decision. Nothing is decided."""
+    """Return the error of a request that is not decided, because its timeout leaves no time."""
     return KafkaError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"a timeout of {timeout_ms} ms leaves no time; nothing was changed",
@@ -71,11 +71,11 @@ def out_of_time(timeout_ms: int) -> KafkaError:
 
 
 class ControllerDriver:
-    """The controller of this node, made before the metadata log is opened.
+    """The controller of this node. It must be created before the metadata log is opened.
 
-    ``image`` returns the newest committed metadata. The driver is a listener of the log, behind the
-    one that publishes images. A caller that gets a decision therefore finds it in the newest image.
-    ``bootstrap`` are the first records of an empty log.
+    ``image`` returns the newest committed metadata. The driver listens to the log, and is called
+    after the listener that publishes images. So a caller that gets a response finds the decision in
+    the newest image. ``bootstrap`` are the first records of an empty log.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class ControllerDriver:
 
     @property
     def core(self) -> Controller | None:
-        """The decisions of the active controller. None if this node is not active."""
+        """The core of the active controller, or None if this node is not the active controller."""
         return self._core
 
     @property
     def runtime(self) -> Runtime[MetadataRecord] | None:
-        """The requests and timers of the active controller. None if this node is not active."""
+        """The runtime of the core, with its requests and timers, or None as for ``core``."""
         return self._runtime
 
     @property
@@ -120,11 +120,11 @@ class ControllerDriver:
         return self._runtime is not None
 
     def _activate(self) -> None:
-        """Begin to lead with the committed metadata.
+        """Begin to act as the active controller, from the committed metadata.
 
         Raises:
-            StorageError: the cluster cannot be served by this version.
-            KafkaError: the log refuses.
+            StorageError: the cluster has feature levels that this version does not support.
+            KafkaError: the log refuses the first records.
         """
         epoch, end_offset = self._raft.epoch, self._raft.log_end_offset
         core = Controller(
@@ -147,10 +147,10 @@ class ControllerDriver:
         self._maybe_begin_idle_records()
 
     def _maybe_begin_idle_records(self) -> None:
-        """Schedule the next no-op record, in a quorum of several nodes.
+        """Schedule the next no-op record, if the quorum has several nodes.
 
-        A node that reads it knows that it is up to date. A quorum of one has no other node to
-        notify, and spares its disk.
+        A node that reads the record knows that it is up to date. A quorum of one has no other node
+        that needs to know, and so it does not use its disk for such records.
         """
         runtime, interval_ms = self._runtime, self._config.max_idle_interval_ms
         if (
@@ -178,7 +178,7 @@ class ControllerDriver:
         self._maybe_begin_idle_records()
 
     def resign(self) -> None:
-        """Stop deciding. Callers get NOT_CONTROLLER."""
+        """Stop acting as the active controller. Waiting callers get NOT_CONTROLLER."""
         runtime, self._runtime, self._core = self._runtime, None, None
         if runtime is not None:
             runtime.close(not_controller())
@@ -201,7 +201,7 @@ class ControllerDriver:
         return None if deaths is None else deaths.note_heartbeat(node_id, epoch, connection_id)
 
     def _watch_brokers(self) -> None:
-        """Watch the brokers of a new epoch. A single node has none to watch."""
+        """Begin to detect dead brokers in a new epoch, if the cluster has other brokers."""
         has_others = any(
             broker.node_id != self._config.node_id for broker in self._image().cluster.unfenced()
         )
@@ -256,7 +256,7 @@ class ControllerDriver:
     # The metadata log
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Do nothing. A controller begins with an image."""
+        """Do nothing, because a new controller begins with the newest image."""
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
         """Send the replies to decisions that are committed now."""
@@ -267,7 +267,7 @@ class ControllerDriver:
             _log_fences(batches, own_id=self._config.node_id, is_alone=self._raft.is_only_voter)
 
     def _take_control(self, batches: Sequence[MetadataBatch]) -> None:
-        """Process the control records of the quorum."""
+        """Apply a new kraft.version, and begin no-op records if there are several voters now."""
         for value in (value for batch in batches for value in batch.control):
             if isinstance(value, KRaftVersionRecord) and self._core is not None:
                 self._core.note_kraft_version(value.kraft_version)
@@ -277,8 +277,8 @@ class ControllerDriver:
         """Resign from the previous epoch, and activate if this node leads.
 
         Raises:
-            StorageError, KafkaError: a quorum of one cannot be served. In a larger quorum another
-                node may lead.
+            StorageError, KafkaError: this node is the only voter and cannot be the active
+                controller. In a larger quorum, it resigns instead, and another node may lead.
         """
         self.resign()
         if leader_id != self._config.node_id:
@@ -305,10 +305,10 @@ class ControllerDriver:
     async def request(
         self, request: Message, response_type: type[R], caller: Caller | None = None
     ) -> R:
-        """Return the response to a request, once all that the decision has seen is committed.
+        """Return the response to a request, once all metadata that the decision read is committed.
 
-        A request with a ``timeout_ms`` stops waiting then, and its records stay appended. One whose
-        timeout is not above 0 is not decided at all.
+        The wait ends after the request's ``timeout_ms``, if it has one. Its records then stay
+        appended. A request whose timeout is not above 0 is not decided at all.
 
         Raises:
             KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, or the error that refuses the request as
@@ -356,9 +356,9 @@ class ControllerDriver:
         return outcome.reply
 
     async def _maybe_upgrade(self, request: Any, response_type: type[R]) -> None:
-        """Have the quorum raise kraft.version if a request asks for it.
+        """Let the quorum raise kraft.version if an UpdateFeatures request contains this update.
 
-        The rest of the request is validated first.
+        The whole request is validated first.
 
         Raises:
             KafkaError: the request is refused as a whole; nothing was changed.
@@ -376,9 +376,10 @@ class ControllerDriver:
             await self._raft.upgrade(max(levels), is_only_checked=request.validate_only)
 
     def _describe_quorum(self, response_type: type[R], caller: Caller | None) -> R:
-        """Answer DescribeQuorum for a sender that reached this node after a change of the leader.
+        """Return the response to a DescribeQuorum request, without a rule.
 
-        The leader of the quorum answers it without a rule.
+        The handler of this API responds by itself if this node leads the quorum. A request comes
+        here only if this node has become the leader since.
 
         Raises:
             KafkaError: NOT_CONTROLLER, this node no longer leads.
@@ -396,7 +397,7 @@ class ControllerDriver:
         return response
 
     async def _change_voters(self, request: Message, response_type: type[R]) -> R:
-        """Have the quorum change its voters, because they are in its own records.
+        """Let the quorum change its voters, because only the quorum writes the records of voters.
 
         Raises:
             KafkaError: NOT_CONTROLLER, this node no longer leads.
@@ -443,9 +444,9 @@ class _MetadataLog:
 def _batches(records: Sequence[MetadataRecord]) -> Iterable[Sequence[MetadataRecord]]:
     """Yield the records of each batch to append.
 
-    A decision is one batch, unless a broker's change moves very many leaders. Those records are
-    independent. A crash between two batches leaves leaders to move, and the broker's next
-    registration moves them.
+    A decision is one batch, unless the change of a broker moves very many leaders. Their records
+    are independent. If a crash between two batches leaves leaders that have not moved, the broker's
+    next registration moves them.
     """
     if len(records) <= MAX_RECORDS_PER_BATCH or not all(
         isinstance(record, INDEPENDENT_RECORDS) for record in records
@@ -459,8 +460,8 @@ def _batches(records: Sequence[MetadataRecord]) -> Iterable[Sequence[MetadataRec
 def _log_fences(batches: Sequence[MetadataBatch], *, own_id: NodeId, is_alone: bool) -> None:
     """Log which brokers were fenced and unfenced, because an operator needs that first.
 
-    A quorum of one does not log that its own broker serves, because each start logs that the node
-    is ready.
+    A quorum of one does not log that its own broker is unfenced, because each start logs that the
+    node is ready.
     """
     for change in (
         record

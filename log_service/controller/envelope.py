@@ -2,7 +2,7 @@
 
 An envelope holds the request as the client sent it, header and body, its principal and its address.
 The response comes back in the same way. Apache Kafka and this project read and write the same
-bytes. Knows no connections.
+bytes. This file does not know connections.
 """
 
 from ipaddress import ip_address
@@ -39,7 +39,7 @@ NO_TAGS: Final = b"\0"
 
 
 def envelope_of(request: Message, caller: Caller) -> EnvelopeRequest:
-    """Return the envelope of a client's request, in the version that the client speaks."""
+    """Return the envelope of a client's request, encoded in the client's version of the API."""
     key = request.SCHEMA.key
     assert key is not None, "a whole request has a key"
     frame = encode_request(
@@ -58,10 +58,9 @@ def open_response(response: EnvelopeResponse, response_type: type[R], caller: Ca
     """Return the response to the client's request.
 
     Raises:
-        KafkaError: NOT_CONTROLLER, the sender has to look for another controller;
-            UNSUPPORTED_VERSION, the controller does not support the client's version;
-            UNKNOWN_SERVER_ERROR, the brokers are not configured for each other. The client is not
-            at fault.
+        KafkaError: NOT_CONTROLLER, another node is the active controller; UNSUPPORTED_VERSION, the
+            controller does not support the client's version; UNKNOWN_SERVER_ERROR, the controller
+            refuses requests of this broker, or its response is not readable.
     """
     code = ErrorCode.of(response.error_code)
     if code in (ErrorCode.NOT_CONTROLLER, ErrorCode.UNSUPPORTED_VERSION):
@@ -88,7 +87,7 @@ def open_response(response: EnvelopeResponse, response_type: type[R], caller: Ca
 
 
 def principal_bytes(principal: Principal, *, is_by_token: bool = False) -> bytes:
-    """Return a principal as Kafka's DefaultPrincipalData, version 0, after its version."""
+    """Return a principal as Kafka's DefaultPrincipalData of version 0, preceded by this version."""
     return (
         PRINCIPAL_VERSION
         + _text(principal.type)
@@ -128,7 +127,7 @@ def _unreadable() -> KafkaError:
 
 
 def host_bytes(host: str) -> bytes:
-    """Return a client's IP address as 4 or 16 bytes."""
+    """Return a client's IP address as 4 or 16 bytes, or ``UNKNOWN_HOST`` for any other text."""
     address = parse_address(host)
     return UNKNOWN_HOST if address is None else address.packed
 

@@ -1,10 +1,10 @@
-"""Broker sessions of the active controller. They are in memory and in no log.
+"""Broker sessions of the active controller, which are only in memory.
 
-A session has the time of the broker's last heartbeat, its metadata offset, and its controlled
-shutdown. This module decides when a session ends. A session begins with the first heartbeat of a
-broker epoch, not with the registration, and lasts ``timeout_ms`` from the last heartbeat. A new
-controller presumes that every unfenced broker is alive, and gives it one session timeout to send a
-heartbeat. Reads no clock and writes no record.
+A session has the time of the broker's last heartbeat, the broker's metadata offset, and the state
+of its controlled shutdown. This file decides when a session ends. A session begins with the first
+heartbeat of a broker epoch, not with the registration, and lasts ``timeout_ms`` from the last
+heartbeat. A new controller presumes that every unfenced broker is alive, and gives it one session
+timeout to send a heartbeat. This file reads no clock and writes no record.
 
 Invariants: a broker has at most one session, that of its newest epoch. Changes by a refused
 decision are reverted.
@@ -28,8 +28,8 @@ class BrokerSession:
     ``contact_ms``: time of the last heartbeat, None before the first heartbeat of the epoch.
     ``metadata_offset``: the broker's metadata offset in that heartbeat. ``leaves_at``: the metadata
     offset that all other brokers must reach before this broker may stop, -1 without a controlled
-    shutdown. ``is_presumed``: this controller has not heard from the broker yet, or not since it
-    had reason to believe that the broker is gone.
+    shutdown. ``is_presumed``: the broker has sent this controller no heartbeat yet, or none since
+    the controller suspects that the broker is dead.
     """
 
     epoch: BrokerEpoch
@@ -69,7 +69,7 @@ class BrokerSessions:
         return contact_ms is not None and now_ms - contact_ms < self.timeout_ms
 
     def end_ms(self, node_id: NodeId) -> int | None:
-        """Return when a broker's session ends without a heartbeat, or None without a session."""
+        """Return when a broker's session ends if no heartbeat comes, or None without a session."""
         session = self._sessions.get(node_id)
         return (
             None
@@ -78,10 +78,9 @@ class BrokerSessions:
         )
 
     def lowest_offset(self, active: Iterable[tuple[NodeId, BrokerEpoch]]) -> int:
-        """Return the least metadata offset of the given brokers, not counting those in controlled
-        shutdown.
+        """Return the lowest metadata offset of the given brokers.
 
-        Return ``maxsize`` if no broker is left.
+        Brokers in controlled shutdown do not count. Return ``maxsize`` if no broker is left.
         """
         sessions = (self.get(node_id, epoch) for node_id, epoch in active)
         return min(
@@ -90,7 +89,7 @@ class BrokerSessions:
         )
 
     def presumed(self) -> frozenset[NodeId]:
-        """Return the brokers whose session is presumed."""
+        """Return the brokers that are only presumed to be alive."""
         return frozenset(
             node_id for node_id, session in self._sessions.items() if session.is_presumed
         )

@@ -226,7 +226,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
     ) -> None:
         """Respond with TxnOffsetCommitResponse. The topics must exist.
 
-        ``shown`` is the producer's state, which the log checks.
+        ``shown`` is the ``Verification`` of the producer's transaction, which the log checks.
         """
         decide = _decides(
             partial(GroupCoordinatorShard.handle_txn_offset_commit, shown=shown), request, client
@@ -374,9 +374,9 @@ def _decides(
 
 
 def _refused_heartbeat(error: KafkaError) -> HeartbeatResponse:
-    """Return a response without an error while the group is loading, as Kafka does.
+    """Return the response to a refused heartbeat, without an error while the group is loading.
 
-    An error would make the member look for another coordinator.
+    Kafka does the same, because an error would make the member look for another coordinator.
     """
     is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else api_error(error))

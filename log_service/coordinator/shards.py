@@ -132,7 +132,8 @@ S = TypeVar("S", bound=Shard[Any])
 class _Led(Generic[S, R]):
     """A partition that this node leads. It has a runtime after it is loaded.
 
-    ``reload`` is the timer that repeats a failed load. ``logged`` holds the kinds of its errors.
+    ``reload`` is the timer that repeats a failed load. ``logged`` holds the kinds of load errors
+    that were logged already.
     """
 
     coordinator_log: CoordinatorLog
@@ -219,10 +220,10 @@ class Shards(Generic[S, R]):
         """Create the shards of one coordinator. ``topic`` is the coordinator's topic.
 
         A reply may depend on records that are not replicated yet. ``reply_timeout_ms`` bounds how
-        long the reply waits for them. ``on_announcement`` is called with each announcement of a
-        shard and the shard's log. ``is_about_silence`` returns whether a timer removes silent
-        members. After a stall of this process, these timers wait until the unread requests have
-        been read.
+        long the reply waits for them. ``on_announcement`` is called with the log of a shard and
+        each announcement in the shard's decisions. ``is_about_silence`` returns whether the timer
+        of a key removes silent members. After a stall of this process, these timers wait until the
+        unread requests have been read.
         """
         self._clock = clock
         self._timers = timers
@@ -266,7 +267,7 @@ class Shards(Generic[S, R]):
         self._nursery.start_soon(self._load, led)
 
     def resign(self, partition: int) -> None:
-        """Drop a partition.
+        """Drop the shard of a partition.
 
         Waiting clients get NOT_COORDINATOR and look for the new coordinator.
         """
@@ -461,7 +462,7 @@ class Shards(Generic[S, R]):
         runtime.fire_due()
 
     def replay_log(self, led: _Led[S, R]) -> _Loaded:
-        """Replay the whole partition.
+        """Replay the whole partition, and return the progress.
 
         This runs in the thread pool. No other task has access to the shard yet.
         """

@@ -152,11 +152,10 @@ class ShareGroupService:
         to_initialize: StatesToInitialize,
         on_settled: Callable[[Errors, KafkaError | None], None],
     ) -> None:
-        """Send requests to share coordinators, let the shard store the outcome, and call
-        ``on_settled``.
+        """Send requests to share coordinators, and let the shard store the outcome.
 
-        ``on_settled`` gets the errors of share coordinators. It also gets an error if the shard did
-        not store the outcome.
+        ``on_settled`` is called afterwards. It gets the errors of share coordinators, and an error
+        or None that tells whether the shard has stored the outcome.
         """
         asked = [
             (topic_id, index)
@@ -241,8 +240,8 @@ class ShareGroupService:
     ) -> None:
         """Respond with AlterShareGroupOffsetsResponse.
 
-        If the shard is lost before it has stored the outcome, the client gets an error. The shard's
-        successor then initializes the states again without offsets.
+        If the shard is lost before it has stored the outcome, the client gets an error. The next
+        coordinator then initializes the states again without offsets.
         """
 
         def refuse(error: KafkaError) -> AlterShareGroupOffsetsResponse:

@@ -262,7 +262,7 @@ class _Api:
     done: Callable[[int, Any], Any] | None = None
 
     def result(self, partition: int, reply: Any) -> Any:
-        """Return the result of one partition."""
+        """Convert the shard's reply to the result of one partition."""
         if isinstance(reply, StateRefusal):
             return self.partition_result(
                 partition=partition, error_code=reply.error_code, error_message=reply.error_message

@@ -456,7 +456,10 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         )
 
     def _go_on(self, search: listing.Search, on_found: Callable[[], None]) -> None:
-        """Take one step of a search now, and each later step after a pause for other requests."""
+        """Take one step of a search now, and each later step after a pause for other requests.
+
+        ``on_found`` is called after the last step.
+        """
         if search.take_step():
             on_found()
         else:
@@ -525,7 +528,7 @@ def _known_code(code: ErrorCode, *, is_fencing_known: bool) -> ErrorCode:
 
 
 def _with_known_code(on_reply: OnReply, *, is_fencing_known: bool) -> OnReply:
-    """Wrap ``on_reply``. An error code that the request's version does not know is replaced."""
+    """Wrap ``on_reply`` to replace an error code that the request's version does not know."""
 
     def reply(response: Any) -> None:
         response.error_code = _known_code(
@@ -547,7 +550,7 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> tuple[TopicPartiti
 def _missing(
     partitions: Sequence[TopicPartition], is_there: Callable[[TopicPartition], bool]
 ) -> Codes:
-    """Return error codes if a partition does not exist, or nothing if all partitions exist.
+    """Return an error code for each partition if any does not exist, else an empty mapping.
 
     The existing partitions get OPERATION_NOT_ATTEMPTED.
     """

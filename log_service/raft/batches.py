@@ -138,7 +138,7 @@ def kraft_version(level: int) -> tuple[ControlType, ControlValue]:
 
 
 def voters_record(voters: Iterable[Voter]) -> tuple[ControlType, ControlValue]:
-    """Return the record that names the voters."""
+    """Return the control record that lists the voters."""
     listed = [
         VotersVoter(
             voter_id=voter.node_id,
@@ -228,10 +228,10 @@ def _decode_batch(buffer: Buffer, position: int, header: BatchHeader) -> Metadat
 
 
 def _decode_record(record: Record) -> MetadataRecord:
-    """Return a metadata record.
+    """Decode a metadata record.
 
-    A record that was skipped would be missing in the next snapshot, and the snapshot replaces the
-    log.
+    An unknown record is not skipped, because the next snapshot would lack it, and the snapshot
+    replaces the log.
 
     Raises:
         ProtocolError: the bytes are not a record, or have an unknown kind or version. The text

@@ -1,7 +1,9 @@
 """Decide which peers may be sent a request. Each peer has one request at a time.
 
-After a failure, a peer is not sent requests for a while. The caller passes in the time. Invariants:
-A response counts only while its request is in flight. A change of role forgets all requests.
+After a failure, a peer gets no requests for a while. The caller passes in the time.
+
+Invariants: A response counts only while its request is in flight. After a change of role, responses
+to earlier requests no longer count.
 """
 
 from dataclasses import dataclass

@@ -78,7 +78,7 @@ from log_service.raft.voters import ReplicaKey, VoterEndpoint, VoterEntry, Voter
 
 
 class RaftCore:
-    """The quorum as one replica sees it."""
+    """The state machine of one replica, which performs the rules of the quorum."""
 
     def __init__(
         self,
@@ -352,8 +352,8 @@ class RaftCore:
     def _note_voting_directory(self, *, is_start: bool) -> None:
         """Report a voter entry that has this node's id and another directory.
 
-        The entry is checked at the start, and again once the log has all committed records. Before
-        that, a new directory may read entries of former voters.
+        The entry is checked at the start, and again once the log has all committed records. While a
+        new directory still reads the log, it may find outdated entries.
         """
         replica, latest = self.replica, self.history.latest
         if latest is self._checked_voters:
@@ -376,8 +376,8 @@ class RaftCore:
     def _start(self) -> None:
         """Take the role that a replica has after a restart.
 
-        This is never the leader's role, because records of its epoch may be lost. The only voter
-        leads the next epoch.
+        A former leader does not lead its epoch again, because records of this epoch may be lost.
+        The only voter leads the next epoch.
         """
         replica = self.replica
         replica.role = role = self.first_role()
@@ -387,7 +387,7 @@ class RaftCore:
             transitions.become_prospective(replica)
 
     def first_role(self) -> Role:
-        """Return the role of a process that starts, by its stored state."""
+        """Return the role that a process begins with, which depends on its stored state."""
         replica = self.replica
         state = self._stored or ElectionState(leader_id=NO_LEADER, leader_epoch=NO_EPOCH)
         epoch, deadline_ms = state.leader_epoch, replica.election_deadline_ms()
@@ -417,7 +417,7 @@ class RaftCore:
         )
 
     def _remember(self) -> None:
-        """Request to store the election state after a change. Report another leader or epoch."""
+        """Request to store a changed election state, and report a changed leader or epoch."""
         replica = self.replica
         if replica.role is self._settled_leader:
             return  # this leader was reported, and stays until the role changes

@@ -16,7 +16,7 @@ UNKNOWN_TIME_MS = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDescription:
-    """One replica.
+    """The progress of one replica.
 
     Times are milliseconds since the Unix epoch, or -1 if there was no such fetch.
     """
@@ -29,7 +29,7 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """The quorum. The leader's own entry is among the voters if the leader is a voter.
+    """The state of the quorum. The leader's own entry is among the voters if it is a voter.
 
     ``high_watermark`` is -1 while the leader has committed nothing in its epoch.
     """

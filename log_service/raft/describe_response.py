@@ -19,7 +19,7 @@ FIRST_VERSION_WITH_DIRECTORIES = 2
 
 
 def describe_response(description: QuorumDescription, version: int) -> DescribeQuorumResponse:
-    """Return a leader's response in a version.
+    """Return a leader's response to a DescribeQuorum request of a version.
 
     Directories are included from version 2 on (KIP-853).
     """

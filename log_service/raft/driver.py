@@ -8,7 +8,7 @@ wait. ``append`` writes to the page cache and returns.
 Invariants: One task at a time steps the rules, and performs the effects of one event before the
 next event. The election state is durable before any message that follows from it. A batch is handed
 to listeners once, in order, and only when it is committed. A disk error is final: ``run`` raises,
-and the node cancels every caller that waits for an append. A full disk is no such error. It fails
+and the node cancels every caller that waits for an append. A full disk is not final. It only fails
 the append or delays a snapshot. After a restart, uncommitted records may be lost, or another leader
 may commit them. No caller has received either result.
 """
@@ -151,7 +151,7 @@ class RaftDriver:
 
     @property
     def deadline_ms(self) -> int | None:
-        """The time of the next step that no message causes, if there is one."""
+        """The time of the next step if no message arrives before, or None without such a step."""
         return self._deadline_ms
 
     def __repr__(self) -> str:
@@ -220,7 +220,7 @@ class RaftDriver:
 
     @property
     def voters(self) -> tuple[Voter, ...]:
-        """The voters in the log, or none if the voters are configuration."""
+        """The voters in the log, or an empty tuple if the voters are only configured."""
         latest = self.core.history.latest if self.core else None
         return latest.voters.voters if latest is not None and latest.kraft_version > 0 else ()
 
@@ -255,7 +255,7 @@ class RaftDriver:
                 await self._lead_alone()
 
     def _load(self) -> tuple[Snapshot | None, Effects]:
-        """Read the directory and start the rules. Blocks."""
+        """Read the directory, start the rules, return the snapshot and first effects. Blocks."""
         files = self._env.files
         if self._config.is_directory_apart:
             self._lock = lock_log_directory(files, self._directory)
@@ -304,10 +304,10 @@ class RaftDriver:
         await self._env.files.run_in_pool(self.log.note_synced)
 
     async def hand_over(self, deadline_ms: int) -> None:
-        """Resign if this node leads other voters, and wait at most ``deadline_ms`` for another
-        leader.
+        """Resign if this node leads other voters, and wait for another leader.
 
-        Call it while ``run`` is running.
+        The wait takes at most ``deadline_ms`` milliseconds. Call this method while ``run`` is
+        running.
         """
         self._post(ShutdownBegan())
         if self.is_leader and not self.is_only_voter:
@@ -419,9 +419,9 @@ class RaftDriver:
         return wire.write_response(message, response, context)
 
     async def upgrade(self, kraft_version: int, *, is_only_checked: bool = False) -> None:
-        """Raise kraft.version, and return when this is committed.
+        """Raise kraft.version, and return when the new version is committed.
 
-        Or only check whether it is possible.
+        With ``is_only_checked``, only check whether the version can be raised.
 
         Raises:
             KafkaError: INVALID_UPDATE_VERSION, this version is not possible; REQUEST_TIMED_OUT, not
@@ -456,9 +456,9 @@ class RaftDriver:
         )
 
     async def write_snapshot(self, records: Iterable[MetadataRecord]) -> SnapshotId:
-        """Write all metadata below the high watermark as a snapshot.
+        """Write all metadata below the high watermark as a snapshot, and return its id.
 
-        Drop older records and snapshots.
+        Older records and snapshots are removed.
 
         Raises:
             StorageError: the disk failed.
@@ -488,8 +488,8 @@ class RaftDriver:
     ) -> None:
         """Take part in the quorum: sync appends in groups, and pass on committed records.
 
-        Ends only by cancellation or an error. Without a ``snapshot_source``, no snapshots are
-        written.
+        This method ends only by cancellation or an error. Without a ``snapshot_source``, no
+        snapshots are written.
 
         Raises:
             StorageError: the disk failed, or the quorum has lost committed records. No append may
@@ -525,7 +525,7 @@ class RaftDriver:
         return max(0, self._deadline_ms - self._env.clock.monotonic_ms()) / 1_000
 
     async def _run_syncs(self) -> None:
-        """Make appends durable, with one sync for all that wait."""
+        """Make appends durable. One sync covers all appends that wait for it."""
         log = self.log
         while True:
             await self._appended.wait()
@@ -539,7 +539,7 @@ class RaftDriver:
                 await self.sync()
 
     async def sync(self) -> None:
-        """Sync the log, and tell the core its end."""
+        """Sync the log, and report its durable end to the core."""
         try:
             # ``acquire`` would cost each commit a turn of the event loop
             self._log_changes.acquire_nowait()

@@ -103,7 +103,7 @@ def handle_vote(replica: Replica, request: VoteRequest) -> VoteResponse:
 
 
 def _check_vote(replica: Replica, request: VoteRequest) -> ErrorCode:
-    """Check a vote request.
+    """Return NONE if a vote request is valid, else its error.
 
     A candidate's epoch must be above all epochs in its log. A pre-vote's epoch may equal the last
     epoch in the log, because its sender may have records of the current leader.
@@ -139,13 +139,13 @@ def _is_up_to_date(replica: Replica, request: VoteRequest) -> bool:
 
 
 def _end_with_own_vote(replica: Replica) -> EpochEnd:
-    """Return the end of the log part that a candidate must have to get this replica's vote.
+    """Return the end up to which a candidate must have the log to get this replica's vote.
 
-    Records from a voter set that excludes this replica are committed without it, by a majority of
-    the other voters. A candidate needs enough votes of these voters to include one with the
-    records. So this replica does not require these records of a candidate. Otherwise a quorum of
-    two would be lost if its leader removed itself and died before the other voter had the record.
-    Each would then need the other's vote.
+    If the newest voter set excludes this replica, only the records before this set count. Later
+    records are committed without this replica, by a majority of the other voters. A candidate needs
+    votes of a majority of these voters, so at least one of them has the records. If this replica
+    required the records too, a quorum of two would be lost when its leader removed itself and died
+    before the other voter had the record. Each of the two would then need the other's vote.
     """
     log, latest = replica.log, replica.history.latest
     if replica.is_voter or latest.offset <= log.start_offset:
@@ -154,7 +154,7 @@ def _end_with_own_vote(replica: Replica) -> EpochEnd:
 
 
 def _vote_for(replica: Replica, candidate: ReplicaKey) -> None:
-    """Store a vote, once, and give its election a full election timeout."""
+    """Store the first vote of this epoch, and restart the election timer."""
     role = replica.role
     if isinstance(role, Unattached) and role.voted is None:
         deadline_ms = replica.election_deadline_ms()
@@ -220,7 +220,7 @@ def handle_begin_quorum_epoch(
 def handle_end_quorum_epoch(
     replica: Replica, request: EndQuorumEpochRequest
 ) -> EndQuorumEpochResponse:
-    """Schedule an election, in the order that the resigned leader proposes."""
+    """Schedule an election, with a delay that depends on the leader's order of successors."""
     error = _check_voter_request(replica, request.leader_id, request.epoch)
     if error is ErrorCode.NONE and not learn_leader(
         replica, request.leader_id, request.epoch, request.leader_endpoints
@@ -241,7 +241,7 @@ def handle_end_quorum_epoch(
 
 
 def _place_of(own: ReplicaKey, successors: Sequence[ReplicaKey]) -> int:
-    """Return this replica's place among the successors, or their number if it is not listed."""
+    """Return this replica's index in ``successors``, or their number if it is not among them."""
     matching = (
         place
         for place, key in enumerate(successors)
@@ -254,8 +254,8 @@ def _place_of(own: ReplicaKey, successors: Sequence[ReplicaKey]) -> int:
 def successor_delay_ms(place: int, count: int, max_ms: int) -> int:
     """Return the delay before a successor begins an election.
 
-    The first has no delay. The delay doubles with each later successor. A replica that is not
-    listed has the longest delay.
+    ``place`` is the index of the successor among ``count`` successors. The first one has no delay.
+    The delay doubles with each later one. A replica that is no successor waits for ``max_ms``.
     """
     if place == 0:
         return 0
@@ -267,13 +267,11 @@ def successor_delay_ms(place: int, count: int, max_ms: int) -> int:
 def learn_leader(
     replica: Replica, leader_id: NodeId, epoch: LeaderEpoch, endpoints: tuple[VoterEndpoint, ...]
 ) -> bool:
-    """Accept the leader of an epoch that is not below this replica's.
+    """Accept the leader of an epoch that is not below this replica's epoch.
 
-    Return false if it is impossible.
-
-    An epoch cannot have two leaders, and this node cannot lead an epoch without knowing. Apache
-    Kafka's process ends in such a case. This process ignores the peer, because its own log and
-    epoch remain correct.
+    Return false if the leader contradicts known facts: an epoch cannot have two leaders, and this
+    node cannot lead an epoch without knowing. Apache Kafka's process ends in such a case. This
+    process ignores the peer, because its own log and epoch remain correct.
     """
     if not _is_consistent(replica, leader_id, epoch):
         return False

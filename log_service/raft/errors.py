@@ -4,7 +4,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 
 
 def not_controller() -> KafkaError:
-    """Return the error for a call that needs the leader of the quorum in the call's epoch."""
+    """Return NOT_CONTROLLER, because this node does not lead the quorum in the caller's epoch."""
     return KafkaError(
         ErrorCode.NOT_CONTROLLER,
         "this node does not lead the metadata quorum in that epoch; ask the active controller",

@@ -2,9 +2,9 @@
 
 ``RaftCore.step`` takes one event and returns ``Effects``. The owner of the log and of the network
 performs them in this order: it writes ``persist`` durably, then performs ``log_change``, then sends
-``replies`` and ``sends``. The other fields are information. After ``log_change`` the owner steps
-``LogChanged`` or ``SnapshotInstalled``, and ``Synced`` as soon as the log is durable. No other
-event may come before the effects are fully performed.
+``replies`` and ``sends``. The other fields are information. After ``log_change`` the owner passes
+``LogChanged`` or ``SnapshotInstalled`` to ``step``, and ``Synced`` as soon as the log is durable.
+No other event may come before the effects are fully performed.
 """
 
 from collections.abc import Hashable, Sized
@@ -190,7 +190,7 @@ class Effects:
     - ``deadline_ms`` is the latest time of the next ``Ticked``.
     - ``failure`` is the reason why the process must end. Otherwise committed records would be lost.
     - ``rival_epoch`` is an epoch that this replica leads according to a peer, but in fact does not.
-    - ``twins`` are two processes that follow as one voter.
+    - ``twins`` are two processes that fetch with the id of one voter.
     - ``voting_directory`` is the directory from which this node votes according to the log, if it
       is not this replica's.
     """

@@ -144,7 +144,8 @@ def _put_off_joining(replica: Replica, role: Follower) -> None:
 def take_join_response(replica: Replica, response: VoterChangeResponse) -> bool:
     """Process the leader's response to a request to join.
 
-    A successful change appears in the log. A failed attempt is repeated later.
+    A successful change appears in the log. A failed attempt is repeated later. Return whether the
+    leader may be sent another request at once.
     """
     if isinstance(replica.role, Follower):
         _put_off_joining(replica, replica.role)
@@ -152,7 +153,7 @@ def take_join_response(replica: Replica, response: VoterChangeResponse) -> bool:
 
 
 def _fetch_from_best(replica: Replica, role: Follower) -> None:
-    """Fetch from the leader. While it does not respond, ask any other server for the leader."""
+    """Fetch from the leader. While it does not respond, ask a random server for the leader."""
     peer = replica.peer(role.leader_id, role.leader_endpoints)
     now_ms = replica.now_ms
     if peer is None or replica.connections.is_resting(peer.node_id, now_ms):
@@ -199,7 +200,10 @@ def _fetch_from_any(replica: Replica) -> None:
 
 
 def take_fetch_response(replica: Replica, response: FetchResponse) -> bool:
-    """Append the fetched records, or begin to return to the leader's log."""
+    """Append the fetched records, truncate a diverging log, or begin to fetch a snapshot.
+
+    Return whether the leader may be sent another request at once.
+    """
     settled = settle(replica, response)
     if settled is not None:
         return settled
@@ -250,7 +254,8 @@ def _begin_snapshot(replica: Replica, role: Follower, snapshot_id: SnapshotId) -
 def take_snapshot_response(replica: Replica, response: FetchSnapshotResponse) -> bool:
     """Store a slice of the snapshot.
 
-    If the leader no longer has the snapshot, fetch records again.
+    If the leader no longer has the snapshot, fetch records again. Return whether the leader may be
+    sent another request at once.
     """
     settled = settle(replica, response)
     if settled is not None:
@@ -283,7 +288,10 @@ def take_snapshot_response(replica: Replica, response: FetchSnapshotResponse) ->
 
 
 def take_update_response(replica: Replica, response: UpdateVoterResponse) -> bool:
-    """Record that the leader has this voter's listeners, or does not need them."""
+    """Record that the leader has this voter's listeners, or does not need them.
+
+    Return whether the leader may be sent another request at once.
+    """
     settled = settle(replica, response)
     if settled is not None:
         return settled

@@ -1,11 +1,11 @@
-"""Read a node's identity from its directories, and format fresh ones as ``kafka-storage format``.
+"""Read a node's identity from its directories, and format fresh directories.
 
-This file decides what is written to a fresh directory, and when a directory must not be changed.
-Each log directory gets ``bootstrap.checkpoint`` (the first records of a new cluster) and
-``meta.properties``. If the voters of a new cluster are known, the directory of the metadata log
-also gets the snapshot ``0-0`` with the KRaft version and the voters. These are this node alone
-(``--standalone``), or the given voters (``--initial-controllers``). Without this snapshot, a node
-waits until it learns the voters, or gets them from its configuration.
+This file decides what is written to a fresh directory, as ``kafka-storage format`` does, and when a
+directory must not be changed. Each log directory gets ``bootstrap.checkpoint`` (the first records
+of a new cluster) and ``meta.properties``. If the voters of a new cluster are known, the directory
+of the metadata log also gets the snapshot ``0-0`` with the KRaft version and the voters. These are
+this node alone (``--standalone``), or the given voters (``--initial-controllers``). Without this
+snapshot, a node waits until it learns the voters, or gets them from its configuration.
 
 Invariants: ``meta.properties`` is written last, so that a directory is formatted again after a
 crash. An existing ``meta.properties`` is not changed. All directories of a node name one cluster.
@@ -81,8 +81,9 @@ async def identify(
     """Format fresh directories, and return the node's identity.
 
     A new cluster begins with ``bootstrap_records``. A log directory whose device fails is skipped.
-    The directory of the metadata log must be readable. If a single node has no metadata log, it
-    creates none while a directory fails, because that directory may hold logs of an older one.
+    The directory of the metadata log must be readable. A single node without a metadata log creates
+    none while a directory fails, because this directory may hold logs, and a new metadata log would
+    not know their topics.
 
     Raises:
         StorageError: a directory belongs to another node or cluster, or holds logs without an
@@ -297,7 +298,10 @@ def _has_metadata_log(files: Files, metadata_log_dir: Path) -> bool:
 
 
 def _directory_id(plan: FormatPlan, *, is_of_metadata: bool) -> UUID:
-    """Return the id of a fresh directory. A voter's directory gets the id in the list of voters."""
+    """Return the id of a fresh directory, which is random unless the plan's voters name it.
+
+    They name the directory of this node's metadata log if the node is a voter.
+    """
     own = next((voter for voter in plan.voters if voter.node_id == plan.node_id), None)
     return own.directory_id if own is not None and is_of_metadata else random_id(plan.new_bits)
 

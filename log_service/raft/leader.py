@@ -202,7 +202,10 @@ class Leader:
         ]
 
     def note_synced(self, end_offset: int) -> bool:
-        """Apply this node's synced end. Return whether the high watermark moved."""
+        """Count this node's records below ``end_offset``.
+
+        Return whether the high watermark moved.
+        """
         self._synced_end_offset = max(self._synced_end_offset, end_offset)
         return self.advance_high_watermark()
 
@@ -263,16 +266,19 @@ class Leader:
             ]
 
     def twins_of(self, node_id: NodeId, since_ms: int) -> Twins | None:
-        """Return the directories of two processes that follow as ``node_id`` since ``since_ms``.
+        """Return the directories of two processes that fetch with the id ``node_id``, or None.
 
-        The result is None if there is only one process.
+        Both have fetched after ``since_ms``.
         """
         return self._twins.of(node_id, since_ms)
 
     # Committing
 
     def advance_high_watermark(self) -> bool:
-        """Move the high watermark to the offset that a majority of the voters has synced."""
+        """Move the high watermark to the offset that a majority of the voters has synced.
+
+        Return whether it moved.
+        """
         ends = sorted((progress.end_offset for progress in self.voter_progress()), reverse=True)
         majority_end = ends[len(ends) // 2] if ends else UNKNOWN_OFFSET
         if majority_end <= self.epoch_start_offset or majority_end <= self.high_watermark:
@@ -283,10 +289,10 @@ class Leader:
     # Check-quorum
 
     def note_contact(self, key: ReplicaKey, now_ms: int) -> None:
-        """Count a voter that follows. The check starts again when a majority has followed.
+        """Count a voter that has fetched. When a majority has fetched, the check starts again.
 
-        The leader counts itself if it is a voter. Another replica with a voter's node id is
-        remembered but does not count.
+        The leader counts itself if it is a voter. Another replica with a voter's node id does not
+        count, but is remembered for ``twins_of``.
         """
         if key.node_id in self._voters and key.directory_id != NO_DIRECTORY:
             self._twins.note(key.node_id, key.directory_id, now_ms)
@@ -300,5 +306,5 @@ class Leader:
             self.check_quorum_deadline_ms = now_ms + self.check_quorum_ms
 
     def is_check_quorum_over(self, now_ms: int) -> bool:
-        """Whether no majority of voters has followed within the time of the check."""
+        """Whether no majority of voters has fetched within ``check_quorum_ms``."""
         return len(self.voters) > 1 and now_ms >= self.check_quorum_deadline_ms

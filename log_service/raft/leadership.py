@@ -105,7 +105,7 @@ def poll_resigned(replica: Replica, role: Resigned) -> None:
 def take_end_response(replica: Replica, voter_id: NodeId, response: EndQuorumEpochResponse) -> bool:
     """Record that a voter knows of the resignation.
 
-    Return whether it may be sent to again at once.
+    Return whether the voter may be sent another request at once.
     """
     settled = settle(replica, response)
     if settled is not None:
@@ -175,7 +175,7 @@ def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) ->
 
 
 def _note_twins(replica: Replica, leader: Leader, node_id: NodeId) -> Twins | None:
-    """Report two processes that follow as one voter, and return them.
+    """Report two processes that fetch with the id of one voter, and return them, or None.
 
     Both have fetched within the time in which a voter must fetch.
     """
@@ -290,7 +290,7 @@ def note_log(replica: Replica, leader: Leader, *, has_voters: bool) -> None:
 
 
 def note_synced(replica: Replica, leader: Leader) -> None:
-    """Apply this replica's own synced end."""
+    """Count this leader's synced records, which may move the high watermark."""
     if leader.note_synced(replica.synced_end_offset):
         announce_commit(replica, leader)
 
@@ -396,7 +396,10 @@ def take_versions(replica: Replica, node_id: NodeId, response: KRaftVersionRespo
 
 
 def handle_remove_voter(replica: Replica, reply_to: Hashable, request: RemoveVoterRequest) -> None:
-    """Append the voters without one. A leader that removes itself resigns after the commit."""
+    """Append the voter set without the removed voter.
+
+    A leader that removes itself resigns after the commit.
+    """
     error = check_leader(replica, replica.epoch)
     leader = replica.role
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
@@ -425,7 +428,7 @@ def handle_remove_voter(replica: Replica, reply_to: Hashable, request: RemoveVot
 
 
 def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> UpdateVoterResponse:
-    """Append the voters with one updated entry, and respond at once.
+    """Append the voter set with the sender's updated entry, and respond at once.
 
     At kraft.version 0, the entry is held in memory instead.
     """

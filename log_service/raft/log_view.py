@@ -1,5 +1,4 @@
-"""The view of the metadata log for the quorum's rules: where a replica's log agrees with the
-leader's.
+"""Compares a replica's metadata log with the leader's log, for the quorum's rules.
 
 This file decides whether a fetch position is part of the leader's log, diverges from it, or lies
 before its start. It also decides where a follower truncates a log that diverges. It reads only
@@ -93,7 +92,7 @@ VALID = FetchCheck()
 
 
 def check_fetch(log: LogView, fetch_offset: int, last_epoch: int) -> FetchCheck:
-    """Return how a replica continues whose log ends at ``fetch_offset`` after ``last_epoch``."""
+    """Compare the leader's log with one that ends at ``fetch_offset`` after ``last_epoch``."""
     latest, earliest = log.latest_snapshot, log.earliest_snapshot
     if fetch_offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
         return FetchCheck(snapshot_id=latest)
@@ -132,7 +131,7 @@ def end_of_epoch(log: LogView, epoch: int) -> EpochEnd:
 
 
 def end_below(log: LogView, offset: int) -> EpochEnd:
-    """Return the epoch of the last record below ``offset``, and ``offset``, which is in the log."""
+    """Return ``offset`` with the epoch of the last record below it. ``offset`` is in the log."""
     epoch = log.last_epoch
     while (
         (before := log.end_of_epoch(epoch - 1)) is not None

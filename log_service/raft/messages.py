@@ -24,7 +24,7 @@ WireMessage = Any
 
 
 class Peer(NamedTuple):
-    """A node to send to. A configured server whose node id is unknown has a negative id."""
+    """A node that gets requests. A configured server whose node id is unknown has a negative id."""
 
     node_id: NodeId
     host: str
@@ -164,7 +164,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse(Response):
-    """Whether the vote is granted."""
+    """A replica grants or refuses its vote."""
 
     is_granted: bool = False
 

@@ -3,11 +3,11 @@
 This file decides how a start reads the directory, which of a leader's bytes are appended, and how a
 fetched snapshot replaces the log. ``raft.core`` decides what may be appended or truncated.
 Appending and truncating run on the event loop, as for any log. Every other method may wait for the
-disk and belongs into the pool.
+disk and must run in the thread pool.
 
 Invariants: A snapshot gets its name only after it is complete and durable. A log that ends before
-its newest snapshot begins again after it. A batch is appended whole or not at all. The stored
-durable end is lowered before the log is truncated.
+the end of its newest snapshot is emptied and begins again there. A batch is appended whole or not
+at all. The stored durable end is lowered before the log is truncated.
 """
 
 import errno
@@ -107,7 +107,7 @@ class MetadataLog:
         """Check that the index files can be written, because they are opened only later.
 
         Raises:
-            StorageError: one of them is not a file, or another user's.
+            StorageError: one of them is not a file, or belongs to another user.
             OSError: the disk failed.
         """
         for name in self._files.list_directory(self.path):
@@ -239,9 +239,9 @@ class MetadataLog:
     # Reading for others
 
     def read(self, start_offset: int, max_bytes: int) -> bytes:
-        """Return batches from ``start_offset`` on, at least one whole one.
+        """Return batches from ``start_offset`` on. At least the first one is whole.
 
-        The last may be incomplete.
+        The last one may be incomplete.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -274,7 +274,7 @@ class MetadataLog:
     # Changing
 
     def append_control(self, change: AppendControl, own: ReplicaKey) -> MetadataBatch:
-        """Append the control batch that the rules request.
+        """Append the control batch that the rules request, and return it.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -389,7 +389,7 @@ class MetadataLog:
         return snapshot_id
 
     def remove_old_snapshots(self) -> None:
-        """Remove all but the newest snapshots, and unfinished ones.
+        """Remove unfinished snapshots, and all but the newest complete ones.
 
         Raises:
             OSError: the disk failed.
@@ -476,7 +476,7 @@ def _usable_bytes(buffer: memoryview, next_offset: int, max_epoch: int) -> int:
 
 
 def lock_log_directory(files: Files, directory: Path) -> DirectoryLock:
-    """Make and lock the log directory of the metadata, which no other process may use.
+    """Create and lock the directory of the metadata log, which no other process may use.
 
     Raises:
         StorageError: another process uses the directory.
@@ -492,7 +492,7 @@ def lock_log_directory(files: Files, directory: Path) -> DirectoryLock:
 
 @contextmanager
 def failing(text: str) -> Iterator[None]:
-    """Raise errors of the disk as StorageError with ``text``, which names the failed act."""
+    """Raise errors of the disk as StorageError with ``text``, which names the failed action."""
     try:
         yield
     except (OSError, KafkaError) as error:

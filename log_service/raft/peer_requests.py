@@ -44,7 +44,7 @@ class Transport(Protocol):
 
 
 class PeerRequests:
-    """The requests of one replica. ``post`` takes the events.
+    """The requests of one replica. ``post`` is called with each event.
 
     ``transport`` is None if the replica is the only voter.
     """

@@ -54,7 +54,7 @@ def read_quorum_state(files: Files, directory: Path) -> ElectionState | None:
 
 
 def write_quorum_state(files: Files, directory: Path, state: ElectionState) -> None:
-    """Replace the file durably."""
+    """Replace the file by a new election state. The change is durable on return."""
     fields = {
         "leaderId": state.leader_id,
         "leaderEpoch": state.leader_epoch,

@@ -179,7 +179,7 @@ class Replica:
             self.send(peer, request)
 
     def reply(self, reply_to: Hashable, response: Response) -> None:
-        """Respond to a request."""
+        """Respond to the request that was handed in with ``reply_to``."""
         self.effects.replies.append((reply_to, response))
 
     def response(self, cls: type[R], error: ErrorCode = ErrorCode.NONE) -> R:

@@ -1,6 +1,6 @@
 """Read the bytes of the metadata log for responses to other replicas.
 
-The rules have set the position.
+The quorum's rules have already set the position from which the bytes are read.
 """
 
 import logging
@@ -21,7 +21,7 @@ def needs_bytes(response: Response) -> bool:
 
 
 def with_bytes(log: MetadataLog, response: Response) -> Response:
-    """Return a response with its bytes, or with an error if they were removed. Blocks."""
+    """Return a response with its bytes, or with an error if they cannot be read. Blocks."""
     try:
         if isinstance(response, FetchResponse) and response.records_from is not None:
             return replace(response, records=log.read(response.records_from, response.max_bytes))

@@ -4,7 +4,7 @@ A voter's response may name this node as the leader of an epoch in which it does
 short time, this may refer to this node's own past: it has returned with an empty disk, and the
 other voters have not noticed yet. If it continues, another process leads with the same id, and this
 process can take no part. This is logged once a minute. The leader also logs once a minute if two
-processes follow it with the id of one voter.
+processes fetch from it with the id of one voter.
 """
 
 import logging
@@ -27,7 +27,7 @@ LOG_INTERVAL_MS = 60_000
 
 
 class RivalWatch:
-    """Signs of other processes with this node's id, and of voters that share one id."""
+    """Logs signs of another process with this node's id, or of two with the id of one voter."""
 
     def __init__(self, node_id: NodeId, now_ms: Callable[[], int]) -> None:
         self._node_id = node_id
@@ -49,7 +49,7 @@ class RivalWatch:
             self._quiet.error("rival", text, self._node_id, epoch)
 
     def note_twins(self, twins: Twins) -> None:
-        """Log that two processes follow this leader as one voter."""
+        """Log that two processes fetch from this leader with the id of one voter."""
         self._quiet.error(twins.node_id, "%s", twins.text[0].upper() + twins.text[1:])
 
     def warn_of_no_vote(

@@ -163,7 +163,7 @@ class Follower:
 
 @dataclass(slots=True, kw_only=True)
 class Resigned:
-    """The role after leading ``epoch``, until it resigned or until the process began.
+    """The role of a replica that led ``epoch``, and has resigned or restarted since.
 
     ``unacknowledged`` holds the voters that do not know of the resignation yet.
     """
@@ -210,7 +210,7 @@ def may_follow(old: Role, new: Role) -> bool:
 
 
 def remembered(role: Role) -> ElectionState:
-    """Return the state of a role that a restart needs."""
+    """Return the part of a role that must survive a restart."""
     match role:
         case Leader() | Resigned():
             return ElectionState(leader_id=role.own.node_id, leader_epoch=role.epoch)

@@ -1,9 +1,9 @@
 """Snapshots of the metadata log: ``<end offset>-<epoch>.checkpoint`` and ``bootstrap.checkpoint``.
 
-This file decides names and content. A snapshot begins with a control batch. This holds the header,
-and the KRaft version and the voters if voters are records. Batches of records follow, and a control
-batch with the footer ends the snapshot. A file without a footer is unfinished and is not a
-snapshot. This file does not interpret the records.
+This file decides names and content. A snapshot begins with a control batch, which holds the header.
+If voters are records, it also holds the KRaft version and the voters. Batches of records follow,
+and a control batch with the footer ends the snapshot. A file without a footer is unfinished and is
+not a snapshot. This file does not interpret the records.
 
 Invariants: A snapshot holds everything below its offset, and all of it was committed. A snapshot is
 written under a temporary name, synced and renamed.

@@ -29,7 +29,11 @@ from log_service.raft.voters import ReplicaKey, VoterEndpoint, VoterSet
 
 
 def become(replica: Replica, role: Role) -> None:
-    """Change the role."""
+    """Change the role.
+
+    Responses to this replica's earlier requests no longer count. If the replica was the leader,
+    waiting requests of other replicas get NOT_LEADER_OR_FOLLOWER.
+    """
     old = replica.role
     assert may_follow(old, role), f"{old} cannot become {role}"
     replica.role = role

@@ -3,8 +3,8 @@
 This file decides which connection a request uses and the error of a failure. A request that times
 out closes its connection, because every response after it would be late too. If a connection is
 refused or lost, its request fails at once. The next attempt waits for the reconnect pause of the
-pool. This file does not know the rules of the quorum. ``raft.core`` decides what is sent to which
-peer, and when it is sent again.
+connection pool. This file does not know the rules of the quorum. ``raft.core`` decides what is sent
+to which peer, and when it is sent again.
 
 Invariant: if the address of a peer changes, no request is sent to the old one.
 """

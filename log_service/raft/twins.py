@@ -1,6 +1,6 @@
 """Detect two processes with one node id from the directories that each voter fetches from.
 
-Only fetches are used. A node whose disk was replaced fetches from one directory and later from
+Only fetches count. A node whose disk was replaced fetches from one directory and later from
 another, and never again from the first one. If two processes have one id, the leader gets a fetch
 from the first directory again.
 

@@ -180,7 +180,7 @@ def _check_voter(voter: Voter, listener_name: str) -> Refusal | None:
 
 
 def check_no_other_change(leader: Leader, latest: VoterEntry) -> Refusal | None:
-    """Return why no change of voters can begin now. None if one can."""
+    """Return why no change of voters can begin now, or None if one can begin."""
     if leader.pending is not None or leader.high_watermark == UNKNOWN_OFFSET:
         return _busy()
     if latest.kraft_version == STATIC_QUORUM:

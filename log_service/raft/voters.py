@@ -158,7 +158,7 @@ class VoterHistory:
         ]
 
     def forget(self) -> None:
-        """Return to the configured voters, because a snapshot replaces all records."""
+        """Forget all entries but the configured voters, because a snapshot replaces all records."""
         del self._entries[1:]
 
     def at(self, end_offset: int) -> VoterEntry:

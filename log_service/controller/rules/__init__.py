@@ -1,9 +1,9 @@
 """The controller's rules: plain functions from metadata and a request to records and a response.
 
-A rule reads no clock, opens no file and has no state. Everything beside the metadata is an
-argument.
+A rule reads no clock, opens no file and has no state. All its input besides the metadata is passed
+as arguments.
 
-- ``table``: THE table: the rule of each message.
+- ``table``: the only table of rules, with one row for each message.
 - ``topics``, ``create_partitions``: create and delete topics, add partitions. ``partitions``: all
   partition changes of one decision. ``placement``: brokers for new replicas. ``topic_names``: valid
   names.
@@ -14,6 +14,6 @@ argument.
 - ``configs``, ``feature_levels``: dynamic configuration and feature levels.
 - ``client_quotas``: quotas of users, client ids and addresses. ``scram_users``: SCRAM credentials
   of users. ``delegation_tokens``: tokens that log in as their owner. ``acls``: access rules.
-- ``observers``: brokers that copy and never lead.
+- ``observers``: brokers that replicate partitions and are neither in sync nor leaders.
 - ``producer_ids``: blocks of producer ids.
 """

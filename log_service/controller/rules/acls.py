@@ -67,7 +67,7 @@ def index_of(image: MetadataImage) -> AclIndex:
 def create_acls(
     image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], UUID]
 ) -> tuple[Sequence[MetadataRecord], CreateAclsResponse]:
-    """Decide on every ACL of the request.
+    """Return the records of a request's new ACLs, and the response with a result for each ACL.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, an ACL has a value that only filters may have;
@@ -98,8 +98,8 @@ def create_acls(
 def _records(new: Collection[Place], new_id: Callable[[], UUID]) -> list[MetadataRecord]:
     """Return the records of new ACLs.
 
-    Their ids are consecutive from a random one. Unrelated ids would each change another chunk of
-    the metadata's map.
+    Their ids are consecutive and begin at a random one. With unrelated ids, each ACL would change
+    another chunk of the metadata's map.
     """
     if not new:
         return []
@@ -122,7 +122,7 @@ def _record(new: Place, acl_id: UUID) -> AccessControlEntryRecord:
 
 
 def _refuse_filter(creation: AclCreation) -> None:
-    """Refuse values that only a filter may have."""
+    """Refuse a new ACL with a value that only a filter may have."""
     if (
         creation.resource_type == RESOURCE_ANY
         or creation.resource_pattern_type in (PatternType.ANY, PatternType.MATCH)
@@ -177,7 +177,7 @@ def _place_of(creation: AclCreation) -> Place:
 def delete_acls(
     image: MetadataImage, request: DeleteAclsRequest
 ) -> tuple[Sequence[MetadataRecord], DeleteAclsResponse]:
-    """Delete the ACLs that match the filters of the request.
+    """Return the records that delete the ACLs matching a request's filters, and the response.
 
     An ACL that two filters match is deleted once, and is in the results of both.
 
@@ -219,7 +219,7 @@ def _matching(index: AclIndex, wanted: DeleteAclsFilter) -> list[AclEntry]:
 
 
 def acl_filter(wanted: DeleteAclsFilter) -> AclFilter:
-    """Return a filter of DeleteAcls, or a DescribeAclsRequest, which has the same fields."""
+    """Convert a filter of DeleteAcls, or a DescribeAclsRequest, which has the same fields."""
     return AclFilter(
         resource_type=wanted.resource_type_filter,
         resource_name=wanted.resource_name_filter,

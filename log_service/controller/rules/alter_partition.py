@@ -1,5 +1,4 @@
-"""Decides on AlterPartition, by which a leader reports the in-sync replicas of a partition
-(KIP-497).
+"""Decides on AlterPartition: a leader reports the in-sync replicas of a partition (KIP-497).
 
 The controller decides on each partition of a request separately. It ends a reassignment once every
 added replica is in sync. The leader decides which replicas are caught up. The registrations of
@@ -35,13 +34,15 @@ from log_service.protocol.messages.alter_partition import (
 from log_service.protocol.stored.metadata_records import MetadataRecord
 
 ANY_EPOCH = -1
-"""The epoch of a follower without a fetch since its leader was elected, and of all in version 2."""
+"""Sent for followers without a fetch since the leader's election, and always in version 2."""
 
 
 def alter_partition(
     partitions: Partitions, request: AlterPartitionRequest
 ) -> tuple[list[MetadataRecord], AlterPartitionResponse]:
-    """Decide on the partitions of the request one after the other. Each has its own error.
+    """Return the records of the partitions that a request may change, and the response.
+
+    Partitions are decided one after the other, and each gets its own error code.
 
     Raises:
         KafkaError: STALE_BROKER_EPOCH.
@@ -96,7 +97,12 @@ def _alter(
 def check_epochs(
     partition: PartitionRegistration, leader_id: NodeId, asked: RequestPartitionData
 ) -> None:
-    """Refuse a change by another broker than the leader, or with an old epoch."""
+    """Refuse a change by another broker than the leader, or with another epoch.
+
+    Raises:
+        KafkaError: NOT_CONTROLLER, an epoch is newer than this controller's metadata;
+            FENCED_LEADER_EPOCH, INVALID_REQUEST or INVALID_UPDATE_VERSION.
+    """
     if (
         asked.leader_epoch > partition.leader_epoch
         or asked.partition_epoch > partition.partition_epoch

@@ -1,8 +1,8 @@
 """Decides on registrations, heartbeats, fencing and controlled shutdown of brokers.
 
-Decides which brokers are members and which may lead, and which partitions change because of that.
-Reads no clock: live sessions and the metadata offsets of other brokers are arguments. KIP-631,
-KIP-841, KIP-858, KIP-966, KIP-1066.
+This file decides which brokers are members, which may lead, and which partitions change because of
+that. It reads no clock. Live sessions and the metadata offsets of other brokers are arguments.
+Source: KIP-631, KIP-841, KIP-858, KIP-966, KIP-1066.
 
 Invariants:
 
@@ -12,7 +12,8 @@ Invariants:
   dies between them, the broker registers again.
 - A broker is unfenced only after it has applied its own registration.
 - Each partition that a fenced broker led gets another leader or none, and a new leader epoch when
-  the broker leads it again. So no restart appends to a leader epoch of the previous process.
+  the broker leads it again. So a restarted broker never appends to a leader epoch of its previous
+  process.
 """
 
 from collections.abc import Mapping, Sequence
@@ -196,9 +197,10 @@ def _missing(feature: str) -> ErrorCode:
 
 
 def clean_up(partitions: Partitions, node_id: NodeId, *, is_clean: bool) -> None:
-    """Take a broker's previous process out of every in-sync set.
+    """Remove a broker from every in-sync set, because its previous process has ended.
 
-    With ELR, an unclean stop also takes it out of the ELR, because it may have lost records.
+    If that process did not stop cleanly, the broker also leaves the ELR, because it may have lost
+    records.
     """
     if keeps_eligible_leaders(partitions.image.features) and not is_clean:
         partitions.take_from_unclean(node_id)
@@ -244,9 +246,9 @@ class BrokerState(Enum):
 class MetadataProgress:
     """Metadata offsets that a heartbeat is compared with.
 
-    They are the offset of the sender's registration, and the lowest offset of active brokers.
-    ``leaves_at`` is the offset that active brokers must reach before the sender may stop, None if
-    it is not in controlled shutdown.
+    ``registered_at`` is the offset of the sender's registration. ``lowest_active`` is the lowest
+    offset that all active brokers have reached. ``leaves_at`` is the offset that they must reach
+    before the sender may stop, or None if the sender is not in controlled shutdown.
     """
 
     registered_at: int
@@ -255,7 +257,7 @@ class MetadataProgress:
 
 
 class HeartbeatDecision(NamedTuple):
-    """The effects of a heartbeat."""
+    """The effects of a heartbeat: records, the response, and the new state of the broker."""
 
     records: list[MetadataRecord]
     response: BrokerHeartbeatResponse
@@ -265,10 +267,10 @@ class HeartbeatDecision(NamedTuple):
 def heartbeat(
     partitions: Partitions, request: BrokerHeartbeatRequest, progress: MetadataProgress
 ) -> HeartbeatDecision:
-    """Return the changes by a heartbeat and the response. A broker that is not fenced may serve.
+    """Return the records of a heartbeat, the response, and the new state of the broker.
 
     Raises:
-        KafkaError: STALE_BROKER_EPOCH, the broker is not registered, or has a later epoch.
+        KafkaError: STALE_BROKER_EPOCH, the broker is not registered, or has another epoch.
     """
     broker = registered_broker(partitions.image, request.broker_id, request.broker_epoch)
     is_caught_up = request.current_metadata_offset >= progress.registered_at
@@ -328,7 +330,7 @@ def _moves(
 ) -> list[MetadataRecord]:
     """Return the records that move a broker to another state.
 
-    A fenced broker that may stop is fenced again, which changes nothing.
+    If a fenced broker may stop, it is fenced once more, which has no effect.
     """
     node_id = broker.node_id
     if state is BrokerState.UNFENCED:
@@ -386,12 +388,11 @@ def _note_directories(
 def unregister_broker(
     partitions: Partitions, request: UnregisterBrokerRequest
 ) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
-    """Return the records that remove a broker. The partitions that it leads lose their leader
-    first.
+    """Return the records that remove a broker, after the records that move its leaderships.
 
     The broker is a member again when it next registers. Its ``cordoned.log.dirs`` is removed,
     because another broker with the same id has other directories. Apache Kafka does not remove this
-    key. Neither removes the other keys.
+    key. The other keys of the broker are kept, as in Apache Kafka.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED.
@@ -421,7 +422,7 @@ def registered_broker(image: MetadataImage, node_id: int, broker_epoch: int) -> 
     """Return the registration with the broker id and broker epoch of a request.
 
     Raises:
-        KafkaError: STALE_BROKER_EPOCH, the id is not registered, or has a later epoch.
+        KafkaError: STALE_BROKER_EPOCH, the id is not registered, or has another epoch.
     """
     broker = image.cluster.brokers.get(NodeId(node_id))
     if broker is None:

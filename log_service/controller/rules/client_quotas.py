@@ -52,7 +52,10 @@ The name of a default is None. The last name of a repeated type counts.
 def alter_client_quotas(
     image: MetadataImage, request: AlterClientQuotasRequest
 ) -> tuple[list[MetadataRecord], AlterClientQuotasResponse]:
-    """Decide on every entity of the request. A repeated entity has one result."""
+    """Return the records of changed quotas, and the response with a result for each entity.
+
+    The second entry of the same entity is refused, and its error is the result of the entity.
+    """
     records: list[MetadataRecord] = []
     results: dict[Parts, tuple[ErrorCode, str | None]] = {}
     for entry in request.entries:

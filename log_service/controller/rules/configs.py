@@ -2,7 +2,7 @@
 
 Both change the configuration of topics, brokers, groups and client metrics. The controller decides
 on each resource separately: it makes all changes of a resource, or none. The levels of loggers are
-not metadata. Each broker holds its own, so nothing is decided about them here.
+not decided here, because they are not metadata. Each broker holds its own levels.
 
 ``cordoned.log.dirs`` names directories of one broker. A broker checks them before it forwards the
 request. If a request comes to the controller directly, no broker has checked it. The controller
@@ -63,7 +63,7 @@ ResourceResponse = TypeVar("ResourceResponse")
 
 
 class Operation(IntEnum):
-    """Operations on a key, by Kafka's numbers."""
+    """The operations on a configuration key. The values are Kafka's."""
 
     SET = 0
     DELETE = 1
@@ -78,7 +78,7 @@ CONFIGURED = frozenset(
 
 
 class Change(NamedTuple):
-    """One key of a request."""
+    """The change of one configuration key in a request."""
 
     name: str
     operation: int
@@ -91,7 +91,7 @@ class Change(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A thing that has a configuration."""
+    """A resource that has a configuration, such as a topic or a broker."""
 
     type: int
     name: str
@@ -122,11 +122,11 @@ def incremental_alter_configs(
     static_texts: Mapping[str, str],
     caller: Caller | None = None,
 ) -> tuple[list[MetadataRecord], IncrementalAlterConfigsResponse]:
-    """Decide on every resource of an IncrementalAlterConfigs request.
+    """Return the records of an IncrementalAlterConfigs request, and the response.
 
-    ``static_texts`` are the values of the controller's properties file. They are what a list
-    without a value of its own is appended to. ``caller`` is the client that sent the request, None
-    if a node makes the change itself.
+    ``static_texts`` are the values of the controller's properties file. APPEND and SUBTRACT begin
+    with them if the resource has no list of its own. ``caller`` is the client that sent the
+    request, None if a node makes the change itself.
     """
     asked = [
         _Asked(
@@ -152,9 +152,10 @@ def alter_configs(
     static_texts: Mapping[str, str],
     caller: Caller | None = None,
 ) -> tuple[list[MetadataRecord], AlterConfigsResponse]:
-    """Decide on every resource of an AlterConfigs request. Keys that it does not name are removed.
+    """Return the records of an AlterConfigs request, and the response.
 
-    The arguments are those of ``incremental_alter_configs``.
+    Keys that the request does not name are removed. The arguments are those of
+    ``incremental_alter_configs``.
     """
     asked = [
         _Asked(
@@ -209,7 +210,7 @@ def _decide(
 
 
 def _topics_with_another_min_isr(records: Sequence[MetadataRecord]) -> list[str]:
-    """Return the topics whose min.insync.replicas changes, so that their ELR are no longer valid.
+    """Return the topics whose ELR are no longer valid, because min.insync.replicas changes.
 
     The empty name means all topics.
     """
@@ -351,7 +352,7 @@ def _check_cordon(
 
 
 def _check_name(resource: Resource) -> None:
-    """Check that the name of a topic, a group or a client metrics subscription is possible.
+    """Check that the name of a topic, a group or a client metrics subscription is valid.
 
     Raises:
         KafkaError: INVALID_REQUEST, the name is empty; or as ``validate_topic_name``.
@@ -412,7 +413,7 @@ def _new_text(
 
 
 def _parts(text: str) -> list[str]:
-    """Split a list at its commas as Kafka does here.
+    """Split a list at its commas, as Kafka does for APPEND and SUBTRACT.
 
     Spaces are not trimmed. Empty items are dropped at the end of the list only.
     """
@@ -427,7 +428,7 @@ def _appended(items: list[str], value: str) -> list[str]:
 
 
 def _subtracted(items: list[str], value: str) -> list[str]:
-    """Remove each item of ``value`` once, as Kafka does. Of a repeated item, the others remain."""
+    """Remove the first occurrence of each item of ``value`` from ``items``, as Kafka does."""
     left = list(items)
     for item in _parts(value):
         if item in left:
@@ -448,9 +449,10 @@ def _key_of(resource: Resource, name: str) -> ConfigKey | None:
 def _default_list(
     resource: Resource, name: str, key: ConfigKey, static_texts: Mapping[str, str]
 ) -> str:
-    """Return the list to append to if the resource has no value of its own.
+    """Return the list with which APPEND and SUBTRACT begin if the resource has no list of its own.
 
-    It is the value of the properties file, or else the default. Other dynamic values do not count.
+    This is the value of the properties file, or else the default. Other dynamic values do not
+    count.
     """
     if resource.type == ResourceType.TOPIC:
         return format_value(holding(name, Layers(static=static_texts)).value)

@@ -1,6 +1,6 @@
 """Decides on CreatePartitions, which adds partitions to topics (KIP-195). No record moves.
 
-Decides on each topic of a request separately. Reads no log and no clock.
+The controller decides on each topic of a request separately. This file reads no log and no clock.
 """
 
 from collections import Counter
@@ -34,7 +34,10 @@ def create_partitions(
     defaults: TopicDefaults,
     charge: ChargePartitions,
 ) -> tuple[list[MetadataRecord], CreatePartitionsResponse]:
-    """Decide on every topic of the request."""
+    """Return the records of a request's new partitions, and the response.
+
+    Each topic gets its own error code. ``charge`` charges the partitions to the client's quota.
+    """
     records: list[MetadataRecord] = []
     results: list[CreatePartitionsTopicResult] = []
     counts = Counter(topic.name for topic in request.topics)

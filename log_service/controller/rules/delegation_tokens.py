@@ -45,7 +45,7 @@ MAX_REMOVED_COUNT: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationTokenRules:
-    """The arguments of rules about tokens, beside the metadata.
+    """The arguments of rules about tokens, besides the metadata.
 
     They are the node's configuration, the caller, the time, the id of a new token, and tokens by
     HMAC.
@@ -59,7 +59,7 @@ class DelegationTokenRules:
     """None if there are no tokens."""
 
     def validate(self, image: MetadataImage) -> SecretText:
-        """Return the secret of the cluster.
+        """Check that the caller may request tokens, and return the secret of the cluster.
 
         Raises:
             KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED,
@@ -91,7 +91,9 @@ def token_id_of(new_id: UUID) -> str:
 def create_token(
     image: MetadataImage, request: CreateDelegationTokenRequest, rules: DelegationTokenRules
 ) -> tuple[list[MetadataRecord], CreateDelegationTokenResponse]:
-    """Create a token for the caller, or for the owner that the request names.
+    """Return the record of a new token, and the response.
+
+    The token is for the caller, or for the owner that the request names.
 
     Raises:
         KafkaError: the request is refused.
@@ -145,7 +147,7 @@ def create_token(
 def renew_token(
     image: MetadataImage, request: RenewDelegationTokenRequest, rules: DelegationTokenRules
 ) -> tuple[list[MetadataRecord], RenewDelegationTokenResponse]:
-    """Set a token to expire later.
+    """Return the record that lets a token expire later, and the response.
 
     Raises:
         KafkaError: the request is refused.
@@ -167,7 +169,9 @@ def renew_token(
 def expire_token(
     image: MetadataImage, request: ExpireDelegationTokenRequest, rules: DelegationTokenRules
 ) -> tuple[list[MetadataRecord], ExpireDelegationTokenResponse]:
-    """Set a token to expire after a period. A negative period removes it now.
+    """Return the record that changes when a token expires, and the response.
+
+    The token expires after the period in the request. A negative period removes the token now.
 
     Raises:
         KafkaError: the request is refused.
@@ -185,7 +189,7 @@ def expire_token(
 
 
 def expired_tokens(image: MetadataImage, wall_ms: int) -> list[MetadataRecord]:
-    """Return the records that remove the first expired tokens."""
+    """Return the records that remove expired tokens, at most ``MAX_REMOVED_COUNT`` of them."""
     tokens: Sequence[Any] = [
         token
         for token in image.access.delegation_tokens.values()
@@ -197,7 +201,11 @@ def expired_tokens(image: MetadataImage, wall_ms: int) -> list[MetadataRecord]:
 
 
 def _find(image: MetadataImage, rules: DelegationTokenRules, given: bytes) -> DelegationToken:
-    """Return the token with this HMAC."""
+    """Return the token with this HMAC.
+
+    Raises:
+        KafkaError: DELEGATION_TOKEN_NOT_FOUND; or as ``validate``.
+    """
     rules.validate(image)
     assert rules.index is not None, "there is a secret"
     tokens = image.access.delegation_tokens

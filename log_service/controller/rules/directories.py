@@ -1,10 +1,9 @@
-"""Decides on AssignReplicasToDirs, by which a broker reports its replicas' log directories
-(KIP-858).
+"""Decides on AssignReplicasToDirs: a broker reports its replicas' log directories (KIP-858).
 
-Each replica is decided separately. A log directory is known by its id only.
+The controller decides on each replica separately. It knows a log directory only by its id.
 
-If the last known leader of a partition has its replica in a new directory, that replica is empty.
-It leads only if no other replica can.
+If the last known leader of a partition now has its replica in a new directory, this replica is
+empty. It becomes leader only if no other replica can lead.
 
 Invariants: each replica of a partition has one directory id. A broker's request never changes the
 replica of another broker. A replica in an offline directory leaves the in-sync set and does not
@@ -34,8 +33,9 @@ from log_service.protocol.stored.metadata_records import MetadataRecord
 def assign_replicas(
     partitions: Partitions, request: AssignReplicasToDirsRequest
 ) -> tuple[list[MetadataRecord], AssignReplicasToDirsResponse]:
-    """Return the records of replicas whose directory differs from the metadata. Each has its own
-    error.
+    """Return the records of replicas whose directory differs from the metadata, and the response.
+
+    Each replica gets its own error code.
 
     Raises:
         KafkaError: STALE_BROKER_EPOCH.
@@ -93,7 +93,7 @@ def _assign(
 def _has_lost_last_log(partition: PartitionRegistration, broker: BrokerRegistration) -> bool:
     """Whether only the last known leader could be elected, and its log directory is gone.
 
-    Any other replica is then a better leader.
+    Any other replica is then a better leader, because that of the last known leader is empty.
     """
     known = partition.directory_of(broker.node_id)
     has_log = known is None or known.int < FIRST_FREE_DIRECTORY_ID or known in broker.log_dirs

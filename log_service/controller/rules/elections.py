@@ -33,7 +33,7 @@ MAX_ELECTIONS_PER_RUN = 1_000
 
 
 class ElectionType(IntEnum):
-    """The replicas that may lead, by Kafka's numbers."""
+    """The kinds of election that an operator can request. The values are Kafka's."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -42,9 +42,10 @@ class ElectionType(IntEnum):
 def elect_leaders(
     partitions: Partitions, request: ElectLeadersRequest
 ) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
-    """Decide on every partition of the request.
+    """Return the records of a request's elections, and the response.
 
-    If the request names none, decide on all, and leave out those that need no election.
+    A request without a list of topics means all partitions. Its response leaves out partitions that
+    need no election.
     """
     if request.topic_partitions == []:
         return [], ElectLeadersResponse()
@@ -137,7 +138,7 @@ def _why_not_preferred(partitions: Partitions, partition: PartitionRegistration)
 
 
 def _why_none(partitions: Partitions, partition: PartitionRegistration) -> str:
-    """Return why no replica can lead, not even after an unclean election."""
+    """Return a text that tells why no replica can lead, even after an unclean election."""
     active = [node_id for node_id in partition.replicas if is_active(partitions.image, node_id)]
     awaited = [node_id for node_id in active if node_id in partitions.awaited]
     if awaited:
@@ -180,8 +181,9 @@ def has_preferred_leader(partition: PartitionRegistration) -> bool:
 
 
 def balance_leaders(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) -> bool:
-    """Return at most ``limit`` partitions to their preferred leaders. Return whether more may
-    remain.
+    """Let preferred leaders lead again, with at most ``limit`` elections.
+
+    Return whether other partitions may still need an election.
     """
     for topic, index, partition in partitions.iterate():
         if len(partitions.records) >= limit:
@@ -194,7 +196,7 @@ def balance_leaders(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) 
 def elect_uncleanly(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) -> bool:
     """Elect unclean leaders for partitions without a leader, if their topics allow it.
 
-    Return whether more may remain.
+    At most ``limit`` elections are held. Return whether other partitions may still need one.
     """
     for topic, index, partition in partitions.iterate():
         if len(partitions.records) >= limit:

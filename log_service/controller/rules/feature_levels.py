@@ -1,6 +1,6 @@
 """Decides on UpdateFeatures, which changes the feature levels of the cluster (KIP-584, KIP-778).
 
-The updates of a request are made all together or not at all. ``metadata.features`` lists the levels
+Either all updates of a request are made, or none. ``metadata.features`` lists the levels
 that this software supports.
 
 Before the cluster begins to keep eligible leader replicas (ELR), min.insync.replicas becomes a
@@ -37,7 +37,7 @@ from log_service.protocol.stored.metadata_records import (
 
 
 class UpgradeType(IntEnum):
-    """The direction in which a level may change, by Kafka's numbers."""
+    """The direction in which a level may change. The values are Kafka's."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -49,8 +49,8 @@ def update_features(
 ) -> tuple[list[MetadataRecord], UpdateFeaturesResponse]:
     """Return the records of all updates, and the response. An unchanged level gets no record.
 
-    The results per feature are for versions 0 and 1 of the request. ``static_texts`` are the values
-    of the controller's properties file.
+    Only versions 0 and 1 of the response hold a result for each feature. ``static_texts`` are the
+    values of the controller's properties file.
 
     Raises:
         KafkaError: INVALID_UPDATE_VERSION, one update is impossible, so none is made.
@@ -111,7 +111,7 @@ def _validate(image: MetadataImage, update: FeatureUpdateKey, present: int) -> N
 
 
 def _members_fault(image: MetadataImage, name: str, level: int) -> str:
-    """Return which registered node does not support a level, or an empty text if all do."""
+    """Return a text that names a node without support for a level, or "" if all support it."""
     members = [
         *(
             ("broker", node_id, broker.features)
@@ -130,8 +130,9 @@ def _members_fault(image: MetadataImage, name: str, level: int) -> str:
 
 
 def min_isr_records(image: MetadataImage, static_texts: Mapping[str, str]) -> list[MetadataRecord]:
-    """Return the records that make min.insync.replicas a value of the cluster and of no single
-    broker.
+    """Return the records that set min.insync.replicas for the whole cluster only.
+
+    The values of single brokers are removed.
     """
     records: list[MetadataRecord] = []
     if MIN_ISR not in image.configs.of(ResourceType.BROKER, ""):

@@ -44,7 +44,8 @@ class Election(Enum):
 class PartitionPolicy:
     """The rules for a topic's partitions.
 
-    They are min.insync.replicas, whether ELR are kept, and which replicas may lead.
+    ``min_isr`` is min.insync.replicas. ``keeps_eligible`` tells whether ELR are kept. ``election``
+    tells which replicas may lead.
     """
 
     min_isr: int
@@ -97,8 +98,8 @@ def change_of(
 ) -> PartitionChangeRecord | None:
     """Return the record that changes a partition to ``target``, or None if nothing changes.
 
-    The record has no topic and index yet. ``awaited`` are brokers that may not lead yet. Soon they
-    either may lead or are fenced, so no unclean election happens before that.
+    The caller adds topic and index to the record. Brokers in ``awaited`` may not lead yet. Each of
+    them soon sends a heartbeat or is fenced. Until then, no unclean election happens.
     """
     placement = finished_if_done(target, observers)
     isr = placement.isr
@@ -137,8 +138,7 @@ def change_of(
 
 
 def finished_if_done(target: Target, observers: frozenset[int] = frozenset()) -> Target:
-    """Return the target at the end of a completed reassignment, or else the target itself
-    (KIP-455).
+    """End the reassignment of a target if it is complete, else return the same target (KIP-455).
 
     A reassignment is complete once every added replica and at least one replica that stays are in
     sync. If the replication factor shrinks, all that stay must be in sync. ``observers`` are never
@@ -195,9 +195,9 @@ def elect(
     may_lead: Callable[[NodeId], bool],
     awaited: frozenset[NodeId],
 ) -> _Elected:
-    """Return the leader. The present leader stays if it may.
+    """Return the leader, which is the present one if it may lead.
 
-    Return ``NO_LEADER`` if no broker may lead.
+    Without a broker that may lead, the result has ``NO_LEADER``.
     """
     electable = placement.isr or eligible
     candidates = (partition.leader, *placement.replicas)

@@ -1,7 +1,7 @@
 """The partitions as seen by one decision: the brokers that may lead, policies, and changes so far.
 
-Decides how partitions change when brokers go and return, and how a new partition begins.
-``partition_change`` decides on each single change. Knows no request.
+This file decides how partitions change when brokers stop and return, and how a new partition
+begins. ``partition_change`` decides on each single change. This file does not know requests.
 
 Invariants: later changes of a decision see its earlier changes. So the records of a decision never
 contradict each other, even if a request repeats a partition. A broker that is fenced, in controlled
@@ -53,7 +53,7 @@ def is_active(image: MetadataImage, node_id: NodeId) -> bool:
 def default_directory(image: MetadataImage, node_id: NodeId) -> UUID:
     """Return the log directory of a new replica.
 
-    If the broker has several, the directory is unassigned and the broker chooses.
+    If the broker has several, the result means "unassigned", and the broker chooses one.
     """
     broker = image.cluster.brokers.get(node_id)
     if broker is None or len(broker.log_dirs) > 1:
@@ -80,10 +80,10 @@ def placeable_brokers(image: MetadataImage) -> list[BrokerRegistration]:
 def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
     """Whether none of a broker's log directories takes new partitions (KIP-1066).
 
-    The broker reports its cordoned directories in heartbeats. If ``cordoned.log.dirs`` means all
-    directories, it counts at once. If it names as many directories as the broker has, it counts
-    until the broker reports, because the controller knows neither their names nor which have
-    failed.
+    The broker reports its cordoned directories in heartbeats. Without a report, it is cordoned if
+    ``cordoned.log.dirs`` means all directories, or names as many as the broker has and the broker
+    has not reported yet. The controller knows neither the names of the directories nor which have
+    failed, so it can only compare their number.
     """
     broker = image.cluster.brokers[node_id]
     if broker.log_dirs and set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ()):
@@ -125,8 +125,8 @@ class Partitions:
     """The partitions of ``image`` with the changes of one decision on top.
 
     ``static_texts`` has the keys of the controller's properties file. ``presumed`` are unfenced
-    brokers without a heartbeat to this controller, or without one since it suspects them. They may
-    be dead. So they keep their leaderships, but are not elected until their next heartbeat.
+    brokers that may be dead: they have sent this controller no heartbeat yet, or none since it
+    suspects them. They keep their leaderships, but are not elected until their next heartbeat.
     """
 
     def __init__(
@@ -268,10 +268,10 @@ class Partitions:
     def take_from(self, *node_ids: NodeId) -> None:
         """Remove brokers from every in-sync set in one change, and move their leaderships.
 
-        They may become ELR. A partition without a leader whose only replica is on such a broker
-        stays as it is: the broker gave up its leaderships in a controlled shutdown, and its next
-        process will register. If an awaited eligible broker is removed, an unclean election may
-        become due.
+        The brokers may become ELR. A partition without a leader whose only replica is on such a
+        broker stays as it is, because the broker gave up its leaderships in a controlled shutdown,
+        and its next process will register. If an awaited eligible broker is removed, an unclean
+        election may become due.
         """
         for topic, index, partition in self.iterate():
             has_more = partition.has_leader or len(partition.replicas) > 1
@@ -352,13 +352,13 @@ class Partitions:
     def awaited(self) -> frozenset[NodeId]:
         """The brokers that are not elected before their next heartbeat.
 
-        The controller fences them if it does not come.
+        The controller fences them if no heartbeat comes.
         """
         return self.presumed & self._active
 
     @cached_property
     def observers(self) -> Observers:
-        """The brokers that copy and neither are in sync nor lead, unless a partition needs them."""
+        """The brokers that are neither in sync nor leaders, unless a partition needs them."""
         return observers_of(self.image)
 
     @cached_property
@@ -366,8 +366,9 @@ class Partitions:
         return self._values({})
 
     def _values(self, texts: Mapping[str, str]) -> tuple[int, bool]:
-        """Return min.insync.replicas and whether unclean elections are allowed, for a topic's own
-        values.
+        """Return min.insync.replicas, and whether unclean elections are allowed.
+
+        ``texts`` are the topic's own values, which come first.
         """
         configs = self.image.configs
         layers = Layers(

@@ -1,10 +1,10 @@
 """Places replicas of new partitions over racks and brokers, as Kafka's KRaft controller does.
 
-Racks are taken in turn. Each partition begins at the next rack. Its leader is the next active
-broker of the first rack, from there on, that has one. The other replicas follow rack by rack from
-the same place. In each rack active brokers come before fenced ones. After as many partitions as
-there are active brokers all orders are shuffled, so that the placement does not repeat. Load is not
-considered.
+The racks are visited in a cycle. Each partition begins one rack further than the previous one. If
+this rack has no active broker, the leader comes from the next rack that has one. The other replicas
+come from one rack after the other, beginning at the partition's rack. In each rack, active brokers
+come before fenced ones. Racks and brokers are shuffled after as many partitions as there are active
+brokers, so that the placement does not repeat. Load is not considered.
 
 Invariants: a partition never has two replicas on one broker, nor two in one rack while another rack
 has none. The leader of a new partition is active. The same arguments give the same placement.
@@ -30,7 +30,7 @@ def place_replicas(
 ) -> list[tuple[NodeId, ...]]:
     """Return the replicas of ``partition_count`` partitions, each with its preferred leader first.
 
-    ``seed`` is any number. It decides the first broker and how orders are shuffled.
+    ``seed`` is any number. It decides which brokers come first, and how brokers are shuffled.
 
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR, there are fewer brokers than replicas, or none is
@@ -69,7 +69,8 @@ class _Draws:
 class _Brokers:
     """The active or the fenced brokers of one rack.
 
-    Each turn returns every broker once, and begins one broker further than the previous turn.
+    They are visited in a cycle. A turn places one partition. It takes each broker at most once, and
+    begins one broker further than the previous turn.
     """
 
     node_ids: list[NodeId] = field(default_factory=list)
@@ -78,7 +79,7 @@ class _Brokers:
     taken_count: int = 0
 
     def next(self, turn: int) -> NodeId | None:
-        """Return the next broker of this turn, or None at its end."""
+        """Return the next broker of this turn, or None if the turn has taken all brokers."""
         if not self.node_ids:
             return None
         if turn != self.turn:
@@ -97,7 +98,7 @@ class _Rack:
     fenced: _Brokers = field(default_factory=_Brokers)
 
     def next(self, turn: int) -> NodeId | None:
-        """Return the next broker of this turn. Active brokers come first."""
+        """Return the next broker of this turn, or None. Active brokers come first."""
         found = self.active.next(turn)
         return self.fenced.next(turn) if found is None else found
 
@@ -141,7 +142,7 @@ class _Racks:
         return tuple(replicas)
 
     def _next_leader(self) -> tuple[int, NodeId]:
-        """Return the next leader, and the index of its rack."""
+        """Return the index of a rack, and its broker that leads the next partition."""
         count = len(self._racks)
         for index in (*range(self._first, count), *range(self._first)):
             leader = self._racks[index].active.next(self._turn)

@@ -40,7 +40,10 @@ from log_service.protocol.stored.metadata_records import MetadataRecord
 def alter_partition_reassignments(
     partitions: Partitions, request: AlterPartitionReassignmentsRequest
 ) -> tuple[list[MetadataRecord], AlterPartitionReassignmentsResponse]:
-    """Decide on every partition of the request, one after the other."""
+    """Return the records that begin or cancel moves as a request wants, and the response.
+
+    Partitions are decided one after the other, and each gets its own error code.
+    """
     responses: list[ReassignableTopicResponse] = []
     for topic in request.topics:
         responded: list[ReassignablePartitionResponse] = []
@@ -105,7 +108,7 @@ def _check_factor(
 def _moved(partition: PartitionRegistration, wanted: tuple[NodeId, ...]) -> Target:
     """Return the target that begins a move.
 
-    A move under way continues with those of its added replicas that are still wanted.
+    A move in progress keeps those of its added replicas that the new move also wants.
     """
     removing = tuple(sorted(set(partition.replicas) - set(wanted)))
     adding = tuple(
@@ -137,7 +140,7 @@ def _reverted(partition: PartitionRegistration, named: str, *, is_unclean_allowe
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Return the reassignments under way, of the requested partitions.
+    """Return the reassignments in progress of the requested partitions.
 
     Partitions that do not exist are left out.
     """

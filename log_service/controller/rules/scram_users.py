@@ -1,7 +1,7 @@
 """Decides on AlterUserScramCredentials: passwords of users, salted by the client (KIP-554).
 
 The controller decides on each user of a request separately. A repeated user is refused, with the
-first error about it. All accepted changes are written in one batch.
+first error that occurred for this user. All accepted changes are written in one batch.
 
 Invariants: a written credential has a salt, keys of the mechanism's length, and iterations within
 the bounds. A salted password is never written, because it would suffice to log in as the user. An
@@ -40,7 +40,7 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 def alter_scram_users(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
 ) -> tuple[list[MetadataRecord], AlterUserScramCredentialsResponse]:
-    """Decide on every user of the request. Each has one result.
+    """Return the records of changed credentials, and the response with a result for each user.
 
     Raises:
         KafkaError: UNSUPPORTED_VERSION, the cluster's metadata.version has no such records.

@@ -1,4 +1,4 @@
-"""THE table of the controller's rules: one row for each message that it decides on.
+"""The only table of the controller's rules: one row for each message that it decides on.
 
 A row names a rule, which is a plain function of another module of this package, and passes it the
 arguments that it needs. A message without a row is not decided by the controller. The exception is
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """The controller's view of its node. ``static_texts`` has the keys of its properties file by
-    name.
+    """The part of the node's configuration that the controller uses.
 
+    ``static_texts`` has the values of the node's properties file by key.
     ``leader_balance_interval_ms``: interval at which partitions return to their preferred leaders.
     ``unclean_election_interval_ms``: interval at which partitions without a leader get an unclean
     leader, if their topics allow it. None: never. ``death_grace_ms``: how long a broker whose
@@ -64,10 +64,11 @@ class ControllerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The arguments of rules beside the metadata.
+    """The arguments of rules besides the metadata and the request.
 
     They are the node's configuration, new ids, the brokers with a live session, the brokers that
-    are only presumed alive, and the quota that pays for created and deleted partitions.
+    are only presumed alive, the quota for created and deleted partitions, the wall-clock time, the
+    client, and the delegation tokens.
     """
 
     config: ControllerConfig
@@ -105,7 +106,7 @@ Decided = tuple[Sequence[MetadataRecord], Message]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row. ``decide`` raises KafkaError if the request is refused as a whole."""
+    """One row of the table. ``decide`` raises KafkaError if the whole request is refused."""
 
     decide: Callable[[MetadataImage, Any, Surroundings], Decided]
 
@@ -124,7 +125,7 @@ def _on_demand(
 ) -> Rule:
     """Return the row of a rule that is imported on first use.
 
-    ``pick`` returns the rule's arguments beside metadata and request.
+    ``pick`` returns the rule's arguments besides metadata and request.
     """
     return Rule(
         lambda image, request, around: imported_rule(module, name)(image, request, *pick(around))

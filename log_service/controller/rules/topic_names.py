@@ -21,7 +21,10 @@ def validate_topic_name(name: str) -> None:
 
 
 class TakenNames:
-    """Names of existing topics, and of topics created by the same request, by collision key."""
+    """Names of existing topics, and of topics that the same request creates, by collision key.
+
+    Names that differ only in dots and underscores have the same key.
+    """
 
     def __init__(self, topics: TopicsImage) -> None:
         self._existing = topics.by_colliding_key

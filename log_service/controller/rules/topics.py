@@ -59,10 +59,10 @@ Raises KafkaError THROTTLING_QUOTA_EXCEEDED (KIP-599).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:
-    """The arguments of rules about topics, beside the metadata.
+    """The arguments of rules about topics, besides the metadata.
 
     They are defaults, the properties file, new ids and the quota. ``charge`` charges new partitions
-    to the client's quota. It raises THROTTLING_QUOTA_EXCEEDED if the quota is used up (KIP-599).
+    to the client's quota, and raises THROTTLING_QUOTA_EXCEEDED if the quota is used up (KIP-599).
     """
 
     defaults: TopicDefaults
@@ -77,7 +77,7 @@ class TopicRules:
 def create_topics(
     image: MetadataImage, request: CreateTopicsRequest, rules: TopicRules
 ) -> tuple[list[MetadataRecord], CreateTopicsResponse]:
-    """Decide on every topic of the request."""
+    """Return the records of a request's new topics, and the response with a result for each."""
     records: list[MetadataRecord] = []
     results: list[CreatableTopicResult] = []
     counts = Counter(topic.name for topic in request.topics)
@@ -300,7 +300,10 @@ def _described(
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, charge: ChargePartitions
 ) -> tuple[list[MetadataRecord], DeleteTopicsResponse]:
-    """Decide on every topic of the request. Old versions name topics in ``topic_names``."""
+    """Return the records that delete a request's topics, and the response.
+
+    Old versions of the request name topics in ``topic_names``.
+    """
     records: list[MetadataRecord] = []
     results: list[DeletableTopicResult] = []
     for states in _by_topic(
@@ -322,7 +325,7 @@ def delete_topics(
 def _by_topic(
     image: MetadataImage, states: Sequence[DeleteTopicState]
 ) -> list[list[DeleteTopicState]]:
-    """Return a request's entries by topic. An entry without an existing topic has its own key."""
+    """Group a request's entries by topic. An entry without an existing topic is its own group."""
     grouped: dict[object, list[DeleteTopicState]] = {}
     for state in states:
         topic = _find(image, state)

@@ -236,7 +236,7 @@ class GroupCoordinatorShard:
         """Handle ConsumerGroupHeartbeat 0-1: a member joins, stays or leaves, and is reconciled.
 
         Raises:
-            KafkaError: the error for the member. The caller must refuse the decision.
+            KafkaError: the error for the member. The caller must discard the decision.
         """
         self.consumers.validate(request, context)
         self.consumers.handle_heartbeat(
@@ -289,7 +289,7 @@ class GroupCoordinatorShard:
         The reply is a ``StreamsHeartbeatReply``.
 
         Raises:
-            KafkaError: the error for the member. The caller must refuse the decision.
+            KafkaError: the error for the member. The caller must discard the decision.
         """
         validate_streams_heartbeat(request)
         self.streams.handle_heartbeat(
@@ -333,7 +333,7 @@ class GroupCoordinatorShard:
         """Handle JoinGroup 0-9: admit a member, or reply with an error.
 
         Raises:
-            KafkaError: the error for a member of a consumer group. The caller must refuse the
+            KafkaError: the error for a member of a consumer group. The caller must discard the
                 decision.
         """
         error = self._validate_join(request)
@@ -395,7 +395,7 @@ class GroupCoordinatorShard:
         In a classic group, the reply waits until the leader has sent the assignments.
 
         Raises:
-            KafkaError: the error for a member of a consumer group. The caller must refuse the
+            KafkaError: the error for a member of a consumer group. The caller must discard the
                 decision.
         """
         group = self._with_classic_members(request.group_id)
@@ -415,7 +415,7 @@ class GroupCoordinatorShard:
         """Handle Heartbeat 0-4: restart a member's session.
 
         Raises:
-            KafkaError: the error for a member of a consumer group. The caller must refuse the
+            KafkaError: the error for a member of a consumer group. The caller must discard the
                 decision.
         """
         group = self._with_classic_members(request.group_id)
@@ -491,7 +491,8 @@ class GroupCoordinatorShard:
     ) -> None:
         """Handle TxnOffsetCommit 0-5: store offsets of an open transaction (KIP-98, KIP-447).
 
-        The offsets take effect when the transaction commits.
+        The offsets take effect when the transaction commits. ``shown`` is the ``Verification`` of
+        the transaction, which the log checks.
         """
         is_shared = request.group_id in self.share_groups
         error = (
@@ -515,7 +516,7 @@ class GroupCoordinatorShard:
     ) -> None:
         """Handle OffsetFetch 1-10 for one group.
 
-        An unknown group has no offsets, without an error.
+        An unknown group gets a response without offsets and without an error.
         """
         group = self.groups.get(request.group_id)
         error = ErrorCode.NONE
@@ -629,7 +630,7 @@ class GroupCoordinatorShard:
     # Time
 
     def on_timer(self, key: Hashable, decision: GroupDecision) -> None:
-        """Handle a due timer."""
+        """Pass a due timer to the part that handles its kind, which is the key's first element."""
         group = self.groups.get(key[1]) if isinstance(key, tuple) and len(key) > 1 else None
         if isinstance(group, StreamsGroup):
             self.streams.on_timer(group, key, decision)

@@ -12,7 +12,7 @@ from log_service.metadata.image import MetadataImage, ResourceType
 
 
 class GroupTimes:
-    """The durations of one protocol's groups in a shard. ``image`` returns the newest metadata."""
+    """The timeouts and intervals of one kind of group. ``image`` returns the newest metadata."""
 
     def __init__(
         self, protocol: str, config: HeartbeatTimes, image: Callable[[], MetadataImage]

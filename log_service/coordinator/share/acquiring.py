@@ -27,7 +27,7 @@ MIN_THROTTLED_COUNT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSettings:
-    """The settings of a group for its records.
+    """The settings of a group for the delivery of its records.
 
     ``has_dead_letters`` means that an archived record must first be written to a dead letter topic.
     """
@@ -197,7 +197,7 @@ class Acquisition:
     def _acquire_offsets(self, batch: InFlightBatch, acquirable: Sequence[Run], most: int) -> None:
         """Acquire at most ``most`` records individually.
 
-        After the first throttled record, the number is reduced further.
+        The number is reduced further at the first record whose delivery count is high.
         """
         limit = self.settings.delivery_count_limit
         throttled_from = self.settings.throttled_from_count
@@ -248,7 +248,7 @@ class Acquisition:
         return next((last for base, last in self.fetched.batches if base <= offset <= last), offset)
 
     def _add_in_batches(self, first: int, last: int) -> int:
-        """Track new records in groups of about ``batch_size`` records.
+        """Acquire new records in groups of about ``batch_size`` records, and return ``last``.
 
         Each group ends at the end of a batch of the log.
         """
@@ -268,7 +268,10 @@ class Acquisition:
         self._note(first, last, 1)
 
     def add_strictly(self, first: int, last: int, remaining: int) -> int:
-        """Add a batch, and acquire at most ``remaining`` records of it. Return the last one."""
+        """Add a batch, and acquire at most its first ``remaining`` records.
+
+        Return the offset of the last acquired record.
+        """
         acquired_last = min(last, first + remaining - 1)
         delivery = self.locked_delivery(1)
         batch = InFlightBatch(first, last, Delivery(state=RecordState.AVAILABLE, delivery_count=0))

@@ -45,7 +45,7 @@ class Delivery:
         return self.state in FINAL_STATES
 
     def followed_by(self, state: RecordState, delivery_count: int) -> "Delivery":
-        """Return the delivery of a record after its member no longer holds it."""
+        """Return the next delivery of a record, in which no member holds the record any more."""
         assert state in NEXT_STATES[self.state], f"{self.state.name} cannot become {state.name}"
         return Delivery(state=state, delivery_count=delivery_count)
 
@@ -80,7 +80,7 @@ class Run:
         return self.delivery.is_final and self.before is None
 
     def changed(self, delivery: Delivery) -> "Run":
-        """Return the run with a new delivery that is not stored."""
+        """Return the run with a new delivery that takes effect at once, without a write."""
         return replace(self, delivery=delivery, before=None, write_id=0)
 
     def tentatively(self, delivery: Delivery, write_id: int) -> "Run":

@@ -57,7 +57,7 @@ class NeedlessRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRefusal:
-    """The error for one partition of a request that was refused."""
+    """The error for one partition, if the request for its share state was refused."""
 
     error_code: ErrorCode
     error_message: str
@@ -65,7 +65,7 @@ class StateRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareStateWrite:
-    """A leader's write of one partition of one group. An epoch of -1 is not checked."""
+    """A leader's write of the state of one share partition. An epoch of -1 is not checked."""
 
     state_epoch: int
     leader_epoch: int
@@ -212,7 +212,7 @@ class ShareCoordinatorShard:
     # Timers and metadata
 
     def on_loaded(self, decision: Decision[ShareRecord]) -> None:
-        """Begin to serve, and delete the states of topics that were deleted meanwhile.
+        """Begin to serve requests, and delete the states of topics that were deleted meanwhile.
 
         Each state was written in an earlier leader epoch, by a coordinator that knew its topic.
         This node's metadata is newer, because this node knows its own leader epoch. Therefore a
@@ -240,7 +240,7 @@ class ShareCoordinatorShard:
             decision.set_timer(CLEAN_UP_TIMER, decision.now_ms)
 
     def on_timer(self, key: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Store cold states again, announce needless records, or delete states of gone topics."""
+        """Store cold states again, announce needless records, or delete deleted topics' states."""
         if key == COLD_TIMER:
             decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
             self._store_cold_states(decision)

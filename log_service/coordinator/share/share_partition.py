@@ -218,9 +218,9 @@ class SharePartition:
         return self.state_write(self.give_back(expired, Run.changed))
 
     def archive_expired(self, now_ms: int) -> StateWrite | None:
-        """Tentatively archive records whose last lock has expired.
+        """Tentatively archive records whose last lock has expired, and return the write.
 
-        Groups without dead letters have none.
+        Return None if there are none. Groups without dead letters never have such records.
         """
         write_id = self._last_write_id + 1
         last_held = [run for run in self._expired(now_ms) if self.needs_dead_letter(run)]

@@ -54,7 +54,7 @@ def _copied(batches: Iterable[_Batch], new: Callable[..., B]) -> list[B]:
 
 
 def write_request(partition: int, write: ShareStateWrite) -> writing.PartitionData:
-    """Return a write of one partition as a part of a request."""
+    """Convert the write of one partition to the part of a request that holds it."""
     return writing.PartitionData(
         partition=partition,
         state_epoch=write.state_epoch,
@@ -66,7 +66,7 @@ def write_request(partition: int, write: ShareStateWrite) -> writing.PartitionDa
 
 
 def requested_write(asked: writing.PartitionData) -> ShareStateWrite:
-    """Return the write of a request."""
+    """Convert the part of a request for one partition to a write."""
     return ShareStateWrite(
         state_epoch=asked.state_epoch,
         leader_epoch=asked.leader_epoch,

@@ -1,5 +1,4 @@
-"""The window of a share partition: its start and end offsets, and the records in flight between
-them.
+"""The window of a share partition: the records in flight between its start and end offsets.
 
 This file decides where the window begins and ends, which offset the leader fetches next, and how
 many records of the window are final. It does not decide on the states of records.

@@ -1,7 +1,7 @@
 """Views of transactional ids for admin clients (KIP-664, KIP-994, KIP-1152).
 
 One id can be described, and ids can be listed by filters. This file decides which ids pass the
-filters, and on the names of states. As in Apache Kafka, patterns use the syntax of RE2 and match
+filters, and how states are named. As in Apache Kafka, patterns use the syntax of RE2 and match
 whole ids. Ids are matched in bounded steps. Any client may list ids, and a match of many ids at
 once would delay all other requests.
 """

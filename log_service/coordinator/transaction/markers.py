@@ -80,7 +80,7 @@ class MarkerBatch:
 
 
 class Gone:
-    """Represents the missing leader of a deleted partition."""
+    """Represents the leader of a deleted partition, which does not exist."""
 
 
 GONE = Gone()
@@ -90,7 +90,7 @@ FindLeader = Callable[[TopicPartition], NodeId | Gone | None]
 
 @dataclass(slots=True)
 class _Owed:
-    """The unfinished markers of one transaction.
+    """The markers of one transaction that are not all written yet.
 
     ``left`` holds the partitions without a marker. ``waiting`` holds those whose marker is not in
     flight.
@@ -182,7 +182,7 @@ class MarkerQueue:
         )
 
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse | None) -> Settled:
-        """Apply the response to a batch. None means that there was no response.
+        """Apply the response to a batch, or None without a response, and return the outcome.
 
         Markers that were not written wait again.
         """

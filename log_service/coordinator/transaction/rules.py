@@ -47,7 +47,7 @@ _COMPLETED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer:
-    """The producer id and epoch of a request."""
+    """The identity of a producer: the producer id and epoch in its request."""
 
     producer_id: int
     producer_epoch: int
@@ -125,7 +125,9 @@ def _may_be(known: Transaction, claimed: Producer) -> bool:
 
 
 def raised_epoch(known: Transaction, claimed: Producer | None) -> dict[str, int]:
-    """Return the epochs of a producer that begins, by field. Empty for a repeated request.
+    """Return the new epochs of an id whose producer begins, by field of ``Transaction``.
+
+    For a repeated request, nothing changes and the result is empty.
 
     Raises:
         KafkaError: another producer with the same id has begun since.

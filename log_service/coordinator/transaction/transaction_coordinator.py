@@ -156,8 +156,7 @@ class TransactionCoordinatorShard:
     def handle_init_producer_id(
         self, request: InitProducerIdRequest, context: RequestContext, decision: TransactionDecision
     ) -> None:
-        """Handle InitProducerId with a transactional id: raise the epoch to fence earlier
-        producers.
+        """Handle InitProducerId with an id: raise the epoch to fence earlier producers.
 
         An ongoing transaction is aborted first.
         """

@@ -3,11 +3,11 @@
 Kafka's coordinator refuses such a request with CONCURRENT_TRANSACTIONS, and the client retries
 after a pause of 20 to 100 ms. Markers are written much faster. So this node retries on behalf of
 the client as soon as the last marker is written. The client gets the refusal only if this takes
-longer than its patience. If a transaction has been ending for a long time already, requests do not
-wait for it.
+longer than ``patience_ms``. If a transaction has been ending for a long time already, requests do
+not wait for it.
 
 Invariant: Each request gets one reply, which is the coordinator's last response. If no end of the
-transaction is reported, the request is retried once when its patience is over.
+transaction is reported, the request is retried once after ``patience_ms``.
 """
 
 from collections.abc import Callable
@@ -99,7 +99,7 @@ class WaitingRequests:
         ask(on_outcome)
 
     def _give_up(self, transactional_id: str, waiting: _Waiting) -> None:
-        """Send a request for the last time, because its patience is over."""
+        """Send a request for the last time, because it has waited as long as it may."""
         line = self._waiting[transactional_id]
         line.remove(waiting)
         if not line:

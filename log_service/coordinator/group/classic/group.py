@@ -80,9 +80,9 @@ class ClassicMember:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Return the member's first choice among the candidates.
+        """Return the protocol that the member prefers among ``candidates``.
 
-        The member must support all of them.
+        The member must support all candidates.
         """
         return next(name for name, _ in self.protocols if name in candidates)
 
@@ -151,11 +151,11 @@ class ClassicGroup:
         return not self.pending_join_members and self.joined_count == len(self.members)
 
     def accepts(self, member_id: str, max_size: int) -> bool:
-        """Return whether there is room for a joiner.
+        """Return whether a joining member fits into a group of at most ``max_size`` members.
 
         During a rebalance, only members that have rejoined count. A static member that returns
-        without its member id needs an additional place, so a full group refuses this member. Kafka
-        does the same.
+        without its member id counts as one more member, so a full group refuses it. Kafka does the
+        same.
         """
         if self.is_in(GroupState.EMPTY, GroupState.DEAD):
             return True
@@ -197,7 +197,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static_member(self, group_instance_id: str, new_member_id: str) -> ClassicMember:
-        """Move a static member's place, leadership and assignment to a new member id (KIP-345)."""
+        """Replace a static member's id. Its leadership and its assignment stay (KIP-345)."""
         old_id = self.static_members[group_instance_id]
         member = self.members.pop(old_id)
         self.pending_sync_members.discard(old_id)
@@ -311,9 +311,10 @@ class ClassicGroup:
             return None
 
     def subscription_test(self) -> Callable[[str], bool]:
-        """Return a test whether the group's consumers may read a topic.
+        """Return a predicate that tells whether the group's consumers may subscribe to a topic.
 
-        If their metadata cannot be decoded, the test passes for every topic.
+        If their metadata cannot be decoded, the predicate is true for every topic. If the members
+        are not consumers, it is false for every topic.
         """
         topics = self.subscribed_topics
         return (lambda _: self.is_of_consumers) if topics is None else topics.__contains__

@@ -81,7 +81,7 @@ class Membership:
     def validate_request(
         self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> ErrorCode:
-        """Validate the member id, instance id and generation of a member's request."""
+        """Return NONE if a request's member id, instance id and generation fit, else an error."""
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = group.validate_member(member_id, group_instance_id)
@@ -185,7 +185,7 @@ class Membership:
     ) -> None:
         """Remove a member or a pending member id whose session has expired.
 
-        A member with an open join or sync stays, unless it is new.
+        A member with an open JoinGroup or SyncGroup request stays, unless the member is new.
         """
         if member_id in group.pending_join_members:
             decision.stage(group)

@@ -4,7 +4,7 @@
 - ``listing``: descriptions of groups, and validation of their commits and fetches.
 - ``requests``: the checks of a heartbeat that need no group.
 - ``heartbeats``: the response to a heartbeat.
-- ``steps``: the steps that follow a member's request.
+- ``steps``: the update of subscription, group epoch, targets and member after a request.
 - ``reconciliation``: one member's next step towards its target.
 - ``assignors``: the targets of all members.
 - ``sessions``: the deadlines of members.

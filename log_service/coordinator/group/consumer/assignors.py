@@ -37,7 +37,7 @@ _Growing = dict[str, dict[UUID, set[int]]]
 def assign_range(
     members: Sequence[MemberSpec], partition_counts: PartitionCounts
 ) -> dict[str, Partitions]:
-    """Give each member a contiguous part of each topic.
+    """Return the target of each member, which has a contiguous part of each topic.
 
     Static members come first, by instance id.
     """

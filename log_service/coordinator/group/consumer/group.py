@@ -156,7 +156,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """The progress of the group towards its target."""
+        """The state of the group, which tells how far the members have reached their targets."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch.epoch > self.target_epoch.epoch:

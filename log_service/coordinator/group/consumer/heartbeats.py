@@ -65,7 +65,7 @@ class ConsumerHeartbeats:
         self._removals = removals
 
     def validate(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
-        """Validate the fields of a request, without its group.
+        """Validate the fields of a request, without looking at its group.
 
         Raises:
             KafkaError: the request is invalid.
@@ -84,7 +84,7 @@ class ConsumerHeartbeats:
         The request must be valid. ``group`` may be a new one.
 
         Raises:
-            KafkaError: the error for the member. The caller must refuse the decision.
+            KafkaError: the error for the member. The caller must discard the decision.
         """
         if is_leaving(request):
             self._leave(group, request, context, decision)
@@ -128,7 +128,8 @@ class ConsumerHeartbeats:
     ) -> tuple[ConsumerMember, str | None]:
         """Return the member, and the id of the member that it replaces.
 
-        The id is None unless a static member returns under a new member id.
+        Only a static member that returns under a new member id replaces one. Otherwise the id is
+        None.
         """
         is_joining = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:

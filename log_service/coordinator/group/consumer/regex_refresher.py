@@ -62,7 +62,7 @@ class _Refresh:
     found: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def take_step(self) -> None:
-        """Match names until the work of one step is used up."""
+        """Match names against expressions, with a bounded amount of work (``WORK_PER_STEP``)."""
         left = WORK_PER_STEP
         while left > 0 and self.done_count < len(self.regexes):
             regex = self.regexes[self.done_count]

@@ -1,4 +1,4 @@
-"""Validate a ConsumerGroupHeartbeat without its group, and read its fields.
+"""Validate a ConsumerGroupHeartbeat without looking at its group, and read its fields.
 
 These are plain functions of the request. The source is KIP-848 as of Kafka 4.3. The error texts are
 our own.
@@ -33,7 +33,7 @@ NO_TIMEOUT = -1
 def validate_heartbeat(
     request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]
 ) -> None:
-    """Validate the fields of a request, without its group.
+    """Validate the fields of a request, without looking at its group.
 
     Raises:
         KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, with the reason.

@@ -1,4 +1,4 @@
-"""Steps after a member's request: store its subscription, settle epoch and targets, reconcile it.
+"""Steps after a member's request: update its subscription, the epoch, the targets, the member.
 
 The group enters a new epoch if its subscribed topics have changed. Targets of an older epoch are
 computed again, but not within the assignment interval. The member is moved one step towards its
@@ -124,8 +124,7 @@ class ConsumerSteps:
         return self._settled_epoch(beat, decision, is_bump_needed=is_bump_needed)
 
     def _note_regex(self, beat: Beat, decision: GroupDecision) -> bool:
-        """Delete the record of an expression that loses its last user, and validate a new
-        expression.
+        """Validate a new expression, and delete the record of one that no member uses any more.
 
         Return whether the group's topics change at once.
         """
@@ -179,7 +178,7 @@ class ConsumerSteps:
     def advance(
         self, beat: Beat, epoch: int, owned: Partitions | None, decision: GroupDecision
     ) -> CurrentAssignment:
-        """Settle the targets of the group's ``epoch`` and advance the member.
+        """Compute the targets of the group's ``epoch`` if they are due, and advance the member.
 
         Return its assignment after one step towards its target.
         """

@@ -88,7 +88,7 @@ class ClassicMembers:
         """Respond at once. The generation in the response is the member's epoch.
 
         Raises:
-            KafkaError: the error for the member. The caller must refuse the decision.
+            KafkaError: the error for the member. The caller must discard the decision.
         """
         member_id = request.member_id or self._new_member_id("")[1:]
         self._validate_joiner(group, member_id, request)
@@ -157,7 +157,8 @@ class ClassicMembers:
     ) -> tuple[ConsumerMember, str | None]:
         """Return the member, which may be new, and the id of the member that it replaces.
 
-        The id is None unless a static member returns under a new member id.
+        Only a static member that returns under a new member id replaces one. Otherwise the id is
+        None.
         """
         if request.group_instance_id is None:
             return (
@@ -214,7 +215,7 @@ class ClassicMembers:
         """Respond with the partitions that the member holds.
 
         Raises:
-            KafkaError: the error for the member. The caller must refuse the decision.
+            KafkaError: the error for the member. The caller must discard the decision.
         """
         member, classic = _validated(
             group, request.member_id, request.group_instance_id, request.generation_id
@@ -260,7 +261,7 @@ class ClassicMembers:
         """Restart the member's session. Return REBALANCE_IN_PROGRESS if the member must rejoin.
 
         Raises:
-            KafkaError: the error for the member. The caller must refuse the decision.
+            KafkaError: the error for the member. The caller must discard the decision.
         """
         member, classic = _validated(group, member_id, instance_id, generation_id)
         self._sessions.keep_alive(group.group_id, member_id, classic.session_timeout_ms, decision)

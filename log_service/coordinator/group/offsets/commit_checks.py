@@ -45,7 +45,10 @@ class CommitChecks:
     def validate(
         self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision
     ) -> ErrorCode:
-        """Return the error of an OffsetCommit. A member's commit restarts its session."""
+        """Return NONE if an OffsetCommit is valid, else its error.
+
+        A valid commit restarts the session of a classic group's member.
+        """
         group = self._groups.get(request.group_id)
         if group is not None and not isinstance(group, ClassicGroup):
             return self._validate_epoch_commit(group, request, context)
@@ -78,10 +81,10 @@ class CommitChecks:
         return validate_commit(group, request, context, self._image())
 
     def validate_in_transaction(self, request: TxnOffsetCommitRequest) -> ErrorCode:
-        """Return the error of a transactional commit. It needs fewer checks than other commits.
+        """Return NONE if a transactional commit is valid, else its error.
 
-        Older producers send neither a member nor a generation. A rebalance in progress does not
-        matter.
+        There are fewer checks than for other commits, because older producers send neither a member
+        nor a generation. A rebalance in progress does not matter.
         """
         if request.group_id == "":
             return ErrorCode.INVALID_GROUP_ID

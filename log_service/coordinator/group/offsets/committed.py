@@ -127,7 +127,10 @@ class OffsetStore:
     def commit(
         self, request: OffsetCommitRequest, decision: Decision[GroupRecord]
     ) -> OffsetCommitResponse:
-        """Decide on every partition of a commit. The caller has validated the sender."""
+        """Append the offsets of a commit, and return the response with a result per partition.
+
+        The caller has validated the sender.
+        """
         response = OffsetCommitResponse()
         for topic in request.topics:
             topic_response = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
@@ -184,7 +187,7 @@ class OffsetStore:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, decision: Decision[GroupRecord]
     ) -> TxnOffsetCommitResponse:
-        """Decide on every partition of a transactional commit.
+        """Append the offsets of a transactional commit, and return the response.
 
         The caller has validated the sender. A transactional offset has no expiry time of its own.
         """
@@ -271,7 +274,7 @@ class OffsetStore:
     def delete(
         self, request: OffsetDeleteRequest, is_in_use: IsInUse, decision: Decision[GroupRecord]
     ) -> OffsetDeleteResponse:
-        """Decide on every partition of a deletion.
+        """Append tombstones for the offsets that a request deletes, and return the response.
 
         A topic that the group still reads gets GROUP_SUBSCRIBED_TO_TOPIC.
         """

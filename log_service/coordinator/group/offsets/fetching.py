@@ -1,8 +1,8 @@
-"""Committed offsets as OffsetFetch returns them.
+"""Builds the responses to OffsetFetch from committed offsets.
 
-Decides the response for a partition with an offset, without one, or with one that an open
-transaction may still change. All offsets of a group may be very many. A response with them is made
-in steps, from a copy of one moment.
+This file decides the response for a partition with an offset, without one, or with one that an open
+transaction may still change. A group may have very many offsets. A response with all of them is
+built in steps, from a copy that does not change meanwhile.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ GroupOffsets = dict[TopicPartition, CommittedOffset]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllOffsets:
-    """All offsets of a group at one moment, if a response with them takes several steps.
+    """A copy of all offsets of a group, from which a response is built in several steps.
 
     ``unstable`` are the partitions whose offset an open transaction may still change.
     """
@@ -36,7 +36,7 @@ class AllOffsets:
     unstable: frozenset[TopicPartition]
 
     def response(self) -> Steps[OffsetFetchResponseGroup]:
-        """Return the response, a bounded count of offsets in each step, in the order of topics."""
+        """Build the response, sorted by topic, from a bounded number of offsets in each step."""
         topics: dict[str, list[OffsetFetchResponsePartitions]] = {}
         left = OFFSETS_PER_STEP
         for where, committed in self.offsets.items():

@@ -48,7 +48,7 @@ class _Orphan(NamedTuple):
 
 
 class OffsetRemovals:
-    """The removals that are due for the offsets of one shard."""
+    """Removes offsets of one shard that have expired or belong to deleted partitions."""
 
     def __init__(
         self, config: GroupConfig, offsets: OffsetStore, groups: Mapping[str, Group]
@@ -92,11 +92,11 @@ class OffsetRemovals:
             decision.set_timer(ORPHAN_TIMER, decision.now_ms)
 
     def on_orphan_timer(self, decision: GroupDecision) -> None:
-        """Remove a bounded number of orphans, except for offsets that were committed again
-        meanwhile.
+        """Remove a bounded number of orphans, which are offsets of deleted partitions.
 
-        An orphan waits while an open transaction holds a newer offset for its partition, because
-        then the topic exists again. A tombstone would remove the newer offset too.
+        An offset that was committed again meanwhile stays. An orphan waits while an open
+        transaction holds a newer offset for its partition, because then the topic exists again. A
+        tombstone would remove the newer offset too.
         """
         taken = [
             self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))
@@ -113,7 +113,10 @@ class OffsetRemovals:
             decision.set_timer(ORPHAN_TIMER, decision.now_ms + (PAUSE_MS if due else OPEN_PAUSE_MS))
 
     def on_expiry_timer(self, decision: GroupDecision) -> None:
-        """Check a bounded number of groups for expired offsets, then pause for requests."""
+        """Remove expired offsets of a bounded number of groups.
+
+        The next groups follow after a pause, so that requests do not wait.
+        """
         if not self._unchecked_groups:
             self._unchecked_groups.extend(sorted(self._groups))
         taken = [
@@ -163,7 +166,7 @@ def append_removal(group: Group, decision: GroupDecision) -> None:
 
 
 def subscription_test(group: Group) -> Callable[[str], bool]:
-    """Return a test whether members read a topic, or may read it."""
+    """Return a predicate that tells whether members read a topic, or may read it."""
     if isinstance(group, StreamsGroup):
         return group.reads
     return (
@@ -174,7 +177,7 @@ def subscription_test(group: Group) -> Callable[[str], bool]:
 
 
 def _may_expire(group: Group) -> bool:
-    """Whether it is known which topics the group reads. Offsets of other topics may then expire."""
+    """Whether offsets of a group may expire, because it is known which topics the group reads."""
     if not isinstance(group, ClassicGroup) or group.is_in(GroupState.EMPTY):
         return True
     return group.is_in(GroupState.STABLE) and group.subscribed_topics is not None

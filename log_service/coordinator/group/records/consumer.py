@@ -60,7 +60,7 @@ class GroupEpochRecord:
 class LegacyTopicsRecord:
     """Type 4: the topics that a group reads, as Kafka stored them before 4.1.
 
-    It is only deleted.
+    This coordinator never writes one with topics. It only deletes those that Kafka has written.
     """
 
     group_id: str

@@ -209,7 +209,7 @@ def _member_value(content: StreamsMetadata) -> StreamsGroupMemberMetadataValue:
 
 
 def assignment_value(content: TaskAssignment) -> StreamsGroupCurrentMemberAssignmentValue:
-    """Return the record's value of a member's tasks."""
+    """Convert a member's tasks to the stored value of their record."""
     assigned, pending = content.assigned, content.pending_revocation
     return StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=content.epoch,

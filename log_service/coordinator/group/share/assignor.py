@@ -64,7 +64,10 @@ def _divisions(
 def _shared(
     readers: Sequence[ShareMemberSpec], places: Sequence[Place]
 ) -> Iterable[tuple[str, Place]]:
-    """Yield each partition with a member. Members keep partitions first, then get new ones."""
+    """Yield pairs of a member id and a partition that the member gets.
+
+    Members first keep partitions of their last target, and then get new ones.
+    """
     if not places or not readers:
         return
     sharing = -(-len(readers) // len(places))
@@ -100,10 +103,11 @@ def _kept(target: Partitions, users: Mapping[Place, set[int]]) -> list[Place]:
 def _fill(
     users: Mapping[Place, set[int]], counts: list[int], quotas: Sequence[int], sharing: int
 ) -> None:
-    """Give partitions with too few users to members with too few partitions, in turns.
+    """Give partitions with too few users to members with too few partitions.
 
-    If all of these members already use a partition, it stays as it is, because a slight imbalance
-    does no harm.
+    A partition should have ``sharing`` users, and a member as many partitions as its quota. The
+    members are visited in turn. If all of these members already use a partition, it gets no more
+    users, because a slight imbalance does no harm.
     """
     unfilled = [number for number, quota in enumerate(quotas) if counts[number] < quota]
     position = 0

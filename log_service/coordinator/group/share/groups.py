@@ -72,7 +72,7 @@ class OffsetsToAlter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatesToDelete:
-    """The share states to delete, and the topics that are already refused."""
+    """The share states to delete, and response entries of topics that were refused already."""
 
     group_id: str
     partitions: Partitions
@@ -128,7 +128,7 @@ class ShareGroups:
         group.replay(record)
 
     def resume(self, decision: GroupDecision) -> None:
-        """Begin to serve, and drop share states of topics that were deleted meanwhile.
+        """Begin to serve requests, and drop share states of topics that were deleted meanwhile.
 
         A topic id that is unknown here belongs to a deleted topic, because this node knows at least
         the topics that the writer of the record knew.
@@ -152,7 +152,7 @@ class ShareGroups:
         """Handle ShareGroupHeartbeat 1: a member joins, stays or leaves.
 
         Raises:
-            KafkaError: the error for the member. The caller must refuse the decision.
+            KafkaError: the error for the member. The caller must discard the decision.
         """
         validate_share_heartbeat(request)
         group = self._found(request.group_id, is_made=request.member_epoch == JOIN_EPOCH)
@@ -265,7 +265,7 @@ class ShareGroups:
         An unknown group is created.
 
         Raises:
-            KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. The caller must refuse the decision.
+            KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. The caller must discard the decision.
         """
         group = self._found(request.group_id, is_made=True)
         _validate_empty(group)
@@ -321,7 +321,7 @@ class ShareGroups:
         """Handle DeleteShareGroupOffsets 0: reply with ``StatesToDelete``.
 
         Raises:
-            KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. The caller must refuse the decision.
+            KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. The caller must discard the decision.
         """
         group = self._found(request.group_id, is_made=False)
         _validate_empty(group)
@@ -370,8 +370,8 @@ class ShareGroups:
     ) -> None:
         """Handle DeleteGroups 0-2 for one share group.
 
-        The reply is ``StatesToDelete`` while there are share states to delete, else the result. The
-        caller repeats the request when the states are deleted.
+        The reply is ``StatesToDelete`` if share states must be deleted first. The caller repeats
+        the request when they are deleted. Otherwise the reply is a ``DeletableGroupResult``.
         """
         group = self._groups[group_id]
         result = DeletableGroupResult(group_id=group_id)

@@ -5,7 +5,7 @@ The steps of one heartbeat:
 1. Store the member's subscription.
 2. Begin a new group epoch if the group's topics have changed, or if partitions with a state are not
    assigned.
-3. Compute the targets if they are of an older epoch and were not computed a moment ago.
+3. Compute the targets if they are of an older epoch and the assignment interval has passed.
 4. Assign the member its target at once, because no other member has to revoke anything.
 5. Initialize states of subscribed partitions that have none. A later heartbeat assigns them.
 
@@ -124,7 +124,7 @@ class ShareHeartbeats:
         The request must be valid. ``group`` may be a new one.
 
         Raises:
-            KafkaError: the error for the member. The caller must refuse the decision.
+            KafkaError: the error for the member. The caller must discard the decision.
         """
         if request.member_epoch == LEAVE_EPOCH:
             self.remove(group, _known(group, request.member_id), decision)
@@ -373,7 +373,7 @@ class ShareHeartbeats:
 
 
 def validate_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Validate the fields of a request, without its group.
+    """Validate the fields of a request, without looking at its group.
 
     Raises:
         KafkaError: INVALID_REQUEST, with the reason.

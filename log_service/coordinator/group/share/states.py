@@ -181,7 +181,10 @@ def without_deleting(states: StatePartitions, topic_ids: Iterable[UUID]) -> Stat
 
 
 def without_topics(states: StatePartitions, deleted: Iterable[UUID]) -> StatePartitions:
-    """Return the states without deleted topics. Share coordinators drop theirs on their own."""
+    """Return the states without deleted topics.
+
+    Share coordinators delete the states of these topics without a request.
+    """
     gone = set(deleted)
     return StatePartitions(
         initializing={

@@ -95,9 +95,9 @@ class _Process:
 
 
 class _Share:
-    """The largest number of tasks that a member may have.
+    """The largest number of tasks that a member may have now.
 
-    This is the number of remaining tasks divided by the number of members below their share.
+    This is the number of remaining tasks divided by the number of members that may have more.
     """
 
     def __init__(self, task_count: int, member_count: int) -> None:
@@ -200,7 +200,10 @@ class _Division:
                     break
 
     def _stays_standby(self, task: TaskId) -> bool:
-        """Assign a task to a member that already has its state, if one is below its share."""
+        """Assign a standby task to a member that had the task before and may have more tasks.
+
+        Return whether there is such a member.
+        """
         was_active = self._was_active.get(task)
         if (
             was_active is not None
@@ -245,7 +248,7 @@ class _Division:
         return processes
 
     def _least_loaded(self, member_ids: Iterable[str]) -> str | None:
-        """Return the member on the least loaded process that has the fewest tasks there."""
+        """Return the member on the least loaded process, or None. The fewest tasks break a tie."""
         return min(
             member_ids,
             key=lambda each: (self._process_of[each].load, self._counts[each], each),

@@ -85,7 +85,7 @@ class ConfiguredTopology:
 
 
 class _UnsolvedError(Exception):
-    """Raised for a problem because of which partition counts cannot be derived."""
+    """Partition counts cannot be derived, for the reason in ``problem``."""
 
     def __init__(self, status: StreamsStatus, detail: str) -> None:
         super().__init__(detail)

@@ -146,7 +146,7 @@ class StreamsGroup:
     # Views of the stored state
 
     def holders_for(self, process_id: str) -> Holders:
-        """Return the holders of tasks, from the view of one process."""
+        """Return the predicates with which a member of one process is reconciled."""
         return Holders(
             is_active_anywhere=self._is_active_anywhere,
             is_held_here=partial(self._is_held_by, process_id),
@@ -161,7 +161,7 @@ class StreamsGroup:
 
     @property
     def state(self) -> StreamsGroupState:
-        """The progress of the group towards its target."""
+        """The state of the group, which tells how far the members have reached their targets."""
         if not self.members:
             return StreamsGroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.epoch.validated_topology_epoch:

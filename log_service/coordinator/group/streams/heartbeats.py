@@ -5,8 +5,8 @@ The steps of one heartbeat:
 1. Store the member's metadata. The first member's topology becomes the group's.
 2. Configure the topology anew if its topics have changed.
 3. Begin a new group epoch if metadata, topics or the wanted number of standby tasks have changed.
-4. Compute the targets if they are of an older epoch and were not computed a moment ago. An empty
-   group waits for more members first.
+4. Compute the targets if they are of an older epoch and the assignment interval has passed. An
+   empty group waits for more members first.
 5. Move the member one step towards its target.
 
 A problem that prevents tasks from being assigned is a status in the response. Groups change only
@@ -183,7 +183,7 @@ class StreamsHeartbeats:
         The request must be valid. ``group`` may be a new one.
 
         Raises:
-            KafkaError: the error for the member. The caller must refuse the decision.
+            KafkaError: the error for the member. The caller must discard the decision.
         """
         soft = self._soft_of(group, decision)
         if request.member_epoch == LEAVE_EPOCH:
@@ -213,7 +213,10 @@ class StreamsHeartbeats:
         )
 
     def _soft_of(self, group: StreamsGroup, decision: GroupDecision) -> _Soft:
-        """Return the state of a group that is not in the log, staged in the decision."""
+        """Return the state of a group that is not in the log.
+
+        If the decision is refused, its changes to this state are reverted.
+        """
         soft = self._soft.get(group.group_id)
         if soft is None:
             soft = self._soft[group.group_id] = _Soft()
@@ -521,7 +524,7 @@ class StreamsHeartbeats:
     # Time and topics
 
     def on_timer(self, group: StreamsGroup, key: Hashable, decision: GroupDecision) -> None:
-        """Handle a due timer of a group."""
+        """Act on a due session, rebalance or delay timer of a group."""
         match key:
             case (TimerKind.STREAMS_SESSION, _, str(member_id)):
                 self.on_session_timer(group, member_id, decision)

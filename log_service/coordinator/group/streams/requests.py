@@ -1,4 +1,4 @@
-"""Validate a StreamsGroupHeartbeat without its group, and read its fields.
+"""Validate a StreamsGroupHeartbeat without looking at its group, and read its fields.
 
 These are plain functions of the request. The source is KIP-1071 as of Kafka 4.3, which refuses
 static members, task offsets, warmup tasks and regular expressions. The error texts are our own.
@@ -32,7 +32,7 @@ NO_TIMEOUT = -1
 
 
 def validate_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Validate the fields of a request, without its group.
+    """Validate the fields of a request, without looking at its group.
 
     Raises:
         KafkaError: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY, with the reason.

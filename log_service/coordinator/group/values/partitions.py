@@ -56,7 +56,7 @@ def is_same_set(first: HeldPartitions, second: HeldPartitions) -> bool:
 
 
 def overlaps(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collection[int]]) -> bool:
-    """Whether any of ``partitions`` is held."""
+    """Whether ``held`` contains at least one of ``partitions``."""
     return any(
         not partitions[topic_id].isdisjoint(epochs)
         for topic_id, epochs in held.items()
@@ -65,7 +65,7 @@ def overlaps(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collection
 
 
 def is_subset(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collection[int]]) -> bool:
-    """Whether all of ``partitions`` are held."""
+    """Whether ``held`` contains all of ``partitions``."""
     return all(indexes.issubset(held.get(topic_id, ())) for topic_id, indexes in partitions.items())
 
 
@@ -82,7 +82,7 @@ def merged(
 def split(
     held: Mapping[K, Mapping[int, int]], wanted: Mapping[K, frozenset[int]]
 ) -> tuple[dict[K, dict[int, int]], dict[K, dict[int, int]]]:
-    """Split held partitions into wanted and unwanted ones."""
+    """Split held partitions into those that are in ``wanted``, and the others."""
     kept: dict[K, dict[int, int]] = {}
     lost: dict[K, dict[int, int]] = {}
     for topic_id, epochs in held.items():
