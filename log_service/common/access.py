@@ -1,7 +1,7 @@
-"""Principals, operations and kinds of resources, by Kafka's names and numbers.
+"""Principals, operations and types of resources, by Kafka's names and numbers (KIP-11).
 
-Decides nothing: rules of access and the logins that make principals are for the rooms above.
-KIP-11.
+This module decides nothing. Other packages have the rules of access, and the logins that determine
+principals.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -60,7 +60,7 @@ class AclOperation(IntEnum):
 
 
 class AclResource(IntEnum):
-    """The kinds of resources that an operation is allowed on."""
+    """The types of resources that an operation is allowed on."""
 
     __hash__ = int.__hash__  # as above
 
@@ -127,49 +127,54 @@ class Admission:
 
 
 class Access(Protocol):
-    """The rights of one request's client, for its gate and its handler.
+    """The rights of one request's client.
 
-    See ``broker.authorization.access``.
+    They are used by the code that admits a request, and by its handler. See
+    ``broker.authorization.access``.
     """
 
     def may(
         self, operation: AclOperation, resource: AclResource, name: str, count: int = 1
     ) -> bool:
-        """Return whether the access that a request needs is allowed."""
+        """Return whether the client may do an operation that its request needs.
+
+        ``count`` is how often the request names the resource.
+        """
 
     def may_cluster(self, operation: AclOperation) -> bool:
-        """Return whether the access to the cluster that a request needs is allowed."""
+        """Return whether the client may do an operation on the cluster that its request needs."""
 
     def could(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
-        """Return whether an optional operation is allowed, without which the request still
-        succeeds.
+        """Return whether an optional operation is allowed.
+
+        The request also succeeds without it.
         """
 
     def could_cluster(self, operation: AclOperation) -> bool:
         """Return whether an optional operation on the cluster is allowed.
 
-        The request succeeds without it.
+        The request also succeeds without it.
         """
 
     def allowed(
         self, operation: AclOperation, resource: AclResource, names: Iterable[str]
     ) -> set[str]:
-        """Return those of the names that a request wants and that are allowed."""
+        """Return the allowed ones among the names that a request needs."""
 
     def visible(
         self, operation: AclOperation, resource: AclResource, names: Iterable[str]
     ) -> set[str]:
-        """Return those of the names that are allowed. The others are left out silently."""
+        """Return the allowed ones of the names. The client does not learn of the others."""
 
     def require(self, operation: AclOperation, resource: AclResource, name: str) -> None:
         """Raise KafkaError unless the operation is allowed."""
 
     def bits(self, resource: AclResource, name: str, operations: Iterable[AclOperation]) -> int:
-        """Return which of the operations are allowed, as bits (KIP-430)."""
+        """Return the allowed ones of the operations, as the bits of a number (KIP-430)."""
 
 
 class Permission(NamedTuple):
-    """One operation on one kind of resource."""
+    """One operation on one type of resource."""
 
     operation: AclOperation
     resource: AclResource

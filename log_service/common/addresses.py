@@ -1,9 +1,10 @@
 """One spelling for each IP address, because limits, quotas and ACLs compare addresses as text.
 
-Decides which spellings are the same host: an IPv4-mapped IPv6 address is its IPv4 address, case and
-compression do not count, and a zone (``%eth0``) is dropped, as in Java's ``Inet6Address.equals``.
-``java_host`` in ``security.acls`` keeps the zone, because Java's ``getHostAddress`` writes it.
-Invariant: text that is not an address is returned unchanged, because it may be the name of a host.
+This module decides which spellings are the same host. An IPv4-mapped IPv6 address is its IPv4
+address. Case and compression make no difference. A zone (``%eth0``) is dropped, as in Java's
+``Inet6Address.equals``. ``java_host`` in ``security.acls`` keeps the zone, because Java's
+``getHostAddress`` writes it. Invariant: text that is not an address is returned unchanged, because
+it may be the name of a host.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -16,7 +17,7 @@ Address = IPv4Address | IPv6Address
 
 
 def parse_address(text: str) -> Address | None:
-    """Return the address in a text, without its zone; None if the text is not an address."""
+    """Return the address in a text, without its zone, or None if the text is not an address."""
     try:
         return unmapped(ip_address(text.partition("%")[0]))
     except ValueError:
@@ -24,7 +25,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def unmapped(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address maps, or the address itself."""
+    """Return the IPv4 address of an IPv4-mapped IPv6 address, or any other address unchanged."""
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
@@ -43,6 +44,6 @@ def network_of(text: str) -> str:
 
 
 def is_loopback(text: str) -> bool:
-    """Return whether an address is reachable from this machine only."""
+    """Return whether an address can be reached only from this machine."""
     address = parse_address(text)
     return address is not None and address.is_loopback

@@ -1,7 +1,7 @@
-"""The real clock: the one place where the log service asks the operating system for the time.
+"""The real clock: the only module in which the log service reads the system's time.
 
-Decides nothing. Wall time may jump, because an operator or a time service sets the clock. Monotonic
-time never goes back, so deadlines use it.
+Wall time may jump, because an operator or a time service sets the clock. Monotonic time never goes
+back, so deadlines use it.
 """
 
 import time
@@ -17,7 +17,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed point; never goes back."""
+        """Milliseconds since some fixed point. They never decrease."""
         return time.monotonic_ns() // 1_000_000
 
     # The builtin itself, because a Python call around it would cost time twice per request.

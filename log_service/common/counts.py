@@ -1,4 +1,4 @@
-"""Counts with their nouns, as all sentences for people have them."""
+"""Formats counts with their nouns, in the same way in all texts for people."""
 
 
 def counted(count: int, noun: str) -> str:
@@ -7,5 +7,5 @@ def counted(count: int, noun: str) -> str:
 
 
 def agreed(count: int, one: str, several: str) -> str:
-    """Return the form of a verb or pronoun that goes with a count: is or are."""
+    """Return the verb or pronoun that goes with a count: ``one`` for 1, or else ``several``."""
     return one if count == 1 else several

@@ -1,9 +1,8 @@
-"""Computes CRC-32C, the checksum of record batches and producer snapshots. The package ``crc32c``
-does it in C.
+"""Computes CRC-32C, the checksum of record batches and producer snapshots, with a C extension.
 
-Loads the extension module of that package and not the package. The package serves a command line
-and knows its own version: for these two it imports argparse, email, zipfile and 36 more modules,
-which are a fifteenth of a node's start and 2 MB of its memory.
+The extension is that of the package ``crc32c``, which is not imported itself. The package has a
+command line and reads its own version. For these two it imports argparse, email, zipfile and 36
+more modules, which take a fifteenth of a node's start and 2 MB of its memory.
 """
 
 from collections.abc import Callable
@@ -14,9 +13,9 @@ from log_service.common.types import Buffer
 
 
 def _load() -> Callable[[Buffer], int]:
-    """Return the package's function.
+    """Return the function of the extension module.
 
-    Import it through the package if its extension module has another name than today.
+    If a later version of the package has renamed its extension module, import the whole package.
     """
     package = find_spec("crc32c")
     spec = (

@@ -1,7 +1,6 @@
-"""The free space that a broker keeps on a log directory's disk, for metadata, checkpoints and
-indexes.
+"""The free space that a broker reserves on a log directory's disk.
 
-It refuses appends while less is free.
+It is for metadata, checkpoints and indexes. The broker refuses appends while less is free.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
-"""The seams between the log service and the world: protocols only, nothing here acts.
+"""The interfaces between the log service and its environment. This module has only protocols.
 
 Everything a node needs from outside is one injected ``NodeEnv``: two clocks, randomness, files and
-a network; a client's ``Env`` has no files. The real ones are put together by the composition roots
-(broker, client); the simulated one in the tests has virtual time, memory streams and a disk that
-loses what was not synced. The seams are as high as the fast path: a connection sends gathered
+a network. A client's ``Env`` has no files. The broker and the client each build the real
+environment. The simulated one in the tests has virtual time, memory streams and a disk that loses
+unsynced writes. The interfaces offer the operations of the fast path: a connection sends gathered
 buffers and slices of files, and no descriptor leaves a file. Waiting is trio's own (``trio.sleep``,
 ``trio.move_on_after``), whose clock the simulation replaces.
 """
@@ -20,43 +20,47 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Wall time for timestamps, monotonic time for deadlines and durations. No method waits."""
+    """Clock for timestamps (wall time), and for deadlines and durations (monotonic time).
+
+    No method waits.
+    """
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed point; never goes back."""
+        """Milliseconds since some fixed point. They never decrease."""
 
     def monotonic_ns(self) -> int:
-        """The same time in nanoseconds, for spans of less than a millisecond."""
+        """The monotonic time in nanoseconds, for durations of less than a millisecond."""
 
 
 class FileSlice(Protocol):
     """A leased range of bytes of a file.
 
-    The file stays open and in place until every lease is released.
+    Until every lease is released, the file stays open and the bytes do not move.
     """
 
     def __len__(self) -> int:
         """Size in bytes."""
 
     def read(self) -> bytes:
-        """Return the whole range as bytes. It serves TLS, memory networks and systems without
-        sendfile.
+        """Return the whole range as bytes.
+
+        It is used for TLS, memory networks and systems without sendfile.
 
         Raises:
             OSError: the file is shorter than the range, or cannot be read.
         """
 
     def release(self) -> None:
-        """Give the lease back; idempotent."""
+        """Release the lease. A second call has no effect."""
 
 
 class File(Protocol):
-    """One open file: appended at its end, read anywhere.
+    """One open file, which is appended at its end and read anywhere.
 
-    Calls without ``await`` reach only the page cache.
+    Methods that are not ``async`` only reach the page cache.
     """
 
     @property
@@ -65,16 +69,16 @@ class File(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes appended so far, synced or not."""
+        """The number of bytes in the file, synced or not."""
 
     def append_gathered(self, buffers: Sequence[Buffer]) -> int:
         """Append all buffers with one gathered write and return the position where they begin.
 
-        A short or failed write is undone (the file is cut back) before OSError is raised.
+        A short or failed write is undone before OSError is raised: the file is truncated.
         """
 
     def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
-        """Fill ``buffer`` from ``position`` and return how many bytes there were."""
+        """Fill ``buffer`` from ``position`` and return the number of bytes read."""
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return at most ``size_bytes`` from ``position``."""
@@ -83,19 +87,24 @@ class File(Protocol):
         """Overwrite bytes that exist already."""
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to ``size_bytes``."""
+        """Truncate the file to ``size_bytes``."""
 
     async def sync(self) -> None:
-        """Make the bytes durable (fdatasync) in the pool. A cancelled caller waits for it. A file
-        has at most one sync at a time.
+        """Make the bytes durable (fdatasync) in the thread pool.
+
+        A cancelled caller waits for the sync. A file has at most one sync at a time, because the
+        system reports a failure only once, so that a second sync could seem to succeed.
 
         Raises:
-            OSError: final; the directory must be taken offline, never retried. The system reports
-                it once: a sync beside this one may end as if all were well.
+            OSError: the sync failed. It must not be retried, and the directory must be taken
+                offline.
         """
 
     def sync_nowait(self) -> None:
-        """Make the bytes durable as ``sync`` does, but block. It serves opening and closing."""
+        """Make the bytes durable as ``sync`` does, but block.
+
+        It is used while a log is opened or closed.
+        """
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
         """Lease a range.
@@ -104,7 +113,7 @@ class File(Protocol):
         """
 
     def close(self) -> None:
-        """Close once the last lease is released; idempotent."""
+        """Close the file when its last lease is released. A second call has no effect."""
 
 
 class DirectoryLock(Protocol):
@@ -112,24 +121,25 @@ class DirectoryLock(Protocol):
 
     @property
     def can_sync_file_system(self) -> bool:
-        """Whether ``sync_file_system`` promises as much as a sync of every file and directory.
+        """Whether ``sync_file_system`` guarantees as much as a sync of every file and directory.
 
-        The call may wait for the disk.
+        Reading this property may wait for the disk.
         """
 
     def sync_file_system(self) -> None:
-        """Make everything durable that was written on the directory's file system; blocks.
+        """Make everything durable that was written on the directory's file system. Blocks.
 
         Raises:
-            OSError: something was not written since the lock was taken; final, as a file's sync is.
+            OSError: a write has failed since the lock was taken. As with a sync of a file, this
+                must not be retried.
         """
 
     def release(self) -> None:
-        """Give it back; idempotent."""
+        """Release the lock. A second call has no effect."""
 
 
 class Files(Protocol):
-    """A file system. Every change of names is durable only after ``sync_directory``."""
+    """A file system. Created, renamed and removed names are durable after ``sync_directory``."""
 
     def open(self, path: Path, *, create: bool = True) -> File:
         """Open a file for appending and reading.
@@ -139,31 +149,34 @@ class Files(Protocol):
         """
 
     def exists(self, path: Path) -> bool:
-        """Whether a file or directory has that name."""
+        """Return whether a file or directory exists at this path."""
 
     def is_directory(self, path: Path) -> bool:
-        """Whether the name is a directory."""
+        """Return whether the path is a directory."""
 
     def list_directory(self, path: Path) -> list[str]:
         """Return the sorted names in a directory. A missing directory is empty."""
 
     def size_bytes(self, path: Path) -> int:
-        """Size of a file."""
+        """Return the size of a file in bytes."""
 
     def modified_ms(self, path: Path) -> int:
-        """Last modification, milliseconds since the Unix epoch."""
+        """Return the time of the last modification, in milliseconds since the Unix epoch."""
 
     def make_directory(self, path: Path) -> None:
         """Create a directory and its parents. An existing one is not an error."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Atomically replace ``target``; works on files (open ones too) and directories."""
+        """Rename ``source`` to ``target`` atomically. An existing ``target`` is replaced.
+
+        This works on files, also open ones, and on directories.
+        """
 
     def remove(self, path: Path) -> None:
-        """Unlink a file; a missing one is fine."""
+        """Remove a file, unless it is missing."""
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory and all in it; a missing one is fine."""
+        """Remove a directory and its content, unless it is missing."""
 
     def sync_directory(self, path: Path) -> None:
         """Make renames, creations and removals in a directory durable."""
@@ -172,28 +185,28 @@ class Files(Protocol):
         """Return a small file's content.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: the file does not exist.
         """
 
     def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
-        """Replace a small file: write it beside the old one, sync it, rename it, sync the
-        directory.
+        """Replace a small file atomically.
 
-        ``is_synced=False`` leaves both syncs to the caller.
+        The content is written to a temporary file, synced and renamed, and the directory is synced.
+        With ``is_synced=False``, the caller does both syncs later.
         """
 
     def free_bytes(self, path: Path) -> int:
-        """Bytes that may still be written on the file system of ``path``."""
+        """Return the number of bytes that may still be written on the file system of ``path``."""
 
     def total_bytes(self, path: Path) -> int:
-        """Size of the file system of ``path``."""
+        """Return the size of the file system of ``path`` in bytes."""
 
     def page_cache_id(self, path: Path) -> str | None:
-        """Identity of the memory that keeps unsynced writes to a directory. It stays the same as
-        long as none of them is lost.
+        """Return an identity of the memory that holds unsynced writes to a directory.
 
-        The end of a process does not change it. A restart of the kernel, or another directory at
-        this path, does. None if the system does not say, or may keep writes elsewhere.
+        It is unchanged as long as none of these writes is lost. The end of a process does not
+        change it. A restart of the kernel, or another directory at this path, does. Return None if
+        the system does not tell, or may keep writes elsewhere.
 
         Raises:
             OSError: there is no such directory.
@@ -203,29 +216,28 @@ class Files(Protocol):
         """Take the exclusive lock ``.lock`` of a directory.
 
         Raises:
-            BlockingIOError: another process holds it.
+            BlockingIOError: another process has the lock.
         """
 
     async def run_in_pool(self, function: Callable[[], T]) -> T:
-        """Run a function that may wait for the disk off the event loop (cold reads, unlinks,
-        scans).
+        """Run a function that may wait for the disk in a thread, and return its result.
 
-        A cancelled caller does not cancel it.
+        Such functions are cold reads, removals and scans. A cancelled caller does not cancel it.
         """
 
     def set_pool_threads(self, count: int) -> None:
-        """Let at most ``count`` calls wait for the disk at once from now on."""
+        """Let at most ``count`` calls of ``run_in_pool`` run at once from now on."""
 
 
 class RunInPool(Protocol):
-    """``Files.run_in_pool`` alone, for code that touches no file by itself."""
+    """The method ``Files.run_in_pool``, for code that needs no other method of ``Files``."""
 
     def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
-        """Run ``function`` in the pool."""
+        """Run ``function`` in the thread pool, and return its result."""
 
 
 class Connection(Protocol):
-    """One ordered byte stream. Every method but ``close`` raises OSError when the peer is gone."""
+    """One ordered byte stream. Every method except ``close`` raises OSError if the peer is gone."""
 
     @property
     def peer_host(self) -> str:
@@ -233,21 +245,21 @@ class Connection(Protocol):
 
     @property
     def peer_port(self) -> int:
-        """The peer's port, 0 if it has none."""
+        """The peer's port, or 0 if it has none."""
 
     @property
     def local_host(self) -> str:
-        """The address on our side."""
+        """The local address of the connection, without its port."""
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that the transport took so far, also while a send is under way.
+        """The number of bytes that the transport has accepted so far, also during a send.
 
-        A peer that stopped reading shows here.
+        It shows whether the peer has stopped reading.
         """
 
     async def receive_into(self, buffer: bytearray | memoryview) -> int:
-        """Wait for bytes and put them at the front of ``buffer``.
+        """Wait for bytes, write them to the beginning of ``buffer``, and return their number.
 
         A result of 0 is the end of the stream.
         """
@@ -256,23 +268,24 @@ class Connection(Protocol):
         """Send all buffers, in order, with as few system calls as possible."""
 
     async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
-        """Send ``header`` and then a leased range (sendfile if it can). The caller releases the
-        lease.
+        """Send ``header`` and then a leased range, by sendfile if possible.
+
+        The caller releases the lease.
 
         Raises:
-            OSError: the peer is gone, or the file was shorter than the lease; the connection must
+            OSError: the peer is gone, or the file was shorter than the lease. The connection must
                 then be closed.
         """
 
     def close(self) -> None:
-        """Close at once, even while another task waits on it.
+        """Close at once, even while another task waits for the connection.
 
-        That task gets OSError. Idempotent.
+        That task gets OSError. A second call has no effect.
         """
 
 
 class Listener(Protocol):
-    """A bound, listening address."""
+    """A bound address that accepts connections."""
 
     @property
     def host(self) -> str:
@@ -280,30 +293,30 @@ class Listener(Protocol):
 
     @property
     def port(self) -> int:
-        """The bound port, the real one when 0 was asked for."""
+        """The bound port. If port 0 was requested, it is the port that the system chose."""
 
     async def accept(self) -> Connection:
         """Wait for the next connection."""
 
     def close(self) -> None:
-        """Stop listening; a waiting ``accept`` raises OSError."""
+        """Stop listening. A waiting ``accept`` raises OSError."""
 
 
 class Network(Protocol):
-    """A network: listens and connects."""
+    """A network, on which addresses can be bound and connected to."""
 
     async def listen(self, host: str, port: int, *, backlog: int = 128) -> Listener:
-        """Bind and listen.
+        """Bind an address and listen on it.
 
         Raises:
-            OSError: the address is in use or not ours.
+            OSError: the address is in use, or is not one of this machine.
         """
 
     async def connect(self, host: str, port: int) -> Connection:
-        """Connect; the caller sets the deadline.
+        """Connect to an address. The caller sets the deadline.
 
         Raises:
-            OSError: refused, unreachable, unknown host.
+            OSError: the connection is refused, or the host is unreachable or unknown.
         """
 
 
@@ -318,6 +331,6 @@ class Env:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEnv(Env):
-    """The world of a node: that of a client, and a file system."""
+    """The environment of a node: that of a client, and a file system."""
 
     files: Files

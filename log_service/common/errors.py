@@ -1,7 +1,7 @@
 """Kafka's error codes and the errors that carry them.
 
-One type, ``KafkaError``, carries a protocol error code: a handler turns it into the code of a
-response, and a client raises it when it receives such a code. Errors of configuration and of the
+``KafkaError`` carries an error code of the protocol. A handler turns it into the code of a
+response, and a client raises it when it receives an error code. Errors of configuration and of the
 disk have types of their own, because the operator has to act on them.
 """
 
@@ -149,12 +149,12 @@ class ErrorCode(IntEnum):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether a client may send the same request again and expect another response."""
+        """Whether the same request may succeed if the client sends it again."""
         return self in RETRIABLE
 
     @classmethod
     def of(cls, code: int) -> "ErrorCode":
-        """Return the code's name. Codes newer than this table become UNKNOWN_SERVER_ERROR."""
+        """Return the member for a number. A code newer than this table is UNKNOWN_SERVER_ERROR."""
         try:
             return cls(code)
         except ValueError:
@@ -210,16 +210,16 @@ REASONS = {
 
 
 class TidelogError(Exception):
-    """An error that tidelog raises on purpose.
+    """Base class of the errors that tidelog raises on purpose.
 
     The text names the fault, its place and the remedy.
     """
 
 
 class KafkaError(TidelogError):
-    """A protocol error.
+    """An error with a code of the protocol.
 
-    ``code`` goes over the wire, the text beside it if the API has room for one.
+    A response contains ``code``, and the text if the API has a field for it.
     """
 
     def __init__(self, code: ErrorCode, text: str = "") -> None:
@@ -236,19 +236,19 @@ class KafkaError(TidelogError):
 
 
 class ConfigError(TidelogError):
-    """A configuration that cannot be honoured: the operator has to change it."""
+    """The configuration is not valid, and the operator has to change it."""
 
 
 class StorageError(TidelogError):
-    """A log directory that cannot be used, or failed: the operator has to look at the disk."""
+    """A log directory cannot be used or failed, and the operator has to look at the disk."""
 
 
 class ProtocolError(TidelogError):
-    """Bytes that are not the protocol: the connection has to be closed."""
+    """The bytes of a peer do not follow the protocol, and the connection has to be closed."""
 
 
 def first_error(error: BaseException) -> BaseException:
-    """Return the first error inside groups of errors."""
+    """Return the first error that is not an exception group, inside any nested groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,5 +1,4 @@
-"""Names the features whose levels a cluster finalizes. It also says what the levels of
-kraft.version mean.
+"""Names of the features whose levels a cluster finalizes, and the levels of kraft.version.
 
 Names and levels are Kafka's, except names that begin with ``tidelog.``. Nodes of Apache Kafka do
 not know those, and are refused if their level is above 0. ``metadata.features`` has the levels that

@@ -1,11 +1,17 @@
 """Slows down guesses of passwords, for each address and user.
 
 ``Guesses`` decides how long an attempt waits before its password is compared. The first wrong
-passwords of a pair cause no wait, and each further one doubles the time until the next. An attempt
-in flight counts like a wrong one, so that many at once guess no faster than one after the other.
-Another address of the same user does not wait, so that a stranger cannot lock a user out.
-Invariants: the caller passes the clock; every attempt that has begun ends once; memory is bounded,
-and the pair that was quiet for longest is forgotten first.
+passwords of an address and user cause no wait, and each further one doubles the time until the next
+attempt. An unfinished attempt counts like a wrong one, so that parallel attempts guess no faster
+than one after the other. Another address of the same user does not wait, so that a stranger cannot
+lock a user out.
+
+Invariants:
+
+- The caller passes in the time.
+- Every attempt that has begun ends once.
+- Memory is bounded. The pair of address and user without attempts for the longest time is forgotten
+  first.
 """
 
 from collections import OrderedDict
@@ -36,7 +42,7 @@ class _Pair:
 
 
 class Guesses:
-    """The attempts of each address and user. Addresses of one IPv6 network count as one."""
+    """The attempts of each pair of address and user. An IPv6 network counts as one address."""
 
     def __init__(self, max_pairs: int = MAX_PAIRS) -> None:
         self._max_pairs = max_pairs
@@ -51,7 +57,7 @@ class Guesses:
     def begin(self, address: str, user: str, now_ms: int) -> int | None:
         """Begin an attempt, and return its wait in milliseconds, or None to refuse it.
 
-        An attempt that was not refused ends by one of the other methods.
+        For each attempt that was not refused, the caller must call one of the other methods.
         """
         pair = self._pair(_key(address, user), now_ms)
         before = pair.failures + pair.in_flight
@@ -71,7 +77,7 @@ class Guesses:
         pair.next_turn_ms = max(pair.next_turn_ms, now_ms + step_ms(pair.failures))
 
     def note_success(self, address: str, user: str) -> None:
-        """End an attempt with the right password, and forget the wrong ones of the pair."""
+        """End an attempt with the right password, and forget the pair's wrong passwords."""
         self._end(_key(address, user), is_right=True)
 
     def note_unseen(self, address: str, user: str) -> None:
@@ -101,7 +107,7 @@ class Guesses:
 
 
 def step_ms(failures: int) -> int:
-    """Return the time between two turns of a pair after ``count`` wrong passwords."""
+    """Return the time in ms between two attempts of a pair after ``failures`` wrong passwords."""
     doublings = min(failures - FREE_GUESSES, 30)
     return 0 if doublings < 0 else min(FIRST_STEP_MS << doublings, MAX_STEP_MS)
 

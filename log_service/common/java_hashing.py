@@ -1,8 +1,8 @@
 """Hashes as Java computes them.
 
-Kafka places groups and orders votes by these hashes, so clients and existing logs rely on them.
-Confluent's schema registry reports properties in the order of a hash map.
-This file implements 32-bit arithmetic and the buckets of Java's hash map. It decides nothing.
+Kafka assigns groups to partitions and orders votes by these hashes, so clients and existing logs
+rely on them. Confluent's schema registry reports properties in the order of a hash map. This file
+implements 32-bit arithmetic and the buckets of Java's hash map.
 """
 
 from collections.abc import Collection
@@ -23,7 +23,7 @@ def java_abs(value: int) -> int:
 
 
 def hashed_partition(name: str, partition_count: int) -> int:
-    """Return the partition of a coordinator's topic that a name belongs to.
+    """Return the partition of a coordinator's topic to which a name belongs.
 
     The name is that of a group, a transactional id or a share partition.
     """
@@ -60,7 +60,7 @@ def in_hash_map_order(
 
 
 def bucket_count_of_copy(count: int) -> int:
-    """Return the bucket count of a Java hash map that is made as a copy of ``count`` entries."""
+    """Return the number of buckets of a Java hash map that copies a map of ``count`` entries."""
     return 1 << max(count * 4 // 3, 0).bit_length()
 
 

@@ -1,8 +1,8 @@
 """Finds the user whose program listens at an address, before a secret is sent there.
 
-Every account of a machine may listen on a loopback port that is free, or on another loopback
-address beside a server that listens on one. Only Linux shows the user of a listener, in /proc. On
-other systems no listener is known to be a stranger's.
+Any account of a machine may listen on a free loopback port, or on another loopback address with the
+same port as a server. Only Linux shows the user of a listener, in /proc. On other systems no
+listener is reported as a stranger's.
 """
 
 import os
@@ -27,8 +27,9 @@ DEFAULT_CONSOLE_PORT = 8080
 
 
 def strangers_at(host: str, port: int) -> frozenset[int]:
-    """Return the user ids of other accounts that listen at an address of a host and port. Root does
-    not count.
+    """Return the user ids of other accounts that listen at the addresses of ``host``.
+
+    Root is left out.
 
     Raises:
         OSError: the host has no address.
@@ -56,9 +57,9 @@ def _takes(listener: Address, dialled: set[Address]) -> bool:
 
 
 def _address(text: str) -> Address:
-    """Return an address of the table.
+    """Parse an address in Linux's table of sockets.
 
-    It is words of four bytes, each written as a number of a little-endian machine.
+    It consists of words of four bytes, each written as a number of a little-endian machine.
     """
     words = bytes.fromhex(text)
     packed = b"".join(words[start : start + 4][::-1] for start in range(0, len(words), 4))

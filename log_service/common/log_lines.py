@@ -1,9 +1,9 @@
-"""Lines of a log, and of a terminal: one event is one line, whatever a client has put into it.
+"""Escapes log lines and terminal lines, so that one event is one line, whatever clients send.
 
 Texts in log lines come from clients, too: names of topics and groups, the name in a certificate,
-the subject of a token. A line feed in one would begin a line that looks like the node's own, and
-other control characters would change what a terminal shows. Decides only how such characters are
-written, not when a line is written.
+the subject of a token. A line feed in such a text would begin a line that looks like the node's
+own, and other control characters would change what a terminal shows. This module only decides how
+such characters are written, not when a line is written.
 """
 
 import logging
@@ -12,7 +12,7 @@ import logging
 class LineFormatter(logging.Formatter):
     """Formats events with the control characters of their text escaped.
 
-    A traceback stands below its line, on lines of its own.
+    A traceback is written after its line, on lines of its own.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
@@ -21,8 +21,9 @@ class LineFormatter(logging.Formatter):
 
 
 def escaped(text: str) -> str:
-    """Return a text without characters that have no glyph: control characters and separators of
-    lines.
+    """Escape the characters of a text that cannot be printed.
+
+    These are control characters and line separators.
     """
     return (
         text
@@ -32,9 +33,9 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """Return a text whose control characters are escaped, line breaks apart.
+    """Escape the control characters of a text except its line breaks.
 
-    Terminals would obey them.
+    Terminals would interpret them.
     """
     return "\n".join(map(escaped, text.split("\n")))
 

@@ -1,8 +1,8 @@
-"""Directories and files of an installation that are for its owner alone, whatever the umask was.
+"""Directories and files of an installation that only their owner may use, whatever the umask.
 
-An account that can read a file can lock it. A locked SQLite database takes no more writes, and
-tasks that wait for the lock hang. An account that can write beside a token can replace it. So an
-installation closes its own files to other accounts even if it is not secured.
+An account that can read a file can lock it. A locked SQLite database accepts no more writes, and
+tasks that wait for the lock hang. An account that can write to a token's directory can replace the
+token. So an installation closes its own files to other accounts even if it is not secured.
 """
 
 import os
@@ -12,7 +12,9 @@ PRIVATE_DIRECTORY, PRIVATE_FILE = 0o700, 0o600
 
 
 def private_directory(path: Path) -> Path:
-    """Return a directory that its owner alone can enter. One that others could enter is closed.
+    """Create a directory that only its owner can enter, and return ``path``.
+
+    The rights of an existing directory are changed if others could enter it.
 
     Raises:
         OSError: the directory cannot be created, or closed to others.
@@ -23,7 +25,7 @@ def private_directory(path: Path) -> Path:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file that its owner alone can read, and return its descriptor.
+    """Open a file that only its owner can read, and return its descriptor.
 
     A missing file is created.
 
@@ -40,11 +42,12 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def replace_private(path: Path, content: str | bytes) -> None:
-    """Replace a file as a whole, synced, by one that its owner alone can read. Text is written as
-    UTF-8.
+    """Replace a file as a whole by one that only its owner can read, and sync it.
+
+    Text is written as UTF-8.
 
     Raises:
-        OSError: the file cannot be written; the older file is unchanged.
+        OSError: the file cannot be written. The old file is unchanged.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)

@@ -1,10 +1,9 @@
-"""Log lines that do not flood: a few of a kind in an interval. The next line of the kind says how
-many were kept back.
+"""Limits how many log lines with the same key are written within an interval.
 
-Decides which lines are let through. The caller chooses their kind, text and level. Knows neither
-clients nor peers.
+The next line with the key says how many were left out. This module decides which lines are written.
+The caller chooses their key, text and level. It knows neither clients nor peers.
 
-Invariant: at most ``MAX_REMEMBERED`` kinds are remembered; the kind that came longest ago is
+Invariant: at most ``MAX_REMEMBERED`` keys are remembered. The key that was used longest ago is
 forgotten first.
 """
 
@@ -18,7 +17,7 @@ MAX_REMEMBERED = 256
 class QuietLogger:
     """A module's logger for lines that may come by the thousand.
 
-    It writes at most ``max_lines`` of a kind (``what``) within ``interval_ms``.
+    It writes at most ``max_lines`` lines with the same key ``what`` within ``interval_ms``.
     """
 
     def __init__(
@@ -36,21 +35,24 @@ class QuietLogger:
 
     @property
     def remembered_count(self) -> int:
-        """The number of lines whose last time is remembered."""
+        """The number of keys that are remembered."""
         return len(self._said)
 
     def info(self, what: Hashable, text: str, *args: object) -> None:
-        """Log ``text % args`` unless ``what`` was logged often enough within the interval."""
+        """Log ``text % args``, unless ``max_lines`` lines with the key ``what`` were logged.
+
+        Only lines within the interval count.
+        """
         self._say(logging.INFO, what, text, args)
 
     def warning(self, what: Hashable, text: str, *args: object) -> None:
-        """Warn as ``info`` informs."""
+        """Log as ``info`` does, at level WARNING."""
         self._say(logging.WARNING, what, text, args)
 
     def error(
         self, what: Hashable, text: str, *args: object, error: BaseException | None = None
     ) -> None:
-        """Report an error as ``info`` informs, with the traceback of ``error``."""
+        """Log as ``info`` does, at level ERROR, with the traceback of ``error``."""
         self._say(logging.ERROR, what, text, args, error)
 
     def _say(

@@ -1,11 +1,11 @@
 """Regular expressions from clients: whether one is valid, and which texts it matches.
 
 Consumers subscribe to topics by them (KIP-848), transactions are listed by them, and they choose
-which clients push metrics (KIP-714). The syntax is RE2's, which has no backreferences and takes
-time in proportion to the text, and to ``program_size``. This module bounds the cost of compiling an
-expression, because ``\\pL`` stands for 650 ranges of letters, and the protocol's longest string,
-full of it, takes three seconds and 350 MB. A text matches as a whole. The library is imported with
-the first expression, because most brokers never get one.
+which clients push metrics (KIP-714). The syntax is RE2's, which has no backreferences. Its time is
+proportional to the length of the text and to ``program_size``. This module bounds the cost of
+compiling an expression, because ``\\pL`` alone means 650 ranges of letters. The protocol's longest
+string, full of ``\\pL``, would take three seconds and 350 MB. An expression must match a text as a
+whole. The library is imported with the first expression, because most brokers never get one.
 """
 
 import re
@@ -51,18 +51,19 @@ _OPERATOR = re.compile(r"\\.|[?*+{]", re.DOTALL)
 
 
 def validate_regex(regex: str) -> None:
-    """Check an expression.
+    """Check that an expression is valid and not too large.
 
     Raises:
-        KafkaError: INVALID_REGULAR_EXPRESSION, with what is wrong with it.
+        KafkaError: INVALID_REGULAR_EXPRESSION, with the fault.
     """
     _validate_cost(regex)
     _compiled(regex)
 
 
 def searcher(regex: str) -> Callable[[str], bool]:
-    """Return a function that tells whether a text contains a match. The caller keeps it. It may
-    take up to ``SEARCHER_BYTES``.
+    """Return a function that tells whether a text contains a match.
+
+    It is not cached here, so the caller must keep it. It may take up to ``SEARCHER_BYTES``.
 
     Raises:
         KafkaError: as ``validate_regex``.
@@ -93,9 +94,9 @@ def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def program_size(regex: str) -> int:
-    """Return how many instructions a valid expression has.
+    """Return the number of instructions that a valid expression is compiled to.
 
-    At worst each character of a text runs all of them.
+    At worst all of them run for each character of a text.
     """
     size: int = _compiled(regex).programsize
     return size
@@ -108,10 +109,9 @@ def _compiled(regex: str) -> Compiled:
 
 @lru_cache(KEPT_COUNT)
 def _small(regex: str) -> Compiled | None:
-    """Return a compiled expression, None if it is invalid or would take more than
-    ``KEPT_BYTES``.
+    """Return a compiled expression, or None if it is invalid or takes more than ``KEPT_BYTES``.
 
-    The result is kept.
+    The result is cached.
     """
     try:
         return compile_in_re2(regex, KEPT_BYTES)

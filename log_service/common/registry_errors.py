@@ -1,4 +1,4 @@
-"""Codes of errors of the schema registry's REST API, which registry and clients share."""
+"""Error codes of the schema registry's REST API, which registry and clients share."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Finds names that stand more than once in a request."""
+"""Finds names that occur more than once in a request."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
@@ -10,7 +10,7 @@ T = TypeVar("T", bound=Hashable)
 def repeated(values: Sequence[T]) -> Collection[T]:
     """Return each value that occurs more than once, in the order of the values.
 
-    It is cheap if there is none.
+    The cost is low if no value does.
     """
     if len(set(values)) == len(values):
         return ()

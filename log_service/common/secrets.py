@@ -1,8 +1,8 @@
-"""Passwords, keys and tokens as values that never show themselves.
+"""Passwords, keys and tokens as values whose content is not shown by accident.
 
 A secret is shown by no ``repr``, no ``str``, no f-string and no error text. Code that needs the
-content calls ``reveal``, so that a search for this one name finds each place where a secret is
-used. A secret can be neither pickled nor copied into JSON by accident.
+content calls ``reveal``, so that a search for this name finds each place where a secret is used. A
+secret can be neither pickled nor copied into JSON by accident.
 """
 
 from typing import Generic, NoReturn, Self, TypeVar

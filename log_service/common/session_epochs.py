@@ -1,8 +1,7 @@
-"""The epochs of fetch sessions (KIP-227) and share sessions (KIP-932). They distinguish the
-requests of one session.
+"""The epochs of fetch sessions (KIP-227) and share sessions (KIP-932), which number requests.
 
-The first request of a session has epoch 0, and each later one the next. A request with the final
-epoch ends the session.
+The first request of a session has epoch 0, and each later request the next epoch. A request with
+the final epoch ends the session.
 """
 
 from typing import Final
@@ -13,7 +12,7 @@ _LAST_EPOCH: Final = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch of the request after one.
+    """Return the epoch of the next request after one with ``epoch``.
 
     2147483647 is followed by 1, because 0 would begin another session.
     """

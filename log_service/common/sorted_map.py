@@ -1,16 +1,17 @@
-"""Immutable maps in key order, of which a changed copy is cheap.
+"""Immutable maps in key order, which are cheap to copy with changes.
 
-Decides how the maps of the metadata's image and of the ACLs' index are kept. A map of at most
-``CHUNK_SIZE`` entries is a plain dictionary. A larger one is a ``ChunkedMap``: a list of such
-dictionaries, each with the entries of one range of keys. A change copies the chunk it falls into
-and the list, and shares the other chunks with the map before: with 100,000 entries that is about a
-hundredth of it.
+They hold the metadata's image and the index of the ACLs. A map of at most ``CHUNK_SIZE`` entries is
+a plain dictionary. A larger one is a ``ChunkedMap``: a list of such dictionaries, each with the
+entries of one range of keys. A change copies the list and the chunk with the changed key, and
+shares the other chunks with the old map. With 100,000 entries it copies about a hundredth of the
+map.
 
-The maps are sorted because equal images must iterate alike in every process: the order of a hash
-trie follows the hashes of its keys, and Python draws the hashes of strings anew for each process.
+The maps are sorted because equal images must iterate alike in every process. The order of a hash
+trie follows the hashes of its keys, and Python chooses the hashes of strings randomly in each
+process.
 
-Invariants: a map iterates in the order of its keys; what ``sorted_map`` or ``changed_map`` returned
-never changes.
+Invariants: a map iterates in the order of its keys. A map that ``sorted_map`` or ``changed_map``
+has returned never changes.
 """
 
 from bisect import bisect_right
@@ -37,8 +38,8 @@ _key_of = itemgetter(0)
 def sorted_map(entries: Mapping[K, V]) -> Mapping[K, V]:
     """Return the entries as a map in key order. The keys must be comparable with each other.
 
-    A small dictionary that is in order becomes the map itself: the caller must not change it any
-    more.
+    A small dictionary that is already in order is returned itself, so the caller must not change it
+    any more.
     """
     if len(entries) <= CHUNK_SIZE and isinstance(entries, dict):
         keys: list[Any] = list(entries)
@@ -54,10 +55,10 @@ def sorted_map(entries: Mapping[K, V]) -> Mapping[K, V]:
 
 
 def changed_map(base: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
-    """Return ``base``, which one of these functions made, with the changes. A change to None
-    removes the key.
+    """Return a copy of ``base`` with the changes. A change to None removes the key.
 
-    Without any change ``base`` itself is returned.
+    ``base`` must come from ``sorted_map`` or this function. Without any change it is returned
+    itself.
     """
     if not changes:
         return base
@@ -83,9 +84,9 @@ def _changed_chunk(chunk: Mapping[K, V], changes: Mapping[K, V | None]) -> dict[
 
 
 class ChunkedMap(Mapping[K, V]):
-    """A map of more entries than one chunk holds.
+    """A map with more than ``CHUNK_SIZE`` entries. ``sorted_map`` makes it.
 
-    ``sorted_map`` makes it; ``first_keys`` are those of its chunks.
+    ``first_keys`` are the first keys of the chunks.
     """
 
     __slots__ = ("_chunks", "_count", "_first_keys")
@@ -157,7 +158,7 @@ class ChunkedMap(Mapping[K, V]):
         return sorted_map(changed) if is_sparse or count <= CHUNK_SIZE else changed
 
     def _by_place(self, changes: Mapping[K, V | None]) -> dict[int, dict[K, V | None]]:
-        """Return the changes by the place of the chunk that they fall into."""
+        """Group the changes by the index of the chunk to which their keys belong."""
         by_place: dict[int, dict[K, V | None]] = {}
         for key, value in changes.items():
             by_place.setdefault(self._place_of(key), {})[key] = value

@@ -1,6 +1,6 @@
 """Work in steps: a generator that yields between steps, so that other work can run.
 
-Its return value is the result. Decides nothing.
+The return value of the generator is the result of the work.
 """
 
 from collections.abc import Generator, Iterable
@@ -15,7 +15,7 @@ SORTED_PER_STEP = 1_000
 
 
 def finish(steps: Steps[T]) -> T:
-    """Take all steps that are left, and return the result."""
+    """Run all remaining steps without a pause, and return the result."""
     while True:
         try:
             next(steps)
@@ -25,7 +25,7 @@ def finish(steps: Steps[T]) -> T:
 
 
 def sorted_in_steps(items: Iterable[Any]) -> Steps[list[Any]]:
-    """Return the items in their order. Few of them take a single step."""
+    """Return the items sorted. A few items are sorted in a single step."""
     left = list(items)
     runs = []
     for start in range(0, len(left), SORTED_PER_STEP):

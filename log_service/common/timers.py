@@ -1,9 +1,8 @@
-"""One heap of deadlines for everything that waits: delayed fetches, sessions, rebalances,
-retention.
+"""A heap of deadlines: delayed fetches, sessions, rebalances, retention and others.
 
-It reads no clock. Its owner asks for the due timers. Cancelling is O(1) and leaves a dead entry
-that is dropped when it surfaces or when dead entries outnumber live ones, so that a heap of long
-timers that are always cancelled stays small.
+It reads no clock. Its owner calls ``fire_due`` with the time. Cancelling is O(1) and leaves a dead
+entry in the heap. The entry is removed when it becomes the first one, or when dead entries
+outnumber live ones. So a heap of long timers that are always cancelled stays small.
 """
 
 import heapq
@@ -14,9 +13,9 @@ Callback = Callable[[], None]
 
 
 def _do_nothing() -> None:
-    """Placeholder callback of a timer that is over.
+    """Placeholder callback of a timer that has fired or was cancelled.
 
-    It breaks the cycle that the real one would keep.
+    Dropping the real callback breaks a reference cycle.
     """
 
 
@@ -32,11 +31,11 @@ class Timer:
 
     @property
     def is_pending(self) -> bool:
-        """Neither fired nor cancelled."""
+        """Whether the timer has neither fired nor was cancelled."""
         return self._queue is not None
 
     def cancel(self) -> None:
-        """Never fire; a timer that fired already stays fired."""
+        """Prevent the timer from firing. A timer that has fired already is unchanged."""
         queue, self._queue = self._queue, None
         if queue is not None:
             self.callback = _do_nothing
@@ -65,7 +64,7 @@ class TimerQueue:
 
     @property
     def held_count(self) -> int:
-        """The number of timers in memory. Cancelled ones are removed now and then."""
+        """The number of entries in the heap, some of which may be cancelled."""
         return len(self._heap)
 
     def schedule(self, deadline_ms: int, callback: Callback) -> Timer:
@@ -81,17 +80,17 @@ class TimerQueue:
         return timer
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the next live timer is due, or None."""
+        """Return when the next timer that is not cancelled is due, or None."""
         while self._heap and not self._heap[0][2].is_pending:
             heapq.heappop(self._heap)
             self._dead_count -= 1
         return self._heap[0][0] if self._heap else None
 
     def fire_due(self, now_ms: int) -> int:
-        """Call everything due at ``now_ms`` and return how many were called. Callbacks may schedule
-        and cancel.
+        """Call all callbacks that are due at ``now_ms``, and return their number.
 
-        An error of a callback is raised here. Its timer has fired, and later ones have not.
+        Callbacks may schedule and cancel timers. An error of a callback is raised here. Its timer
+        has fired, and later ones have not.
         """
         fired_count = 0
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
@@ -100,7 +99,7 @@ class TimerQueue:
         return fired_count
 
     def forget_one(self) -> None:
-        """Count a cancelled entry, and rebuild the heap when most of it is dead."""
+        """Count a cancelled entry, and rebuild the heap when most entries are cancelled."""
         self._dead_count += 1
         if self._dead_count > 64 and self._dead_count * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].is_pending]

@@ -1,6 +1,6 @@
-"""Decides which names topics may have, and which topics brokers keep for themselves.
+"""Decides which names topics may have, and which topics brokers reserve for themselves.
 
-Decides by Kafka's rules: letters, digits, dot, underscore and dash, at most 249 of them, because a
+The rules are Kafka's: letters, digits, dot, underscore and dash, at most 249 characters, because a
 partition's directory is named after its topic. Only the metadata knows whether a name is taken.
 """
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name_fault(name: str) -> str | None:
-    """Return why a topic cannot have that name, None if it can."""
+    """Return the reason why a topic cannot have this name, or None if it can."""
     if not name:
         return "a topic's name must not be empty"
     if name in {".", ".."}:

@@ -1,7 +1,7 @@
-"""Ids, epochs and the few values that every room shares.
+"""Ids, epochs and a few values that every package shares.
 
-Ids are NewTypes so that a leader epoch cannot be passed where a producer epoch belongs; sentinels
-carry Kafka's values.
+Ids are NewTypes so that a leader epoch cannot be passed where a producer epoch belongs. Special
+values such as -1 are Kafka's.
 """
 
 from typing import NamedTuple, NewType
@@ -32,9 +32,9 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic's name.
+    """A partition by its topic's name and its index.
 
-    It is a tuple for speed, because it is the key of every hot dictionary.
+    It is a tuple for speed, because it is the key of frequently used dictionaries.
     """
 
     topic: str

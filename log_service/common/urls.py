@@ -35,5 +35,5 @@ def is_readable_by_others(url: str) -> bool:
 
 
 def host_port(host: str, port: int) -> str:
-    """Return ``host:port``; an IPv6 address stands in brackets."""
+    """Return ``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -21,13 +21,13 @@ own server properties. Other code never sees keys, but receives one of the small
 - ``open_doors``: warnings about access that a configuration leaves open.
 - ``topic``: the topic's own values over the broker's defaults.
 - ``dynamic_broker_config``: the values of a node that change while it runs.
-- ``broker``: the check of such changes.
+- ``broker``: the check of changes to a running broker's configuration.
 - ``security``: values of encryption and logins, for nodes and clients.
-- ``tls``: those values from the ``ssl.*`` keys.
-- ``sasl``: those values from a node's ``sasl.*`` keys.
-- ``oauth``: those values from the keys of OAUTHBEARER.
+- ``tls``: the TLS values of ``security``, from the ``ssl.*`` keys.
+- ``sasl``: the login values of ``security``, from a node's ``sasl.*`` keys.
+- ``oauth``: the token values of ``security``, from the keys of OAUTHBEARER.
 - ``schema_registry``: the registry that a node asks about schemas.
-- ``client_security``: those values from a client's settings.
+- ``client_security``: the encryption and logins of a client, from its settings.
 - ``client``: the settings of clients.
 - ``client_properties``: the settings of clients from a file or the environment.
 - ``views``: the frozen views, with the fields that keys declare (``view_fields``).

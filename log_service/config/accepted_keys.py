@@ -1,12 +1,13 @@
 """Keys of Kafka's server properties that have no effect here, but are accepted in a file.
 
 This module declares their names, types, defaults and bounds as in Apache Kafka 4.3, and why each
-family has no effect here. Keys with other values than their defaults are named in one warning at
-the start. A value of type PASSWORD is never shown.
+family of keys has no effect here. At the start, one warning names the keys with other values than
+their defaults. A value of type PASSWORD is never shown.
 
-A key that would weaken a promise if ignored has a refusal, and a node whose file sets it does not
-start. ``config.authorizer_keys`` refuses an authorizer in Java, and ``config.listeners`` what a
-listener cannot be. No key here can therefore be mistaken for protection.
+A key whose protection would be missing if it were ignored has a refusal. A node whose file sets
+such a key does not start. ``config.authorizer_keys`` refuses an authorizer in Java, and
+``config.listeners`` refuses listeners that are not supported. So no operator can mistake a key here
+for protection.
 """
 
 from log_service.config.definition import (

@@ -9,13 +9,13 @@ AUDIT_KEYS = ("audit.log.path", "audit.log.topic", "audit.log.allowed.enable")
 
 
 def authorizer_config(values: ServerValues, early: frozenset[str]) -> AuthorizerConfig | None:
-    """Return the authorizer's configuration, None if every client may do everything.
+    """Return the authorizer's configuration, or None if every client may do everything.
 
-    ``early`` are the names of the listeners that start early.
+    ``early`` are the names of the listeners that may start before the ACLs are known.
 
     Raises:
-        ConfigError: another listener shall start early; there is an audit log, and no authorizer
-            whose decisions it could have.
+        ConfigError: another listener is to start early; or an audit log is configured without an
+            authorizer, whose decisions it would contain.
     """
     for name in values.items("early.start.listeners"):
         if name.upper() not in early:
@@ -40,6 +40,6 @@ def authorizer_config(values: ServerValues, early: frozenset[str]) -> Authorizer
 
 
 def _audit_config(values: ServerValues) -> AuditConfig | None:
-    """Return the configuration of the audit log, None if no key asks for one."""
+    """Return the configuration of the audit log, or None if no key enables one."""
     audit = values.view(AuditConfig)
     return audit if audit.path or audit.topic or audit.is_allowed_written else None

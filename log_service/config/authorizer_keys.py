@@ -32,7 +32,7 @@ ANOTHER_PRINCIPAL: Final = re.compile(r",\s*(?=[A-Za-z]+:)")
 
 
 def _authorizer_class(value: Value) -> str | None:
-    """Accept an empty text and the supported authorizer."""
+    """Accept an empty text and the supported authorizer. Return an error text for any other."""
     if value in ("", STANDARD_AUTHORIZER):
         return None
     if value in OF_ZOOKEEPER:
@@ -41,7 +41,7 @@ def _authorizer_class(value: Value) -> str | None:
 
 
 def _principals(value: Value) -> str | None:
-    """Accept principals, separated by semicolons."""
+    """Accept principals, separated by semicolons. Return an error text for anything else."""
     wrong = [user for user in split_principals(str(value)) if ":" not in user]
     if not wrong:
         return None
@@ -52,7 +52,7 @@ def _principals(value: Value) -> str | None:
 
 
 def _audit_topic(value: Value) -> str | None:
-    """Accept an empty text and any topic that is not internal."""
+    """Accept an empty text and any topic that is not internal, or return an error text."""
     if value in INTERNAL_TOPICS:
         return "brokers keep this topic for themselves; name another"
     return topic_name_fault(str(value)) if value else None

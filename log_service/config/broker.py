@@ -1,9 +1,9 @@
 """The check of changes to a running broker's configuration, as in Apache Kafka 4.3 (KIP-226).
 
-A change is checked in three steps. The names: each key may change while a broker runs, and at this
-level. The values: each is valid for its key. The resulting configuration: some keys bound each
-other, and some may only move in small steps. A name that is not a key of Kafka's is accepted and
-kept, because it may belong to a plug-in.
+A change is checked in three steps. First the names: each key may change while a broker runs, and at
+this level. Then the values: each is valid for its key. Then the resulting configuration: some keys
+bound each other, and some may only change in small steps. A name that is not a key of Kafka's is
+accepted and kept, because it may belong to a plug-in.
 
 This module decides validity. ``config.describe`` decides how values are shown, and the broker
 applies them. Errors are ``KafkaError`` INVALID_REQUEST, because they become responses.
@@ -151,7 +151,7 @@ def _validate_classes(name: str, key: ConfigKey, value: Value) -> None:
 
 
 def _validate_step(change: BrokerChange, name: str, key: ConfigKey, value: Value) -> None:
-    """Check one value against the current one."""
+    """Check whether a running broker may change a key from its current value to ``value``."""
     current = _current(name, key, change.layers)
     if Trait.RESTART in key.traits and value != current:
         raise _refusal(
@@ -187,7 +187,7 @@ def _validate_thread_count(name: str, value: Value, current: Value | None) -> No
 
 
 def _validate_cordoned(value: Value) -> None:
-    """Check the parts that do not depend on the disk.
+    """Check a ``cordoned.log.dirs`` as far as that is possible without the log directories.
 
     Only the broker itself knows which directories exist (``strange_directories``).
     """
@@ -233,7 +233,10 @@ def _hosts(layers: Layers) -> str | None:
 
 
 def _local_retention(unit: str, layers: Layers) -> str | None:
-    """Complain if the local disk would keep more than the total. -2 means as much as the total."""
+    """Return an error text if more is kept on the local disk than in total, else None.
+
+    A local retention of -2 means the same as the total.
+    """
     kept: Any = holding(f"retention.{unit}", layers).value
     kept_here = _number(f"log.local.retention.{unit}", layers)
     if kept < 0 or kept_here == -2 or 0 <= kept_here <= kept:

@@ -25,7 +25,7 @@ MINUTE_MS = 60_000
 
 
 def not_zero(value: Value) -> str | None:
-    """Accept every number except 0."""
+    """Accept every number except 0. Return an error text for 0."""
     return None if value != 0 else "it must be at least 1, or negative for no limit"
 
 

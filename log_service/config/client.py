@@ -40,7 +40,7 @@ ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
 def _number(
     default: int, reason: str, *, at_least: int = 0, at_most: int = MAX_INT, instead: str = ""
 ) -> Any:
-    """Return a field of a whole number.
+    """Return a dataclass field for a whole number.
 
     ``instead`` says what applies under ``group_protocol="consumer"``, if the setting does not.
     """
@@ -55,7 +55,7 @@ def _choice(default: str, reason: str, *choices: str) -> Any:
 
 
 def _plain(default: Any, reason: str, *kinds: type, instead: str = "") -> Any:
-    """Return a field of the default's type, or of one of ``kinds``."""
+    """Return a dataclass field whose values have the default's type, or one of ``kinds``."""
     return field(
         default=default,
         metadata={"reason": reason, "kinds": kinds or (type(default),), "instead": instead},
@@ -63,7 +63,7 @@ def _plain(default: Any, reason: str, *kinds: type, instead: str = "") -> Any:
 
 
 def _text(reason: str) -> Any:
-    """Return a field of a text, or None."""
+    """Return a dataclass field for a text, or None."""
     return field(default=None, metadata={"reason": reason, "kinds": (str, NoneType)})
 
 
@@ -233,7 +233,7 @@ SECRETS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
-    """Settings of an Admin: those of every client."""
+    """Settings of an Admin, which has only the settings of every client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +316,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def required_acks(self) -> int:
-        """The number in requests: 0, 1, or -1 for all."""
+        """The acks as a number in requests: 0, 1, or -1 for all."""
         return ACKS[self.acks]
 
 
@@ -428,16 +428,16 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def reset_duration_ms(self) -> int | None:
-        """How long ago reading begins without an offset, None without by_duration.
+        """The age of the first records that are read if no offset is committed, in ms.
 
-        None: ``auto_offset_reset`` names another place.
+        It is None unless ``auto_offset_reset`` is ``by_duration:...``.
         """
         kind, _, text = str(self.auto_offset_reset).partition(":")
         return parse_duration_ms(text) if kind == "by_duration" else None
 
     @property
     def isolation(self) -> int:
-        """The number in requests: 0 read_uncommitted, 1 read_committed."""
+        """The isolation level as a number in requests: 0 read_uncommitted, 1 read_committed."""
         return int(self.isolation_level == "read_committed")
 
 
@@ -481,12 +481,12 @@ class ShareConsumerConfig(ClientConfig):
 
     @property
     def acquire_mode(self) -> int:
-        """The number in requests: 0 batch_optimized, 1 record_limit."""
+        """The acquire mode as a number in requests: 0 batch_optimized, 1 record_limit."""
         return ACQUIRE_MODES.index(self.share_acquire_mode)
 
 
 def parse_duration_ms(text: str) -> int | None:
-    """Return the milliseconds of an ISO 8601 duration such as P1DT12H, None if it is none.
+    """Return the milliseconds of an ISO 8601 duration such as P1DT12H, or None for other text.
 
     Days, hours, minutes and seconds are allowed.
     """

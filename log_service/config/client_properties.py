@@ -72,7 +72,7 @@ def settings_of_file(text: str, name: str) -> dict[str, Any]:
 
     Other keys are ignored.
 
-    ``name`` stands for the file in errors.
+    ``name`` is the name of the file in errors.
 
     Raises:
         ConfigError: the file is not a properties file, or a value is not valid for its key.
@@ -85,7 +85,7 @@ def settings_of_properties(properties: Mapping[str, str], name: str) -> dict[str
 
     Other keys are ignored.
 
-    ``name`` stands for the properties in errors.
+    ``name`` is the name of the properties in errors.
 
     Raises:
         ConfigError: a value is not valid for its key.
@@ -109,7 +109,7 @@ def settings_of_properties(properties: Mapping[str, str], name: str) -> dict[str
 
 
 def unknown_warning(text: str) -> str | None:
-    """Return a warning that names the keys of a properties file that no client has, else None.
+    """Return a warning that names the keys of a properties file that no client has, or None.
 
     Keys of producers and consumers, as in a client's own file, are known, and have no effect on
     other clients.
@@ -168,7 +168,10 @@ def _kinds() -> dict[str, Any]:
 
 
 def _validate_classes(properties: Mapping[str, str], name: str) -> None:
-    """Refuse a Java class that would get the token, because without it the login would differ."""
+    """Refuse a Java class that would fetch the token, because it would be ignored here.
+
+    The login would then differ from the one that the file describes.
+    """
     for key, known in CLASSES_OF_LOGINS.items():
         named = properties.get(key, "").strip()
         if named and named.rpartition(".")[2] not in known:

@@ -1,8 +1,8 @@
 """A client's settings of encryption and logins: ``security_protocol``, ``ssl_*`` and ``sasl_*``.
 
 The names are Kafka's in snake_case. ``sasl_username`` and ``sasl_password`` are librdkafka's, for
-use without a JAAS text. This module refuses contradictory combinations before anything is
-connected. It opens no file and parses no JAAS text; ``security.outgoing`` does that.
+use without a JAAS text. This module refuses contradictory combinations before any connection is
+opened. It opens no file and parses no JAAS text, because ``security.outgoing`` does that.
 
 Invariant: no error and no ``repr`` shows a secret.
 """
@@ -89,7 +89,7 @@ class LoginConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
-    """The security of a fresh connection: nothing, TLS, a login, or both."""
+    """The security of a new connection: none, TLS, a login, or both."""
 
     protocol: str = "PLAINTEXT"
     tls: TlsConfig | None = None
@@ -219,7 +219,7 @@ def _validate_password(login: LoginConfig) -> None:
 
 
 def _with_token(login: LoginConfig, texts: Mapping[str, Any]) -> LoginConfig:
-    """Return a login by tokens from a function, a file or an endpoint."""
+    """Return the login with its source of tokens: a function, a file or an endpoint."""
     if login.username is not None or login.password is not None:
         raise ConfigError(
             "OAUTHBEARER logs in with a token: leave out sasl_username and sasl_password"

@@ -60,7 +60,7 @@ DOUBLE, LIST, CLASS, PASSWORD = (
 class ConfigSource(IntEnum):
     """The source of a value, by Kafka's numbers in DescribeConfigs.
 
-    Up to DEFAULT the lower number wins.
+    Of the sources up to DEFAULT, the one with the lower number takes precedence.
     """
 
     DYNAMIC_TOPIC = 1
@@ -97,7 +97,7 @@ READ_ONLY, PER_BROKER, CLUSTER_WIDE = (
 
 
 class Trait(Flag):
-    """A rule that the change, the check or the display of a key follows."""
+    """Special rules for changing, checking or showing a key."""
 
     NONE = 0
     INTERNAL = auto()
@@ -147,7 +147,10 @@ WHOLE_NUMBER_BOUNDS: Mapping[ConfigType, tuple[int, int]] = {
 
 
 class ViewField(NamedTuple):
-    """A field of a view that has a key's value, perhaps converted."""
+    """A field of a view that gets the value of a key.
+
+    ``convert`` converts the value, if given.
+    """
 
     view: str
     name: str
@@ -155,13 +158,13 @@ class ViewField(NamedTuple):
 
 
 def to(place: str, convert: Callable[[Any], Any] | None = None) -> tuple[ViewField, ...]:
-    """Return the field ``View.name``, for the ``fields`` of a key."""
+    """Return the view field that ``place`` names as ``View.name``, for ``fields`` of a key."""
     view, _, name = place.partition(".")
     return (ViewField(view, name, convert),)
 
 
 def has(item: str) -> Callable[[Collection[str]], bool]:
-    """Convert a list to whether it has an item."""
+    """Return a function that tells whether a list has ``item``."""
     return lambda items: item in items
 
 
@@ -177,7 +180,10 @@ def path_or_none(text: str | None) -> Path | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One key. ``default`` is a text, or None for a key that has no value unless set."""
+    """One configuration key.
+
+    ``default`` is a text, or None for a key that has no value unless set.
+    """
 
     name: str
     type: ConfigType
@@ -203,12 +209,12 @@ class ConfigKey:
 
     @property
     def is_internal(self) -> bool:
-        """Whether the key is known, and listed only if it is set."""
+        """Whether DescribeConfigs lists the key only if it is set."""
         return bool(self.traits & (Trait.INTERNAL | Trait.OWN))
 
     @property
     def is_about_access(self) -> bool:
-        """Whether setting the key takes ALTER on the cluster."""
+        """Whether a client needs ALTER on the cluster to set the key."""
         return Trait.ACCESS in self.traits
 
     @property
@@ -236,14 +242,14 @@ class ConfigKey:
         return value
 
     def is_refused(self, text: str) -> bool:
-        """Whether a text asks for a missing feature."""
+        """Whether a text would enable a feature that is not supported."""
         asked = text.strip()
         return bool(self.refusal and asked) and (
             self.type is not ConfigType.BOOLEAN or asked.lower() == "true"
         )
 
     def in_unit(self, value: Value) -> Value:
-        """Return a value in the unit of the topic key and of the views.
+        """Convert a value of this key to the unit of the topic key and of the views.
 
         A negative value means no limit in every unit.
         """
@@ -254,7 +260,7 @@ class ConfigKey:
         )
 
     def field_values(self, value: Value | None, view: str) -> dict[str, Any]:
-        """Return the values of the fields of a view for a value of the key."""
+        """Return the values of the fields of ``view`` that follow from ``value``, by field name."""
         own = None if value is None else self.in_unit(value)
         return {
             field.name: field.convert(own) if field.convert else own
@@ -304,7 +310,7 @@ class ConfigKey:
 
 
 class Options(TypedDict, total=False):
-    """Arguments of a declaration that few keys have."""
+    """Optional arguments of ``declared``, which few keys have."""
 
     update_mode: UpdateMode
     traits: Trait
@@ -324,7 +330,7 @@ def declared(
     importance: Importance = Importance.MEDIUM,
     **options: Unpack[Options],
 ) -> ConfigKey:
-    """Return a key, in fewer words than its constructor."""
+    """Return a key. Most of its arguments are positional, so that declarations are short."""
     return ConfigKey(
         name=name,
         type=config_type,
@@ -338,7 +344,7 @@ def declared(
 
 
 class Row(NamedTuple):
-    """One key without effect. Its family has the reason."""
+    """A key without effect. The reason is given once for its whole family of keys."""
 
     name: str
     type: ConfigType
@@ -359,7 +365,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def keyed(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
-    """Return keys by name. A name that is declared twice is our own bug."""
+    """Return keys by name. A name that is declared twice is a bug of this package."""
     by_name: dict[str, ConfigKey] = {}
     for key in keys:
         assert key.name not in by_name, f"{key.name} is declared twice"
@@ -385,12 +391,12 @@ def unknown_keys_warning(unknown: Sequence[str], known: Collection[str]) -> str 
 
 
 def at_least(lowest: float) -> Validator:
-    """Accept numbers from ``lowest`` on."""
+    """Return a validator that accepts numbers from ``lowest`` on."""
     return between(lowest, float("inf"))
 
 
 def between(lowest: float, highest: float) -> Validator:
-    """Accept numbers in [lowest, highest]."""
+    """Return a validator that accepts numbers in [lowest, highest]."""
 
     def validate(value: Value) -> str | None:
         if isinstance(value, int | float) and lowest <= value <= highest:
@@ -405,7 +411,7 @@ def between(lowest: float, highest: float) -> Validator:
 
 
 def between_or(lowest: float, highest: float, other: float) -> Validator:
-    """Accept numbers in [lowest, highest], and one other number."""
+    """Return a validator that accepts numbers in [lowest, highest], and one other number."""
 
     def validate(value: Value) -> str | None:
         if isinstance(value, int | float) and (lowest <= value <= highest or value == other):
@@ -416,7 +422,7 @@ def between_or(lowest: float, highest: float, other: float) -> Validator:
 
 
 def one_of(*choices: str) -> Validator:
-    """Accept these texts."""
+    """Return a validator that accepts only the texts in ``choices``."""
 
     def validate(value: Value) -> str | None:
         return None if value in choices else f"it must be one of {', '.join(choices)}"
@@ -425,7 +431,10 @@ def one_of(*choices: str) -> Validator:
 
 
 def list_of(*choices: str, is_empty_allowed: bool = True) -> Validator:
-    """Accept lists of these texts. A repeated text counts once."""
+    """Return a validator that accepts lists of texts in ``choices``.
+
+    A repeated text counts once.
+    """
 
     def validate(value: Value) -> str | None:
         assert isinstance(value, tuple)
@@ -438,16 +447,16 @@ def list_of(*choices: str, is_empty_allowed: bool = True) -> Validator:
 
 
 def no_empty_item(value: Value) -> str | None:
-    """Accept lists without an empty item, including the empty list."""
+    """Accept lists without an empty item, including the empty list, or return an error text."""
     assert isinstance(value, tuple)
     return None if all(value) else "an item of the list is empty"
 
 
 def some_items(value: Value) -> str | None:
-    """Accept lists of at least one item, none of them empty."""
+    """Accept lists of at least one item, none of them empty, or return an error text."""
     return no_empty_item(value) if value else "it must not be empty"
 
 
 def not_empty(value: Value) -> str | None:
-    """Accept everything except an empty text or list."""
+    """Accept everything except an empty text or list, for which an error text is returned."""
     return None if value not in {"", ()} else "it must not be empty"

@@ -41,7 +41,10 @@ BROKER_NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synonym:
-    """One source that sets the value, or would in the absence of the previous ones."""
+    """One source that sets a key.
+
+    Of all synonyms the first is in effect. Each takes effect if the previous ones are removed.
+    """
 
     name: str
     value: str | None = field(repr=False)
@@ -86,12 +89,18 @@ def _format_double(value: float) -> str:
 
 
 def describe_topic(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
-    """Return a topic's rows by name, or only those of ``names``. Unknown names are skipped."""
+    """Return the rows of all topic keys by name, or only of the keys in ``names``.
+
+    Unknown names are skipped.
+    """
     return [_topic_row(key, layers) for key in _wanted(_listed_keys(layers, names), names)]
 
 
 def _listed_keys(layers: Layers, names: Collection[str] | None) -> Iterable[ConfigKey]:
-    """Yield the keys of topics. Those that Apache Kafka does not know have to be set or named."""
+    """Yield the keys of topics to list.
+
+    Keys that Apache Kafka does not know are listed only if they are set or named.
+    """
     for key in TOPIC_KEYS.values():
         if not key.is_internal or key.name in layers.topic or key.name in (names or ()):
             yield key
@@ -141,7 +150,7 @@ def _topic_row(key: ConfigKey, layers: Layers) -> ConfigRow:
 
 
 def describe_broker(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
-    """Return a broker's rows by name, or only those of ``names``.
+    """Return the rows of all broker keys by name, or only of the keys in ``names``.
 
     Unknown names are skipped.
 
@@ -153,7 +162,7 @@ def describe_broker(layers: Layers, names: Collection[str] | None = None) -> lis
 
 
 def describe_all_brokers(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
-    """Return the rows of the default that all brokers share: only the keys set there."""
+    """Return the rows of the default configuration of all brokers: only the keys set there."""
     own = Layers(cluster=layers.cluster)
     return [
         _default_row(name, own) for name in sorted(layers.cluster) if names is None or name in names
@@ -171,7 +180,10 @@ def access_keys(names: Iterable[str]) -> list[str]:
 
 
 def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
-    """Return the texts that set a broker's key, most specific first, from the key's own name on."""
+    """Return the texts that set a broker's key, most specific first.
+
+    For each source, the key's own name comes before its aliases.
+    """
     key = broker_key(name)
     is_sensitive = key is None or key.is_sensitive
     found = [

@@ -1,7 +1,7 @@
 """The part of a broker's configuration that may change while it runs.
 
-This module decides precedence and builds the view. The broker's own value wins over the default of
-all brokers, that over the file, and that over Kafka's default. ``config.resolve`` decides the
+This module decides precedence and builds the view. The broker's own value takes precedence over the
+default of all brokers, then comes the file, then Kafka's default. ``config.resolve`` decides the
 defaults of topics. A text that its key does not accept, because another version wrote it, is
 skipped.
 """
@@ -33,7 +33,7 @@ def dynamic_broker_config(
 
 
 def _holding(*layers: Texts) -> dict[str, str]:
-    """Return the texts in effect. A later layer wins."""
+    """Return the valid texts of all layers by key. A later layer overrides an earlier one."""
     return {name: text for layer in layers for name, text in layer.items() if is_value(name, text)}
 
 

@@ -1,4 +1,4 @@
-"""The names of overrides: a key behind the name of a listener, and perhaps of a mechanism.
+"""The names of overrides: a key with the prefix of a listener, and perhaps of a mechanism.
 
 The declarations say at which level a key may change (Apache Kafka 4.3, KIP-226), and its traits. A
 name that is not a key of Kafka's is accepted and kept, as in Kafka, because it may belong to a
@@ -21,7 +21,7 @@ def keys_with(traits: Trait) -> frozenset[str]:
 
 
 def traits_of(name: str) -> Trait:
-    """Return the traits of a key of the file, none for another name."""
+    """Return the traits of a key of the server properties. Another name has none."""
     key = SERVER_KEYS.get(name)
     return Trait.NONE if key is None else key.traits
 
@@ -31,7 +31,7 @@ _MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi
 
 @cache
 def _keys_of_listeners() -> frozenset[str]:
-    """Return the keys of listeners, by which a key behind a listener's name with dots is found.
+    """Return the keys that may follow a listener's name, for names of listeners with dots.
 
     Other keys end in ``.listeners``, too. Most files have no override, so a start does not collect
     these keys.
@@ -54,11 +54,11 @@ def base_name(name: str) -> str:
 
 
 def _override(name: str) -> tuple[str, str] | None:
-    """Return listener and key of an override, None if the name is not an override.
+    """Return listener and key of an override, or None if the name is not an override.
 
-    The name of a listener may have dots (``EXT.A``), and keys have dots, too. So it ends where a
-    key begins that listeners have. Before any other key it ends at its first dot, as in Apache
-    Kafka.
+    The name of a listener may have dots (``EXT.A``), and keys have dots, too. So the listener's
+    name ends where a key begins that listeners can have. Before any other key it ends at its first
+    dot, as in Apache Kafka.
     """
     if not name.startswith(LISTENER_PREFIX):
         return None
@@ -75,7 +75,10 @@ def _override(name: str) -> tuple[str, str] | None:
 
 
 def _split(rest: str) -> tuple[str, str]:
-    """Split an override without its prefix before its key. Works on long names, too."""
+    """Split an override, whose ``listener.name.`` is already removed, into listener and key.
+
+    It also works on long names.
+    """
     start = rest.find(f".{OAUTH_PREFIX}")
     if start > 0:
         return rest[:start], rest[start + 1 :]
@@ -89,15 +92,15 @@ def _split(rest: str) -> tuple[str, str]:
 
 
 def is_about_access(name: str) -> bool:
-    """Whether a key decides who may log in, as whom, or who the broker shows itself to be."""
+    """Whether a key decides who may log in, under which user, or the broker's own identity."""
     base = base_name(name)
     return Trait.ACCESS in traits_of(base) or base.startswith(OAUTH_PREFIX)
 
 
 def counts_from_file_alone(name: str) -> bool:
-    """Whether a request that sets the key for a broker changes nothing.
+    """Whether only the file can set a key, so that a request to set it changes nothing.
 
-    A JAAS text of PLAIN does change the users.
+    A request can set a JAAS text of PLAIN, which changes the users.
     """
     base = base_name(name)
     return Trait.FILE_ALONE in traits_of(base) or (
@@ -106,6 +109,6 @@ def counts_from_file_alone(name: str) -> bool:
 
 
 def listener_name(name: str) -> str | None:
-    """Return the upper-case listener of a key, None for a key without a listener's prefix."""
+    """Return the upper-case listener of a key, or None for a key without a listener's prefix."""
     override = _override(name)
     return None if override is None else override[0].upper()

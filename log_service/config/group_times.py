@@ -17,8 +17,8 @@ def with_times(config: type[T], values: ServerValues, protocol: str, **more: Any
     """Return the configuration of a protocol's groups, from the file's times and ``more``.
 
     Raises:
-        ConfigError: a value is not between its bounds, or heartbeats are no more frequent than
-            sessions end.
+        ConfigError: a value is not between its bounds, or the heartbeat interval is not below the
+            session timeout.
     """
     prefix = f"group.{protocol}"
 

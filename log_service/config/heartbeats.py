@@ -13,9 +13,10 @@ SESSION = "broker.session.timeout.ms"
 
 
 def refuse_too_rare(values: ServerValues, roles: frozenset[str]) -> None:
-    """Raise ConfigError if brokers would be fenced between any two heartbeats.
+    """Raise ConfigError if the heartbeat interval of brokers is not below the session timeout.
 
-    Apache Kafka starts and logs an error instead.
+    Brokers would be fenced between two heartbeats. Apache Kafka starts nevertheless and logs an
+    error.
     """
     interval_ms, session_ms = values.number(INTERVAL), values.number(SESSION)
     is_decided_here = roles >= {"broker", "controller"} or (

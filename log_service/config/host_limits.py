@@ -1,6 +1,6 @@
 """The syntax of ``max.connections.per.ip.overrides``: host:count,host:count.
 
-This module parses such a text and refuses every other text. An IPv6 address may stand in brackets.
+This module parses such a text and refuses every other text. An IPv6 address may be in brackets.
 """
 
 from log_service.common.addresses import plain_address
@@ -9,7 +9,7 @@ from log_service.config.definition import Value
 
 
 def host_limits(text: str) -> tuple[tuple[str, int], ...]:
-    """Return the hosts and counts. Addresses are spelled as those of connections.
+    """Return the (host, count) pairs. Addresses are spelled as those of connections.
 
     Raises:
         ConfigError: an item is not ``host:count``.
@@ -24,7 +24,7 @@ def host_limits(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def validate_host_limits(value: Value) -> str | None:
-    """Accept such texts."""
+    """Accept texts of the form host:count,host:count. Return an error text for any other."""
     try:
         host_limits(str(value))
     except ConfigError as fault:

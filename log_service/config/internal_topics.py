@@ -1,20 +1,26 @@
 """The replication of internal topics in a cluster of one broker.
 
-A lone node makes one replica unless its file asks for more. Kafka's defaults ask for three, and
-such a node has no others.
+A node that is alone in its cluster makes one replica, unless its file sets another number. Kafka's
+default is three, and such a node has no other brokers for them.
 """
 
 from log_service.config.server_values import ServerValues
 
 
 def lone_factor(values: ServerValues, topic: str, *, is_only_voter: bool) -> int:
-    """Return a topic's replication factor with one broker. ``topic`` is the prefix of its keys."""
+    """Return an internal topic's replication factor while the cluster has one broker.
+
+    ``topic`` is the prefix of the topic's keys.
+    """
     name = f"{topic}.replication.factor"
     return 1 if is_only_voter and not values.is_set(name) else values.number(name)
 
 
 def lone_min_isr(values: ServerValues, topic: str, *, is_only_voter: bool) -> int:
-    """Return the topic's min ISR: no more than its replicas, unless the file says so."""
+    """Return an internal topic's min ISR while the cluster has one broker.
+
+    It is at most the replication factor, unless the file sets another one.
+    """
     name = f"{topic}.min.isr"
     min_isr = values.number(name)
     return (

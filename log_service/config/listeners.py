@@ -4,8 +4,8 @@ This module decides which listeners clients connect to, which addresses are adve
 listeners are the controller's. It binds nothing. Other nodes of the cluster and admin clients
 (KIP-919) connect to the controller's listeners.
 
-A combination that cannot be honoured is a ``ConfigError``: an unknown protocol, an advertised
-address that no client can connect to, a name or a port given twice.
+An invalid combination is a ``ConfigError``: an unknown protocol, an advertised address that no
+client can connect to, a name or a port given twice.
 """
 
 import re
@@ -77,9 +77,9 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_metrics_listener(text: str) -> tuple[str, int] | None:
-    """Return host and port of ``metrics.listener``, None if empty.
+    """Return host and port of ``metrics.listener``, or None for an empty text.
 
-    An empty host is every address.
+    An empty host means all addresses of the machine.
 
     Raises:
         ConfigError: the value is not ``host:port``.
@@ -115,7 +115,7 @@ class ListenerKeys(NamedTuple):
 
 
 def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[ListenerConfig, ...]:
-    """Return the listeners for clients and other brokers, in file order, empty if no broker runs.
+    """Return the listeners for clients and other brokers in file order, none without a broker.
 
     Raises:
         ConfigError: a broker names no listener, a controller alone names one, a port is given
@@ -181,7 +181,7 @@ def _controller_listener(
 
 
 def inter_broker_listener(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> str:
-    """Return the name of the listener between nodes.
+    """Return the name of the listener on which nodes connect to each other.
 
     Raises:
         ConfigError: no listener has the configured name or security protocol.
@@ -260,9 +260,9 @@ def _advertised(keys: ListenerKeys, brokers: list[EndPoint]) -> dict[str, EndPoi
 
 
 def _protection(name: str, keys: ListenerKeys, *, is_bound: bool = True) -> ListenerSecurity:
-    """Return how a listener is protected.
+    """Return the security of a listener.
 
-    Unless ``is_bound``, its SASL offers are another node's.
+    If ``is_bound`` is false, another node binds the listener and decides its SASL mechanisms.
     """
     protocol = protocol_of(name, keys.protocols)
     if protocol == "PLAINTEXT":
@@ -298,7 +298,7 @@ def protocol_of(name: str, protocols: Mapping[str, str]) -> str:
     """Return the security protocol of a listener.
 
     Raises:
-        ConfigError: the map names none.
+        ConfigError: ``protocols`` does not contain the listener.
     """
     protocol = protocols.get(name)
     if protocol is None:

@@ -1,7 +1,7 @@
 """The ``sasl.oauthbearer.*`` keys of a listener that offers OAUTHBEARER, or of a node's own login.
 
-No other module reads these keys. Some combinations prevent a node's start: no keys to check
-signatures with, a URL that is not allowed, a Java class. Unsigned tokens are accepted only with
+No other module reads these keys. Some combinations prevent a node's start: signatures without keys
+to check them, a URL that is not allowed, a Java class. Unsigned tokens are accepted only with
 ``sasl.oauthbearer.unsecured.tokens.allowed``, which is for test setups. Apache Kafka accepts them
 by default. This module opens no file and fetches nothing.
 """
@@ -59,10 +59,10 @@ _KEYS: Final = {key.name: key for key in SASL_KEYS}
 
 
 def oauth_config(texts: Mapping[str, str], listener: str) -> OAuthConfig:
-    """Return how a listener checks tokens.
+    """Return the configuration by which a listener checks tokens.
 
     Raises:
-        ConfigError: there is nothing to check tokens with, or a value is not valid for its key.
+        ConfigError: there are no keys to check tokens with, or a value is not valid for its key.
     """
     where = f"OAUTHBEARER on listener {listener}"
     _validate_classes(texts, listener, CLASSES, where)
@@ -147,7 +147,7 @@ def _validate_url(url: str, values: Mapping[str, object], key: str) -> None:
 
 
 def _value(texts: Mapping[str, str], name: str, listener: str) -> object:
-    """Return the value for OAUTHBEARER on a listener. An empty text counts as unset."""
+    """Return a key's value for OAUTHBEARER on a listener. An empty text counts as unset."""
     key = _KEYS[name]
     text = effective_text(texts, name, listener, MECHANISM)
     text = key.default if text is None or not text.strip() else text

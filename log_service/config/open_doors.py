@@ -1,4 +1,4 @@
-"""Warnings about access that a configuration leaves open although it looks closed.
+"""Warnings about access that a configuration leaves open although it looks protected.
 
 Each warning is one sentence, which the operator sees at the start. They are warnings and not
 refusals, because Apache Kafka starts such a node. ``config.sasl`` warns of logins that an observer
@@ -15,7 +15,7 @@ CLIENT_AUTH: Final = "ssl.client.auth"
 
 
 def open_doors(config: NodeConfig, texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield one warning for each finding. ``texts`` are the keys that were set."""
+    """Yield one warning for each access left open. ``texts`` are the keys that were set."""
     listeners = (*config.listeners, *config.controller_listeners)
     yield from _nameless_super_users(config, listeners)
     yield from _unheeded_client_auth(listeners, texts)

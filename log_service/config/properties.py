@@ -3,8 +3,8 @@ r"""Java's .properties syntax: ``key=value`` lines with continuations and escape
 Kafka's own files use it. This module parses lines and knows no key. Blank lines and lines that
 begin with ``#`` or ``!`` are skipped. A line that ends with an odd number of backslashes continues
 in the next one, without that line's leading blanks. ``=``, ``:`` or blanks end the key. Each of
-``\t \n \r \f \uXXXX`` stands for one character, and any other escaped character for itself. The
-last of two equal keys wins, as in Java.
+``\t \n \r \f \uXXXX`` means one character, and any other escaped character means itself. If a key
+is repeated, its last value counts, as in Java.
 """
 
 import re

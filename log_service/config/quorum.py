@@ -44,7 +44,7 @@ def roles(values: ServerValues) -> frozenset[str]:
 def quorum_config(values: ServerValues, listener_name: str) -> QuorumConfig:
     """Return the quorum's members, times and sizes.
 
-    Controllers talk on ``listener_name``.
+    Controllers talk to each other on ``listener_name``.
 
     Raises:
         ConfigError: a voter is named twice.

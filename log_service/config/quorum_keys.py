@@ -26,7 +26,7 @@ BOOTSTRAP_SERVER = re.compile(r"(?P<host>.+):(?P<port>\d{1,5})")
 
 
 def _each(pattern: re.Pattern[str], shape: str) -> Validator:
-    """Accept lists in which every item matches a pattern."""
+    """Return a validator that accepts lists in which every item matches a pattern."""
 
     def validate(value: Value) -> str | None:
         assert isinstance(value, tuple)

@@ -2,10 +2,11 @@
 
 This module decides precedence and units. It knows neither records nor requests. The sources in
 order are the topic, the broker (dynamic), all brokers (dynamic), the broker's file, and the
-default. Within one source the broker's finer unit wins over the coarser.
+default. Within one source the broker's key with the finer unit takes precedence, such as
+``log.retention.ms`` over ``log.retention.hours``.
 
-Invariant: every returned value was accepted by its key. Other texts, such as an older version's,
-are skipped.
+Invariant: every returned value was accepted by its key. Other texts, such as those of an older
+version, are skipped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +31,7 @@ LOG_KEYS = tuple(key for key in TOPIC_KEYS.values() if key.fields)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One place that sets a key, with its name and text there, and its source.
+    """A setting of a topic key in one source: the key's name there, its text and its value.
 
     The value is in the topic key's unit.
     """
@@ -43,7 +44,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """The texts of each source, by key."""
+    """The configuration texts of each source, by key.
+
+    The sources are the topic, this broker, all brokers, and the broker's file.
+    """
 
     topic: Texts = field(default_factory=dict, repr=False)
     broker: Texts = field(default_factory=dict, repr=False)
@@ -102,14 +106,14 @@ def _default(topic_key: str) -> Setting:
 
 
 def log_defaults(static: Texts) -> LogConfig:
-    """Return the configuration of a topic without its own, on a broker with that file alone."""
+    """Return the configuration of a topic without own values, on a broker with only a file."""
     return LogConfig(**_fields(LOG_KEYS, Layers(static=static)))
 
 
 def dynamic_log_defaults(of_file: LogConfig, layers: Layers) -> LogConfig:
-    """Return the configuration of a topic without its own, from the file and the dynamic layers.
+    """Return the configuration of a topic without own values, from file and dynamic layers.
 
-    The file alone gives ``of_file``.
+    ``of_file`` is the result for the file alone.
     """
     named = [
         key
@@ -120,7 +124,7 @@ def dynamic_log_defaults(of_file: LogConfig, layers: Layers) -> LogConfig:
 
 
 def _fields(keys: Iterable[ConfigKey], layers: Layers) -> dict[str, Any]:
-    """Return the view's fields for some topic keys."""
+    """Return the values of ``LogConfig`` fields for some topic keys, by field name."""
     fields: dict[str, Any] = {}
     for key in keys:
         fields |= log_fields(key, holding(key.name, layers).value)

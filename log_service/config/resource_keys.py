@@ -51,7 +51,10 @@ CLIENT_ATTRIBUTES = frozenset(
 
 
 def _reset_policy(value: Value) -> str | None:
-    """Accept latest, earliest, or by_duration: with an ISO 8601 duration."""
+    """Accept latest, earliest, or by_duration: with an ISO 8601 duration.
+
+    Return an error text for any other value.
+    """
     text = str(value).lower()
     if text in {"latest", "earliest"} or re.fullmatch(
         r"by_duration:p(?=.)(\d+d)?(t(?=.)(\d+h)?(\d+m)?(\d+(\.\d+)?s)?)?", text
@@ -61,7 +64,7 @@ def _reset_policy(value: Value) -> str | None:
 
 
 def _dead_letter_topic(value: Value) -> str | None:
-    """Accept the name of a topic that clients may write to, or an empty text."""
+    """Accept an empty text and a topic that clients may write to, or return an error text."""
     name = str(value)
     if not name:
         return None
@@ -87,7 +90,7 @@ def _key(
 
 
 def _as_of_broker(name: str, documentation: str) -> ConfigKey:
-    """Return a group's key with the broker key's default, bounds, and effect."""
+    """Return a group's key with the default, bounds and effect of the broker's key."""
     key = SERVER_KEYS[GROUP_PREFIX + name]
     assert key.default is not None
     return _key(name, INT, key.default, documentation, key.validator, is_acting=key.is_acting)
@@ -168,7 +171,7 @@ CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = keyed(
 
 
 def broker_synonym(group_key: str) -> str | None:
-    """Return the broker key that gives a group key's default, None if the default is fixed."""
+    """Return the broker key whose value is a group key's default, or None if there is none."""
     name = GROUP_PREFIX + group_key
     return name if name in SERVER_KEYS else None
 

@@ -1,4 +1,4 @@
-"""Broker keys that the file cannot set: they are set at run time, and listed only if set."""
+"""Broker keys that are set at run time and not in the file. They are listed only if set."""
 
 from log_service.config.definition import CLUSTER_WIDE, PER_BROKER, ConfigKey, ConfigType, at_least
 

@@ -61,8 +61,8 @@ def node_login(
     """Return a node's login on a listener of other nodes, by the mechanism that ``key`` names.
 
     The node's user comes from its own JAAS text for the mechanism. Its OAUTHBEARER token comes from
-    a file or an endpoint. ``own`` is the SASL configuration of the node's own listener of that
-    name, None if it has none.
+    a file or an endpoint. ``own`` is the SASL configuration of this node's listener with the same
+    name, or None if it has none.
 
     Raises:
         ConfigError: the mechanism does not exist, is not enabled, or has no JAAS text.
@@ -94,7 +94,7 @@ def node_login(
 
 
 def general_jaas_warning(texts: Mapping[str, str]) -> str | None:
-    """Return a warning if a node's file has a JAAS text without effect, else None."""
+    """Return a warning if a node's file has a JAAS text without effect, or None."""
     if not texts.get(JAAS_KEY, "").strip():
         return None
     return (

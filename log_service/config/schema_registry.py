@@ -1,6 +1,6 @@
-"""The schema registry that a node asks, from its keys.
+"""The schema registry that a node asks about schemas, from its keys.
 
-Decides which combinations are valid. It opens no file and no connection.
+This module decides which combinations are valid. It opens no file and no connection.
 
 Invariant: no error and no ``repr`` shows a login.
 """
@@ -32,10 +32,10 @@ def has_schema_registry(texts: Mapping[str, str]) -> bool:
 
 
 def schema_registry_config(texts: Mapping[str, str]) -> SchemaRegistryConfig | None:
-    """Return the registry that properties name, None if they name none.
+    """Return the registry that properties name, or None if they name none.
 
     Raises:
-        ConfigError: a URL or the login is none, or keys of TLS contradict each other.
+        ConfigError: a URL or the login is not valid, or keys of TLS contradict each other.
     """
     if not has_schema_registry(texts):
         return None

@@ -1,4 +1,4 @@
-"""The keys by which a broker asks a schema registry, by Confluent's names.
+"""The keys of a broker's connection to a schema registry, by Confluent's names.
 
 This module declares names, types and defaults. ``config.schema_registry`` decides what they mean
 together. The TLS keys are those of ``tls_keys`` with ``confluent.`` before them.

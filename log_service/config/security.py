@@ -41,11 +41,10 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthConfig:
-    """The token checks of a listener, with keys from ``jwks_url``.
+    """The token checks of a listener.
 
-    Times are in milliseconds.
-
-    ``jwks_url`` None accepts unsigned tokens.
+    Times are in milliseconds. Signing keys come from ``jwks_url``. If it is None, unsigned tokens
+    are accepted.
     """
 
     jwks_url: str | None

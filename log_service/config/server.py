@@ -1,12 +1,12 @@
 """The configuration of one node, from Kafka's server properties.
 
 This module decides what the keys of a file mean together. It reads no file and knows no machine. An
-override wins over the file. A key that asks for a missing feature is a ``ConfigError``: a policy in
-Java, remote storage. A harmless key without effect is accepted. An unknown name goes into
-``ServerSettings.unknown_keys``, for one warning.
+override takes precedence over the file. A key that would enable a missing feature, such as a policy
+in Java or remote storage, is a ``ConfigError``. A harmless key without effect is accepted. An
+unknown name goes into ``ServerSettings.unknown_keys``, for one warning.
 
 The file may name a listener of the controller, as Kafka's own sample of a combined node does. Its
-address goes into the voter record, and admin clients that ask a controller connect to it (KIP-919).
+address goes into the voter record, and admin clients that connect to a controller use it (KIP-919).
 """
 
 from collections.abc import Mapping, Sequence
@@ -123,7 +123,7 @@ def parse_server_properties(
     ``advertised.listeners`` is not set.
 
     Raises:
-        ConfigError: a value is not one of its key, or asks for a feature that is not supported. The
+        ConfigError: a value is not valid for its key, or needs a feature that is not supported. The
             message says what to do.
     """
     texts = property_texts(source, overrides)
@@ -143,7 +143,7 @@ def parse_server_properties(
 
 
 def property_texts(source: str | Mapping[str, str], overrides: Sequence[str]) -> dict[str, str]:
-    """Return the texts of the file, with the overrides over them."""
+    """Return the texts of the file by key, replaced by those of ``overrides``."""
     return {
         **(parse_properties(source) if isinstance(source, str) else source),
         **dict(map(parse_override, overrides)),
@@ -269,7 +269,7 @@ def _controller_security(
 
 
 def _broker_login(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> LoginConfig | None:
-    """Return this node's login to other brokers, None if their listener has no logins."""
+    """Return this node's login to other brokers, or None if their listener has no logins."""
     name = inter_broker_listener(keys, listeners)
     own = next((listener.security.sasl for listener in listeners if listener.name == name), None)
     return (
@@ -280,7 +280,7 @@ def _broker_login(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> 
 
 
 def _controller_login(keys: ListenerKeys, security: ListenerSecurity) -> LoginConfig | None:
-    """Return this node's login to controllers, None if their listener has no logins."""
+    """Return this node's login to controllers, or None if their listener has no logins."""
     if not security.protocol.startswith("SASL"):
         return None
     return node_login(

@@ -53,7 +53,7 @@ DEFAULT_LISTENER_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PL
 
 
 def _directories(value: Value) -> str | None:
-    """Accept lists of directories."""
+    """Accept lists of directories. Return an error text for any other list."""
     return (
         "it names no directory; give the node a place for its data" if some_items(value) else None
     )

@@ -26,7 +26,7 @@ class ServerValues:
         return None if text is None else key.parse(text)
 
     def view(self, view: type[T], **others: Any) -> T:
-        """Return a view: its fields that have keys with the values in effect, and ``others``."""
+        """Return a view with the values in effect. ``others`` are the values of other fields."""
         values: dict[str, Any] = {}
         for name, key in KEYS_OF_VIEWS[view.__name__].items():
             if name not in others:
@@ -34,11 +34,11 @@ class ServerValues:
         return view(**values | others)
 
     def is_set(self, name: str) -> bool:
-        """Whether the key was given."""
+        """Whether the file or an override sets the key."""
         return name in self._texts
 
     def text(self, name: str) -> str:
-        """Return the value of a text key that always has one."""
+        """Return the value of a text key that always has a value."""
         value = self.get(name)
         assert isinstance(value, str)
         return value
@@ -50,19 +50,19 @@ class ServerValues:
         return value or None
 
     def number(self, name: str) -> int:
-        """Return a whole number."""
+        """Return the value of a key of whole numbers."""
         value = self.get(name)
         assert isinstance(value, int)
         return value
 
     def flag(self, name: str) -> bool:
-        """Return a truth value."""
+        """Return the value of a boolean key."""
         value = self.get(name)
         assert isinstance(value, bool)
         return value
 
     def items(self, name: str) -> tuple[str, ...]:
-        """Return the items of a list, none if it is missing."""
+        """Return the items of a list, or an empty tuple if the key has no value."""
         value = self.get(name)
         assert value is None or isinstance(value, tuple)
         return value or ()

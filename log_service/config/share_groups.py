@@ -22,7 +22,7 @@ def share_groups(values: ServerValues, node_id: int) -> ShareGroupConfig:
 def share_states(values: ServerValues, *, is_only_voter: bool) -> ShareStateConfig:
     """Return the configuration of share group states.
 
-    A lone node makes one replica, unless its file asks for more.
+    A node that is alone in its cluster makes one replica, unless its file sets another number.
     """
     return values.view(
         ShareStateConfig,

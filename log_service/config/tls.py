@@ -82,11 +82,14 @@ class _Texts:
         return (self.raw(name) or "").strip() or None
 
     def own(self, name: str) -> str | None:
-        """Return the text with the listener's prefix."""
+        """Return the text of a key with the listener's prefix, or None.
+
+        The key without the prefix is ignored.
+        """
         return self._texts.get(self._prefixed(name))
 
     def secret(self, name: str) -> SecretText | None:
-        """Return a secret text. Blanks around it belong to it."""
+        """Return a secret text, or None if it is empty. Blanks around it are part of the secret."""
         text = self.raw(name)
         return SecretText(text) if text else None
 
@@ -100,7 +103,7 @@ class _Texts:
         return text
 
     def where(self, name: str) -> str:
-        """Return the name of the key in effect, for messages."""
+        """Return the full name of the key in effect, for error texts."""
         return self._prefixed(name) if self._prefixed(name) in self._texts else name
 
     def _prefixed(self, name: str) -> str:

@@ -38,11 +38,11 @@ def log_config(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
 
 
 def validate_topic_config(name: str, text: str | None) -> None:
-    """Check one value of a request.
+    """Check one key and value of a topic configuration that a request sets.
 
     Raises:
-        KafkaError: INVALID_CONFIG, the key is not one of a topic, the value is missing, or not one
-            of the key.
+        KafkaError: INVALID_CONFIG, the key is not a topic key, or the value is missing or not
+            valid for its key.
     """
     key = TOPIC_KEYS.get(name)
     if key is None:
@@ -66,7 +66,7 @@ def validate_topic_config(name: str, text: str | None) -> None:
 def validate_schema_registry(
     changed: Mapping[str, str | None], static_texts: Mapping[str, str]
 ) -> None:
-    """Check that a schema registry is known if a topic turns validation on.
+    """Check that this node has a schema registry if a topic enables schema validation.
 
     ``changed`` are the values that are being set. ``static_texts`` are the node's properties.
 
@@ -86,8 +86,8 @@ def validate_topic_configs(configs: Mapping[str, str | None]) -> None:
     """Check all values of one topic, also against each other.
 
     Raises:
-        KafkaError: INVALID_CONFIG, see ``validate_topic_config``; or compaction can never happen
-            between its two lags.
+        KafkaError: INVALID_CONFIG, see ``validate_topic_config``; or the topic's minimum compaction
+            lag is above its maximum.
     """
     for name, text in configs.items():
         validate_topic_config(name, text)

@@ -2,8 +2,8 @@
 
 Keys of schema validation have Confluent's names.
 
-This module declares names, types, defaults and bounds. The receivers of the view decide what a key
-does.
+This module declares names, types, defaults and bounds. The code that receives the view decides what
+a key does.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,10 @@ WEEK_MS = 7 * 24 * HOUR_MS
 
 
 def throttled_replicas(value: Value) -> str | None:
-    """Accept ``*`` or a list of partition:broker pairs. Empty items are ignored."""
+    """Accept ``*`` or a list of partition:broker pairs, or return an error text.
+
+    Empty items are ignored.
+    """
     assert isinstance(value, tuple)
     items = [item for item in value if item]
     if items == ["*"] or all(_is_pair(item) for item in items):

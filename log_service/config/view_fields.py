@@ -1,7 +1,7 @@
-"""The fields of views that have the value of a key, collected from the declarations.
+"""The fields of views that get the value of a key, collected from the declarations of keys.
 
 A view marks such a field with ``KEY`` instead of a default. The declaration of the key names the
-field and has the default. Exactly one key names a field.
+field and has the default. Exactly one key names each such field.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The small frozen views that rooms receive instead of keys.
+"""The small frozen views that code receives instead of keys.
 
 A view knows no key names and reads nothing. A field that has the value of a key is marked with
 ``KEY``, and the declaration of the key names the field and has the default. ``config.server``,
@@ -22,7 +22,7 @@ FOREVER_MS = 2**63 - 1
 
 
 class NamedPlace(Protocol):
-    """The parts of a segment that make its name."""
+    """The directory and the base offset of a segment, which identify it."""
 
     directory: Path
     base_offset: int
@@ -90,7 +90,7 @@ class LogConfig:
     def roll_ms_of(self, segment: NamedPlace) -> int:
         """Return the age at which a segment is rolled: ``roll_ms`` less its jitter.
 
-        The segment's name decides the jitter, so that it stays the same.
+        The jitter is a hash of the segment's name, so that it is the same at each call.
         """
         bound = min(self.segment_jitter_ms, self.roll_ms)
         if bound <= 0:
@@ -140,7 +140,10 @@ class LogManagerConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @with_key_defaults
 class ConnectionLimits:
-    """The limits of open and of new connections per second. They may change while the node runs."""
+    """Limits on the number of open connections, and on new connections per second.
+
+    They may change while the node runs.
+    """
 
     max_count: int = KEY
     max_count_per_host: int = KEY
@@ -153,7 +156,7 @@ class ConnectionLimits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @with_key_defaults
 class NetworkLimits:
-    """Bounds of one listener. Every one is on by default."""
+    """Bounds of one listener. All of them are enabled by default."""
 
     max_frame_bytes: int = KEY
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -198,9 +201,9 @@ class DynamicBrokerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimes:
-    """Times and bounds of groups whose members send heartbeats, unless a group has its own.
+    """The default times and bounds of groups whose members send heartbeats.
 
-    Times are in milliseconds.
+    A group may have its own. Times are in milliseconds.
     """
 
     session_timeout_ms: int = KEY
@@ -232,8 +235,8 @@ class ConsumerGroupConfig(HeartbeatTimes):
 class ShareGroupConfig(HeartbeatTimes):
     """The configuration of share groups (KIP-932).
 
-    An initialization of partitions without a response for ``initialize_retry_interval_ms`` is begun
-    again.
+    If an initialization of partitions has no response after ``initialize_retry_interval_ms``, it is
+    repeated.
     """
 
     initialize_retry_interval_ms: int = KEY
@@ -288,7 +291,7 @@ class GroupConfig:
 class TransactionConfig:
     """The times of transactions and their ids, and the topic that stores them.
 
-    ``end_patience_ms`` is how long a request waits for the end of the previous transaction.
+    ``end_patience_ms`` is how long a request waits until the previous transaction has ended.
     ``lone_state_log_replication_factor`` applies if no other broker is registered when the topic is
     created.
     """
@@ -313,8 +316,8 @@ class ShareStateConfig:
 
     Times are in milliseconds.
 
-    ``snapshot_update_records`` is the number of updates between two snapshots of a state. The lone
-    values apply if no other broker is registered when the topic is created.
+    ``snapshot_update_records`` is the number of updates between two snapshots of a state. The
+    ``lone_*`` values apply if no other broker is registered when the topic is created.
     """
 
     snapshot_update_records: int = KEY
@@ -343,9 +346,9 @@ class FetchConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @with_key_defaults
 class ShareFetchConfig:
-    """The limits of share groups on partition leaders (KIP-932), and bounds of a group's own.
+    """The limits of share groups on partition leaders (KIP-932).
 
-    A group may have its own settings within these bounds.
+    A group may have its own settings within the bounds given here.
     """
 
     delivery_count_limit: int = KEY
@@ -370,9 +373,9 @@ class QuotaWindows:
 
     @property
     def burst_s(self) -> float:
-        """The shortest time in seconds over which a burst is measured.
+        """The shortest time in seconds over which the use of a quota is measured.
 
-        A burst of what the quota allows in this time is never throttled.
+        A burst of as much as the quota allows in this time is never throttled.
         """
         return (self.count - 1) * self.size_ms / 1_000
 
@@ -407,9 +410,9 @@ class VerificationConfig:
 class TopicDefaults:
     """The defaults of a new topic, and the bounds of a request.
 
-    ``asked_partition_count`` and ``asked_replication_factor`` are requested when a client makes
-    this node create a topic. -1 is the controller's own default, used if this node's file sets
-    none.
+    When a client makes this node create a topic, the node requests ``asked_partition_count`` and
+    ``asked_replication_factor`` from the controller. -1 requests the controller's own default, and
+    is used if this node's file sets none.
     """
 
     partition_count: int = KEY
@@ -425,7 +428,10 @@ class TopicDefaults:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @with_key_defaults
 class MetadataLogConfig:
-    """The metadata log: its segments, and the intervals of snapshots, which keep a start short."""
+    """The metadata log: its segments and the intervals of snapshots.
+
+    Snapshots keep a node's start short.
+    """
 
     segment_bytes: int = KEY
     segment_ms: int = KEY
@@ -448,11 +454,11 @@ class QuorumServer(NamedTuple):
 class QuorumConfig:
     """The metadata quorum: its members, times and sizes.
 
-    ``voters`` are those of ``controller.quorum.voters``. They count until the metadata log names
-    others. ``bootstrap_servers`` are asked for the leader. An election timer runs
-    between one and two times ``election_timeout_ms``. A voter that has fetched nothing for
-    ``fetch_timeout_ms`` prepares an election. A leader that no majority has fetched from for one
-    and a half times that resigns.
+    ``voters`` are those of ``controller.quorum.voters``. They are the voters until the metadata log
+    names others. ``bootstrap_servers`` are the addresses at which the leader can be found. An
+    election timer runs between one and two times ``election_timeout_ms``. A voter that has fetched
+    nothing for ``fetch_timeout_ms`` prepares an election. A leader resigns if no majority has
+    fetched from it for one and a half times ``fetch_timeout_ms``.
     """
 
     voters: tuple[QuorumServer, ...] = ()
@@ -473,24 +479,30 @@ class QuorumConfig:
 
     @property
     def fetch_wait_ms(self) -> int:
-        """How long the leader may hold an empty fetch: at most half of the follower's timeouts."""
+        """The longest time in ms for which the leader holds an empty fetch.
+
+        It is at most half of each of the follower's timeouts.
+        """
         return min(self.fetch_max_wait_ms, self.request_timeout_ms // 2, self.fetch_timeout_ms // 2)
 
     @property
     def check_quorum_ms(self) -> int:
-        """How long a leader may go without a majority."""
+        """The time in ms after which a leader resigns if no majority fetches from it."""
         return self.fetch_timeout_ms * 3 // 2
 
     @property
     def begin_epoch_interval_ms(self) -> int:
-        """How often a leader announces itself to a voter that does not fetch."""
+        """The interval in ms at which a leader announces itself to a voter that does not fetch."""
         return self.fetch_timeout_ms // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 @with_key_defaults
 class AuditConfig:
-    """The audit log's targets: a rolling file, a topic, both, or else the node's own log."""
+    """The audit log's targets: a rolling file, a topic, or both.
+
+    Without any target, decisions go to the node's own log.
+    """
 
     path: Path | None = KEY
     max_file_bytes: int = KEY
@@ -516,7 +528,7 @@ class AuthorizerConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @with_key_defaults
 class TokenConfig:
-    """Delegation tokens (KIP-48): their secret, None if there are none, and their lifetimes."""
+    """Delegation tokens (KIP-48): their lifetimes, and their secret or None if there are none."""
 
     secret: SecretText | None = KEY
     max_lifetime_ms: int = KEY
@@ -527,11 +539,11 @@ class TokenConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @with_key_defaults
 class NodeConfig:
-    """One node: its identity and the views of its rooms.
+    """One node: its identity and the views of its packages.
 
     ``listeners`` are those of the broker, empty without that role. ``controller_listeners`` are
-    those of the controller, in the order of ``controller.listener.names``. The quorum talks on the
-    first. ``is_alone`` says that a fresh node begins a cluster of its own.
+    those of the controller, in the order of ``controller.listener.names``. The first is used by the
+    quorum. ``is_alone`` says that a fresh node begins a cluster of its own.
     """
 
     node_id: int
@@ -588,7 +600,10 @@ class NodeConfig:
 
     @property
     def inter_broker_security(self) -> ListenerSecurity:
-        """The security of connections to other brokers, whose listener has the name of ours."""
+        """The security of connections to other brokers.
+
+        Their listener has the same name as this node's inter-broker listener.
+        """
         of_name = (
             listener.security
             for listener in self.listeners

@@ -1,5 +1,6 @@
-"""Holds the cluster's metadata as an immutable image. A delta leads to the next image, and the
-loader replays the log into both.
+"""Holds the cluster's metadata as an immutable image, which deltas change.
+
+A delta leads from one image to the next. The loader replays the metadata log into deltas.
 
 - ``image``: the metadata at one offset of the log: brokers, topics, configurations, features,
   access, producer ids.

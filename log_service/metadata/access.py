@@ -1,8 +1,8 @@
 """Access records of the metadata: ACLs, SCRAM credentials, delegation tokens and client quotas.
 
-Holds values alone. The rooms that read them decide who may do what, how a password is checked and
+This module holds only values. Other packages decide who may do what, how a password is checked and
 when a client must slow down. Resource types, operations and mechanisms are Kafka's numbers, so that
-the metadata also keeps numbers that those rooms do not know.
+the metadata also keeps numbers that those packages do not know.
 
 Invariant: no value here prints a salt or a key.
 """
@@ -14,9 +14,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclEntry:
-    """One ACL: a principal on a host may, or must not, perform an operation on the resources of a
-    pattern.
-    """
+    """One ACL: it allows or denies a principal on a host an operation on matching resources."""
 
     acl_id: UUID
     resource_type: int
@@ -37,7 +35,7 @@ class ScramUser(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationToken:
-    """A token that stands for its owner.
+    """A delegation token, with which a client acts as the token's owner.
 
     Its HMAC is not stored. It is computed from the cluster's secret and the token's id.
     """
@@ -54,7 +52,7 @@ class DelegationToken:
 class QuotaPart(NamedTuple):
     """One part of a quota's entity: a user, a client id or an address.
 
-    It has a name, or is the default of its type.
+    The part has a name, or is the default for all names of its type.
     """
 
     entity_type: str

@@ -1,7 +1,7 @@
 """Converts records about access in the metadata log to values and back.
 
-Decides nothing: each value of ``metadata.access`` has one record that describes it from scratch,
-for the log and for snapshots.
+Each value of ``metadata.access`` has one record that describes it completely, for the log and for
+snapshots.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ def token_record(token: DelegationToken) -> DelegationTokenRecord:
 
 
 def quota_entity(parts: Sequence[EntityData]) -> QuotaEntity:
-    """Return the entity of a quota's record. A part without a name is the default of its type."""
+    """Return the entity of a quota's record. A part without a name is the type's default."""
     return tuple(
         sorted(
             QuotaPart(part.entity_type, part.entity_name or "", part.entity_name is None)

@@ -1,13 +1,16 @@
 """The changes between two images, gathered record by record.
 
-Decides what each record of the metadata log changes. A delta copies nothing while records are
-replayed: it keeps the new value of each object that they touched. ``build`` puts these values into
-the maps of the base. The records of a metadata transaction (KIP-868) are held back until it ends,
-and then replayed together; an aborted transaction changes nothing.
+This module decides what each record of the metadata log changes. A delta copies nothing while
+records are replayed. It keeps the new value of each object that they changed. ``build`` puts these
+values into the maps of the base image. The records of a metadata transaction (KIP-868) are held
+back until it ends, and then replayed together. An aborted transaction changes nothing.
 
-Invariants: replaying the same records on equal images builds equal images; every record of Kafka
-4.3's metadata log has an effect here, or is listed as one that has none; a record that refers to
-something unknown means a broken log, and is refused with ``MetadataError``.
+Invariants:
+
+- Replaying the same records on equal images builds equal images.
+- Every record of Kafka 4.3's metadata log has an effect here, or is listed as one without effect.
+- A record that refers to something unknown means a broken log, and is refused with
+  ``MetadataError``.
 """
 
 from collections.abc import Callable, Mapping
@@ -74,10 +77,10 @@ _ENDS_OF_TRANSACTIONS = (BeginTransactionRecord, EndTransactionRecord, AbortTran
 
 
 class MetadataDelta:
-    """Changes on top of ``base``. ``replay`` takes records, ``build`` makes the next image; then
-    the ``changed_*`` views are complete.
+    """The changes of the image ``base``.
 
-    In the ``changed_*`` views None stands for a removed object, and an empty map for removed
+    ``replay`` applies records, and ``build`` makes the next image. Only then the ``changed_*``
+    views are complete. In these views None marks a removed object, and an empty map marks removed
     configurations and quotas.
     """
 
@@ -133,7 +136,7 @@ class MetadataDelta:
 
     @property
     def deleted_topics(self) -> Mapping[TopicId, TopicImage]:
-        """Topics of the base that exist no more, as they were."""
+        """Topics of the base image that were deleted, as they were in it."""
         return self._topics.deleted
 
     def replay(self, record: MetadataRecord) -> None:
@@ -149,16 +152,16 @@ class MetadataDelta:
         self.HANDLERS[type(record)](self, record)
 
     def replay_kraft_version(self, level: int) -> None:
-        """Apply the KRaft version, a control record in the log.
+        """Apply the KRaft version, which a control record of the log sets.
 
-        The image has it among the features, and so has the response to clients.
+        The image has the version among the features, because the response to clients does.
         """
         self.changed_features[KRAFT_VERSION] = level
 
     def build(self, *, offset: int, epoch: int) -> MetadataImage:
         """Return the image after the last record, which lies at ``offset``.
 
-        The delta takes no records any more.
+        No more records may be replayed into this delta.
         """
         transaction = self._transaction
         return MetadataImage(
@@ -324,9 +327,9 @@ class MetadataDelta:
     # Nothing
 
     def _pass_over(self, record: NoOpRecord | ZkMigrationStateRecord) -> None:
-        """Skip a record without an effect.
+        """Ignore a record without an effect.
 
-        Some records only keep the log moving, and Kafka 4 skips some of older clusters.
+        NoOpRecords only let the log grow. Kafka 4 ignores some records of older clusters, too.
         """
 
     # The next image

@@ -1,8 +1,8 @@
 """Feature levels: those that this software supports, and those of a new cluster.
 
-Decides whether a cluster's finalized levels can be served. Names and levels are Kafka's:
-metadata.version 30 is 4.3-IV0. A feature that is not listed here has level 0, which is how clients
-learn that it is missing.
+This module decides whether this software can serve a cluster's finalized levels. Names and levels
+are Kafka's: metadata.version 30 is 4.3-IV0. A feature that is not listed here has level 0, which
+tells clients that it is missing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,40 +62,40 @@ FIRST_LEVELS: Mapping[str, int] = {
 
 
 def is_supported(name: str, level: int) -> bool:
-    """Whether a finalized level can be served."""
+    """Whether this software can serve a feature at a finalized level."""
     lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
     return lowest <= level <= highest
 
 
 def keeps_eligible_leaders(levels: Mapping[str, int]) -> bool:
-    """Whether a cluster of those levels keeps eligible leader replicas (KIP-966)."""
+    """Whether a cluster with these levels keeps eligible leader replicas (KIP-966)."""
     return levels.get(ELIGIBLE_LEADER_REPLICAS, 0) >= ELIGIBLE_LEADERS_LEVEL
 
 
 def keeps_cordons(levels: Mapping[str, int]) -> bool:
-    """Whether a cluster of those levels stores which log directories are cordoned (KIP-1066)."""
+    """Whether a cluster with these levels stores which log directories are cordoned (KIP-1066)."""
     return levels.get(METADATA_VERSION, 0) >= CORDONS_LEVEL
 
 
 def has_consumer_groups(levels: Mapping[str, int]) -> bool:
-    """Whether groups of a cluster of those levels may use the consumer protocol (KIP-848)."""
+    """Whether groups of a cluster with these levels may use the consumer protocol (KIP-848)."""
     return levels.get(GROUP_VERSION, 0) >= CONSUMER_GROUPS_LEVEL
 
 
 def has_share_groups(levels: Mapping[str, int]) -> bool:
-    """Whether a cluster of those levels has share groups (KIP-932)."""
+    """Whether a cluster with these levels has share groups (KIP-932)."""
     return levels.get(SHARE_VERSION, 0) >= SHARE_GROUPS_LEVEL
 
 
 def has_streams_groups(levels: Mapping[str, int]) -> bool:
-    """Whether a cluster of those levels has streams groups (KIP-1071)."""
+    """Whether a cluster with these levels has streams groups (KIP-1071)."""
     return levels.get(STREAMS_VERSION, 0) >= STREAMS_GROUPS_LEVEL
 
 
 def first_feature_records() -> list[MetadataRecord]:
     """Return the records with which a new cluster begins.
 
-    The KRaft version is a control record, not one of these.
+    The KRaft version is missing here, because it is set by a control record.
     """
     return [
         FeatureLevelRecord(name=name, feature_level=level) for name, level in FIRST_LEVELS.items()
@@ -103,10 +103,10 @@ def first_feature_records() -> list[MetadataRecord]:
 
 
 def bootstrap_records(found: Iterable[MetadataRecord]) -> list[MetadataRecord]:
-    """Return the bootstrap records of a directory with which an empty metadata log begins.
+    """Return the records with which an empty metadata log begins.
 
-    Optional features that this software does not have are left at level 0. An unsupported metadata
-    version is refused.
+    ``found`` are the bootstrap records of a formatted directory. Unsupported levels of optional
+    features are left out, so that they stay at level 0. An unsupported metadata version is refused.
 
     Raises:
         StorageError: the directory was formatted for another metadata version.

@@ -1,13 +1,16 @@
 """An image holds everything that is known at one offset of the metadata log, as immutable values.
 
-Decides shapes and lookups; ``metadata.delta`` makes the next image. A reader may keep an image as
-long as it likes, because nothing in it ever changes. Every record that Kafka 4.3 writes to the
-metadata log has its place here, also if no room of this node acts on it. The next snapshot would
-lose anything that the image lacks.
+This module defines the types and their lookups. ``metadata.delta`` makes the next image. A reader
+may keep an image as long as it likes, because nothing in it ever changes. An image has a field for
+every record that Kafka 4.3 writes to the metadata log, even if this node does not use it.
+Otherwise, the next snapshot would lose it.
 
-Invariants: ``topics.by_name`` and ``topics.by_id`` hold the same topics; a topic's partitions are
-numbered from 0 without gaps; the maps of topics, partitions, configurations and access iterate in
-the order of their keys (``common.sorted_map``).
+Invariants:
+
+- ``topics.by_name`` and ``topics.by_id`` hold the same topics.
+- A topic's partitions are numbered from 0 without gaps.
+- The maps of topics, partitions, configurations and access iterate in the order of their keys
+  (``common.sorted_map``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +44,7 @@ NO_CONFIGS: Mapping[str, str] = {}
 
 
 class ResourceType(IntEnum):
-    """Kinds of things that have a configuration, by Kafka's numbers."""
+    """Types of resources that have a configuration, by Kafka's numbers."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -64,8 +67,8 @@ class Endpoint:
 class BrokerRegistration:
     """One broker.
 
-    Its epoch is the offset of its registration; a fenced broker leads nothing and is not in the
-    metadata of clients.
+    Its epoch is the offset of its registration. A fenced broker leads nothing, and clients do not
+    see it in metadata responses.
     """
 
     node_id: NodeId
@@ -82,14 +85,14 @@ class BrokerRegistration:
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker may lead, and be in sync."""
+        """Whether the broker may lead partitions and be in the ISR."""
         return not self.is_fenced and not self.is_in_controlled_shutdown
 
     def has_online(self, directory_id: UUID) -> bool:
-        """Whether a replica in that log directory can be served.
+        """Whether the broker can serve a replica in the log directory ``directory_id``.
 
-        A replica without a directory yet can. A broker that has named no directories counts as
-        having all.
+        The result is true for a replica that is not assigned to a directory yet. A broker that has
+        named no directories counts as having all.
         """
         if directory_id in self.log_dirs or directory_id in UNPLACED_DIRECTORIES:
             return True
@@ -115,7 +118,7 @@ class ClusterImage:
     controllers: Mapping[NodeId, ControllerRegistration] = field(default_factory=dict)
 
     def unfenced(self) -> list[BrokerRegistration]:
-        """Return the brokers that clients may be sent to, by node id."""
+        """Return the brokers to which clients may be directed, by node id."""
         return [broker for _, broker in sorted(self.brokers.items()) if not broker.is_fenced]
 
 
@@ -129,11 +132,10 @@ class TopicImage:
 
 
 class TopicsById(Mapping[TopicId, TopicImage]):
-    """The topics of ``by_name`` by their ids, in the order of the ids. ``names`` has the name of
-    each topic by its id's number.
+    """The topics of ``by_name`` by their ids, in the order of the ids.
 
-    A change of a partition changes ``by_name`` alone: names and ids stay as they are while a topic
-    lives.
+    ``names`` has the name of each topic by the integer value of its id. A change of a partition
+    changes only ``by_name``, because a topic never changes its name or its id.
     """
 
     __slots__ = ("_by_name", "names")
@@ -161,10 +163,10 @@ class TopicsById(Mapping[TopicId, TopicImage]):
 
 
 def colliding_key(name: str) -> str | None:
-    """Return the key under which a topic's name collides with others, None for a name that cannot
-    collide.
+    """Return the key that a topic's name shares with all names that collide with it.
 
-    Metrics write a dot as an underscore, so that names which differ in these alone would be one.
+    Return None for a name that cannot collide. Metrics write a dot as an underscore, so that names
+    collide if they differ only in these.
     """
     return name.replace(".", "_") if "." in name or "_" in name else None
 
@@ -173,7 +175,7 @@ def colliding_key(name: str) -> str | None:
 class TopicsImage:
     """All topics, by name and by id.
 
-    ``by_colliding_key`` has the names that may collide with a new one.
+    ``by_colliding_key`` holds topic names by ``colliding_key``, to refuse a new name that collides.
     """
 
     by_name: Mapping[str, TopicImage] = field(default_factory=dict)
@@ -190,7 +192,7 @@ class TopicsImage:
 class ConfigsImage:
     """Dynamic configuration by resource.
 
-    All brokers together are the BROKER resource with the empty name.
+    The default of all brokers belongs to the BROKER resource with the empty name.
     """
 
     by_resource: Mapping[tuple[int, str], Mapping[str, str]] = field(
@@ -199,7 +201,7 @@ class ConfigsImage:
     """Not shown: there are passwords among the values."""
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """Return a resource's own values as texts by key. It is empty if none were set."""
+        """Return a resource's own values as texts by key. The result is empty if none were set."""
         return self.by_resource.get((resource_type, name), NO_CONFIGS)
 
 
@@ -207,7 +209,8 @@ class ConfigsImage:
 class AccessImage:
     """ACLs, credentials, tokens and quotas.
 
-    A quota is a number by its key, such as ``producer_byte_rate``.
+    ``client_quotas`` has the quotas of each entity as numbers by key, such as
+    ``producer_byte_rate``.
     """
 
     acls: Mapping[int, AclEntry] = field(default_factory=dict)
@@ -234,8 +237,9 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """The metadata after the record at ``offset``, written in ``epoch``; -1 is before the first
-    one.
+    """The metadata after the record at ``offset``, which a controller wrote in ``epoch``.
+
+    Both are -1 before the first record.
     """
 
     cluster: ClusterImage = field(default_factory=ClusterImage)

@@ -1,10 +1,12 @@
 """Replays committed records of the metadata log and publishes the resulting images.
 
-Decides when an image is published: once for each group of batches that is handed in, whatever their
-number. Knows nothing of files: batches and snapshots come from the raft driver.
+The loader publishes one image for each group of batches that it gets, whatever their number. It
+reads no files, because the raft driver passes in batches and snapshots.
 
-Invariants: publishers see every image in order, each with the delta that led to it, synchronously;
-an image's offset is that of the last record it contains.
+Invariants:
+
+- Publishers get every image in order, synchronously, each with the delta that led to it.
+- An image's offset is that of the last record it contains.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,10 +25,10 @@ from log_service.raft.snapshots import Snapshot
 
 
 class Publisher(Protocol):
-    """A room that acts on metadata. The loader calls it on the event loop; it must not wait."""
+    """A component that acts on metadata. It must not wait, as it is called on the event loop."""
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take the next image and the changes since the one before."""
+        """Handle the next image, and the changes since the previous one."""
 
 
 class MetadataLoader:
@@ -40,7 +42,8 @@ class MetadataLoader:
     def add_publisher(self, publisher: Publisher) -> None:
         """Publish to ``publisher`` from now on.
 
-        A late publisher first gets the present image, with everything in it as changed.
+        If there is an image already, the publisher gets it at once, with everything in it as
+        changed.
         """
         self._publishers.append(publisher)
         if self.image is not EMPTY_IMAGE:
@@ -70,7 +73,7 @@ class MetadataLoader:
         )
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
-        """Take committed batches, in order.
+        """Replay committed batches in order, and publish the new image.
 
         Raises:
             MetadataError: the batches contradict those replayed before.
@@ -85,7 +88,7 @@ class MetadataLoader:
         self.publish(delta, delta.build(offset=batches[-1].last_offset, epoch=batches[-1].epoch))
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """Change nothing: committed metadata is the same under every leader."""
+        """Do nothing, because committed metadata is the same under every leader."""
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Replace the image, and pass it on to every publisher."""
@@ -97,9 +100,9 @@ class MetadataLoader:
 def _replay(
     delta: MetadataDelta, records: Sequence[MetadataRecord], first_number: int, where: str
 ) -> None:
-    """Replay records that are numbered from ``first_number``.
+    """Replay records that are numbered from ``first_number`` on.
 
-    An error names the number of its record.
+    An error names ``where`` and the number of the record.
     """
     for number, record in enumerate(records, first_number):
         try:

@@ -1,14 +1,15 @@
-"""Observers: brokers whose replicas copy everything, and are not in sync. They acknowledge nothing
-and lead nothing. Decides, from the metadata alone, which brokers are observers, and when a
-partition needs its observers in sync. The controller, which accepts in-sync replicas, and the
-leaders, which propose them, use the same rule. Apache Kafka has no observers. The feature
-``tidelog.observers`` keeps its nodes out of a cluster that has observers, and without it there are
-none.
+"""Decides which brokers are observers, whose replicas copy everything and are not in sync.
 
-A broker is an observer by ``tidelog.observer=true`` among its dynamic configuration. With
-``tidelog.observer.promotion=under-min-isr`` for all brokers, a partition takes the observers that
-have caught up while fewer of its other replicas are in sync than ``min.insync.replicas``, and lets
-them go when those are back.
+Observers acknowledge nothing and lead nothing. This module decides, from the metadata alone, which
+brokers are observers, and when a partition needs its observers in sync. The controller, which
+accepts in-sync replicas, and the leaders, which propose them, use the same rule. Apache Kafka has
+no observers. The feature ``tidelog.observers`` keeps its nodes out of a cluster that has observers,
+and without it there are none.
+
+The dynamic configuration ``tidelog.observer=true`` makes a broker an observer. With
+``tidelog.observer.promotion=under-min-isr`` for all brokers, a partition adds observers that have
+caught up to its ISR while fewer of its other replicas are in sync than ``min.insync.replicas``. It
+removes the observers from the ISR when enough other replicas are in sync again.
 """
 
 from collections.abc import Iterable
@@ -25,19 +26,17 @@ observers.
 
 
 class Observers(NamedTuple):
-    """The observers of a cluster, and whether partitions under min ISR take them."""
+    """The observers of a cluster, and whether a partition under min ISR adds them to its ISR."""
 
     node_ids: frozenset[int] = frozenset()
     is_promoting: bool = False
 
     def are_needed(self, isr: Iterable[int], min_isr: int) -> bool:
-        """Whether a partition takes its observers, because too few of its other replicas are in
-        sync.
-        """
+        """Whether observers may join the ISR, because too few other replicas are in sync."""
         return self.is_promoting and self.is_short(isr, min_isr)
 
     def is_short(self, isr: Iterable[int], min_isr: int) -> bool:
-        """Whether a partition of that in-sync set would be under min ISR without its observers."""
+        """Whether a partition with this ISR would be under min ISR without its observers."""
         return sum(node_id not in self.node_ids for node_id in isr) < min_isr
 
 

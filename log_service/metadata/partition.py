@@ -1,10 +1,10 @@
 """One partition as the controller's records describe it.
 
-Decides how a change record alters a registration; knows no log and no broker's state.
+This module decides how a change record alters a registration. It knows neither logs nor the state
+of brokers.
 
-Invariants: the partition epoch rises with every change; the leader epoch rises with every change
-that names a leader, even the same one. In this way a broker that stopped uncleanly gets a new
-epoch.
+Invariants: the partition epoch grows with every change. The leader epoch grows with every change
+that names a leader, even the same one, so that a broker that stopped uncleanly gets a new epoch.
 """
 
 from typing import NamedTuple, cast
@@ -31,11 +31,10 @@ NO_RECOVERY_STATE_CHANGE = -1
 
 
 class PartitionRegistration(NamedTuple):
-    """A partition's replicas and its leader. ``directories`` holds one log directory id per
-    replica; -1 means no leader.
+    """A partition's replicas and its leader. A ``leader`` of -1 means that there is none.
 
-    A tuple, because a node with ten thousand partitions makes fifty thousand of them while it
-    starts.
+    ``directories`` holds one log directory id per replica. The class is a tuple, because a node
+    with ten thousand partitions makes fifty thousand of them while it starts.
     """
 
     replicas: tuple[NodeId, ...]
@@ -52,13 +51,13 @@ class PartitionRegistration(NamedTuple):
 
     @property
     def has_leader(self) -> bool:
-        """Whether some broker leads it."""
+        """Whether the partition has a leader."""
         return self.leader != NO_LEADER
 
     def directory_of(self, node_id: NodeId) -> UUID | None:
         """Return the log directory of a broker's replica.
 
-        Return None if it has no replica, and a reserved id if the directory is not known.
+        Return None if the broker has no replica, and a reserved id if the directory is not known.
         """
         try:
             position = self.replicas.index(node_id)
@@ -84,7 +83,7 @@ def _ids(numbers: "list[int] | None") -> tuple[NodeId, ...]:
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
     """Return the registration that a partition's record describes.
 
-    If all replicas are in sync, both fields share one tuple.
+    If all replicas are in sync, ``replicas`` and ``isr`` share one tuple.
     """
     replicas = _ids(record.replicas)
     return PartitionRegistration(
@@ -105,7 +104,7 @@ def partition_of(record: PartitionRecord) -> PartitionRegistration:
 def changed_partition(
     partition: PartitionRegistration, record: PartitionChangeRecord
 ) -> PartitionRegistration:
-    """Return ``partition`` with a change record applied. Fields that the record leaves out stay."""
+    """Return ``partition`` with a change record applied. Fields that it lacks are unchanged."""
     is_led_anew = record.leader != NO_LEADER_CHANGE
     is_state_kept = record.leader_recovery_state == NO_RECOVERY_STATE_CHANGE
     adding, removing = record.adding_replicas, record.removing_replicas
@@ -134,8 +133,9 @@ def changed_partition(
 def partition_record(
     topic_id: UUID, index: int, partition: PartitionRegistration
 ) -> PartitionRecord:
-    """Return the record that describes a partition from scratch, for its creation and for
-    snapshots.
+    """Return the record that describes a partition completely.
+
+    It is used when a partition is created and for snapshots.
     """
     return PartitionRecord(
         partition_id=index,

@@ -1,12 +1,17 @@
 """An image as the records that build it, for snapshots of the metadata log.
 
-Decides the order, which is Apache Kafka's: features first, the metadata version before the others,
-because they say which records may follow; then brokers and controllers, topics with their
-partitions, configurations, quotas, producer ids, ACLs, SCRAM credentials, tokens.
+This module decides the order of the records, which is Apache Kafka's. Features come first, and the
+metadata version before the others, because they say which records may follow. Brokers and
+controllers follow, then topics with their partitions, configurations, quotas, producer ids, ACLs,
+SCRAM credentials and tokens.
 
-Invariants: replaying the records on an empty image gives an equal image, except for the KRaft
-version, which a snapshot has as a control record; equal images give equal snapshots. No snapshot is
-made inside a metadata transaction, because the transaction's records would be lost.
+Invariants:
+
+- Replaying the records on an empty image gives an equal image. Only the KRaft version is missing,
+  because a snapshot has it as a control record.
+- Equal images give equal snapshots.
+- No snapshot is made inside a metadata transaction, because the transaction's records would be
+  lost.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +51,7 @@ from log_service.protocol.stored.metadata_records import (
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Return the records, each kind in the order of its keys."""
+    """Return the records that build ``image``, each type of record in the order of its keys."""
     assert image.open_transaction is None, (
         "a snapshot inside a metadata transaction would lose what it holds"
     )
@@ -103,7 +108,7 @@ def _producer_ids(next_producer_id: ProducerId) -> Iterator[MetadataRecord]:
 
 
 def register_broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
-    """Return the record that registers a broker in the state it is in."""
+    """Return the record that registers a broker in its present state."""
     return RegisterBrokerRecord(
         broker_id=broker.node_id,
         incarnation_id=broker.incarnation_id,

@@ -1,8 +1,8 @@
 """The changes of topics and partitions between two images, gathered record by record.
 
-Decides what the records of topics and partitions change. Replaying a record touches one topic;
-``build`` then changes only the touched topics in the maps and shares the rest, so that one change
-costs the same however many topics there are.
+This module decides what the records of topics and partitions change. Replaying a record changes one
+topic. ``build`` then replaces only the changed topics in the maps and shares the rest, so that one
+change costs the same however many topics there are.
 
 Invariant: a record that refers to an unknown topic or partition means a broken log, and is refused
 with ``MetadataError``.
@@ -28,9 +28,9 @@ from log_service.protocol.stored.metadata_records import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedTopic:
-    """The change of one topic that exists after the delta.
+    """The change of one topic that exists in the new image.
 
-    It has a new image, and new or changed partitions.
+    The topic is new, or has new or changed partitions.
     """
 
     topic: TopicImage
@@ -76,9 +76,10 @@ class _TopicChanges:
 
 
 class TopicsDelta:
-    """Changes on top of ``base``.
+    """The changes of the topics in ``base``.
 
-    ``deleted`` holds the topics of ``base`` that were removed; ``build`` completes ``changed``.
+    ``deleted`` holds the topics of ``base`` that were removed. ``changed`` is complete after
+    ``build``.
     """
 
     def __init__(self, base: TopicsImage) -> None:
@@ -129,7 +130,7 @@ class TopicsDelta:
         self._ids_by_name[record.name] = topic_id
 
     def create_partition(self, record: PartitionRecord) -> None:
-        """Add a partition, or put another one in its place.
+        """Add a partition, or replace an existing one.
 
         Raises:
             MetadataError: there is no such topic.
@@ -139,7 +140,7 @@ class TopicsDelta:
     def change_partition(self, record: PartitionChangeRecord) -> None:
         """Apply a record to its partition.
 
-        Fields that the record leaves out stay.
+        Fields that are missing in the record are unchanged.
 
         Raises:
             MetadataError: there is no such topic or partition.
@@ -153,8 +154,7 @@ class TopicsDelta:
         topic.partitions[record.partition_id] = changed_partition(partition, record)
 
     def clear_eligible_leaders(self, record: ClearElrRecord) -> None:
-        """Forget the replicas outside the in-sync set that may lead (KIP-966). Do so for one topic,
-        or for all if none is named.
+        """Clear the eligible leader replicas (KIP-966) of one topic, or of all if none is named.
 
         Raises:
             MetadataError: there is no such topic.

@@ -1,9 +1,8 @@
-"""Writes Prometheus's text format, version 0.0.4. Families of samples become lines, in chunks of
-bounded size.
+"""Writes metrics in Prometheus's text format, version 0.0.4, in chunks of bounded size.
 
-Decides spelling and escaping. Knows neither where values come from nor who reads them. Samples are
-made while they are written: a page of a million lines never lies in memory as a whole, and the
-sender can let other tasks run between two chunks.
+This module decides spelling and escaping. It knows neither the source of the values nor their
+readers. Samples are made while they are written, so that a page of a million lines never lies in
+memory as a whole, and the sender can let other tasks run between two chunks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +21,7 @@ Sample = tuple[str, Labels, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """All samples of one name, with their type and help."""
+    """A metric with all its samples, its type and its help text."""
 
     name: str
     type: Literal["counter", "gauge", "summary"]
@@ -31,7 +30,7 @@ class Family:
 
 
 def labels(values: Mapping[str, object]) -> Labels:
-    """Return labels in their order, escaped."""
+    """Return the text of a sample's labels in the given order, with escaped values."""
     return ",".join(f'{name}="{escaped(str(value))}"' for name, value in values.items())
 
 
@@ -45,11 +44,10 @@ def escaped(text: str) -> str:
 def rendered(
     families: Iterable[Family | None], lines_per_chunk: int = LINES_PER_CHUNK
 ) -> Iterator[bytes]:
-    """Yield the page in chunks of at most ``lines_per_chunk`` lines; a family without samples is
-    left out.
+    """Yield the page in chunks of at most ``lines_per_chunk`` lines.
 
-    A None among the families is a pause that their source makes: it becomes an empty chunk, at
-    which the sender may let other tasks run.
+    A family without samples is left out. A None among the families becomes an empty chunk, at which
+    the sender may let other tasks run.
     """
     lines: list[str] = []
     for family in families:

@@ -1,6 +1,7 @@
-"""Counts failed logins and handshakes by address. There may be any number of addresses.
+"""Counts failed logins and handshakes by address, in bounded memory.
 
-Invariant: no failure is lost, and no client makes more than ``MAX_COUNTED_ADDRESSES`` series.
+Invariant: every failure is counted, and clients cannot make more than ``MAX_COUNTED_ADDRESSES``
+series.
 """
 
 from collections import Counter, OrderedDict
@@ -15,10 +16,10 @@ TLS: Final = "TLS"
 
 
 class FailureCounts:
-    """Failed logins or handshakes by mechanism and address. A bounded number of pairs is counted
-    apart, and the others together.
+    """Failed logins or handshakes by mechanism and address.
 
-    The address whose last failure is longest ago joins the others first.
+    A bounded number of pairs is counted singly. All other failures of a mechanism are counted
+    together. The pair whose last failure is longest ago is moved there first.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class FailureCounts:
             self._others[of] += count
 
     def items(self) -> Iterator[tuple[str, str, int]]:
-        """Yield mechanism, address and count; the address of the others is ``other``."""
+        """Yield mechanism, address and count. Failures counted together have address ``other``."""
         for (mechanism, host), count in self._counts.items():
             yield mechanism, host, count
         for mechanism, count in self._others.items():

@@ -1,9 +1,9 @@
-"""Speaks the part of HTTP/1.1 (RFC 9112) that a page of text needs. It reads one request's head and
-writes one response's head, and then the connection ends.
+"""Implements the part of HTTP/1.1 (RFC 9112) that a page of text needs.
 
-Decides the form and the largest size of a request, and the status of refusals. Knows no sockets:
-bytes are handed in and out. It supports only GET and HEAD, no bodies, and one request per
-connection.
+It reads the head of one request and writes the head of one response, and then the connection ends.
+This module decides the format and the largest size of a request, and the status of refusals. It
+uses no sockets, because bytes are passed in and out. It supports only GET and HEAD, no bodies, and
+one request per connection.
 """
 
 import re
@@ -30,8 +30,8 @@ LAST_CHUNK = b"0\r\n\r\n"
 class PageRequest:
     """The method and the path of a request.
 
-    ``is_chunked``: the client knows chunked responses (HTTP/1.1). ``hosts`` are the names by which
-    it reached this host.
+    ``is_chunked`` means that the client knows chunked responses (HTTP/1.1). ``hosts`` are the names
+    by which it reached this host.
     """
 
     path: str
@@ -42,16 +42,14 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a request does not get the page."""
+    """The status and the reason of a response without the page."""
 
     status: int
     text: str
 
 
 def parse_request(received: bytes | bytearray) -> PageRequest | Refusal | None:
-    """Return the request in the bytes, the reason of a refusal, or None while the head is
-    incomplete.
-    """
+    """Return the request in the bytes, a refusal, or None while the head is incomplete."""
     end = HEAD_END.search(received)
     if end is None:
         return (
@@ -75,7 +73,7 @@ def parse_request(received: bytes | bytearray) -> PageRequest | Refusal | None:
 
 
 def is_local_name(host: str) -> bool:
-    """Say whether a ``Host`` is an address or ``localhost``.
+    """Return whether a ``Host`` is an address or ``localhost``.
 
     Any other name may be one that somebody's DNS points here (DNS rebinding).
     """
@@ -94,7 +92,7 @@ def page_head(content_type: str, *, is_chunked: bool) -> bytes:
 
 
 def chunk(content: bytes) -> list[bytes]:
-    """Return content as one chunk of a chunked response."""
+    """Return the bytes of one chunk of a chunked response, which holds ``content``."""
     return [b"%x\r\n" % len(content), content, b"\r\n"]
 
 

@@ -1,11 +1,10 @@
-"""Measures durations in counts of fixed buckets. A reader computes quantiles of the last minutes
-from them.
+"""Counts durations in fixed buckets, from which quantiles of the last minutes are computed.
 
-Decides the buckets and the window. There are twelve buckets to a decade, from a microsecond to a
-hundred seconds, so that a quantile is off by a tenth at most. Knows no clock: the caller hands in
-durations and the time of reading.
+This module decides the buckets and the window. There are twelve buckets to a decade, from a
+microsecond to a hundred seconds, so that a quantile is off by a tenth at most. It has no clock: the
+caller passes in durations and the time of reading.
 
-Invariants: counts only grow; noting a duration is one search in a tuple and two additions.
+Invariants: counts only grow. Counting a duration takes one search in a tuple and two additions.
 """
 
 from bisect import bisect_left
@@ -37,7 +36,7 @@ BOUNDS_NS = _bounds()
 
 
 class LatencyMeter:
-    """Durations of one kind."""
+    """The durations of one operation, as counts by bucket."""
 
     __slots__ = ("_before", "_window", "_window_began_ms", "counts", "sum_ns")
 
@@ -53,7 +52,7 @@ class LatencyMeter:
 
     @property
     def count(self) -> int:
-        """How many durations were noted."""
+        """The number of durations counted so far."""
         return sum(self.counts)
 
     def note(self, duration_ns: int) -> None:
@@ -77,9 +76,9 @@ class LatencyMeter:
 
 
 def quantiles_ms(counts: Sequence[int], wanted: Sequence[float]) -> list[float]:
-    """Return the ``wanted`` quantiles (0 to 1, rising) of bucket counts, in milliseconds.
+    """Return the ``wanted`` quantiles (0 to 1, increasing) of bucket counts, in milliseconds.
 
-    They are 0 if nothing was counted.
+    All are 0 if nothing was counted.
     """
     total = sum(counts)
     found = []
@@ -94,8 +93,10 @@ def quantiles_ms(counts: Sequence[int], wanted: Sequence[float]) -> list[float]:
 
 
 def _within(bucket: int, counts: Sequence[int], seen: int, rank: float) -> float:
-    """Return the position of a rank within a bucket, as if the bucket's durations were spread
-    evenly.
+    """Return the duration in ns at which the rank ``rank`` lies within a bucket.
+
+    The bucket's durations are taken to be spread evenly. ``seen`` is the sum of the counts up to
+    and including the bucket.
     """
     if bucket < 0:
         return 0.0

@@ -1,15 +1,14 @@
-"""Measures how fast a count grew recently. The reader hands in the count at each reading. Between
-two readings nothing happens.
+"""Measures how fast a count grew over the last minutes.
 
-Decides the window, which is that of quantiles: the window before and the current one. Knows no
-clock.
+The reader passes in the count at each reading. Between two readings nothing happens. The window is
+that of ``latency``: the previous and the current one. This module has no clock.
 """
 
 from log_service.metrics.latency import WINDOW_MS
 
 
 class RateWindow:
-    """The growth of one count."""
+    """The growth of one count over the previous and the current window."""
 
     __slots__ = ("_before", "_window")
 
@@ -17,8 +16,9 @@ class RateWindow:
         self._before = self._window = (value, now_ms)
 
     def look(self, value: float, now_ms: int) -> float:
-        """Return how much the count has grown per second since the window before the current one
-        began.
+        """Return the growth of the count per second since the previous window began.
+
+        Begin a new window if the current one is old.
         """
         before, before_ms = self._before
         if now_ms - self._window[1] >= WINDOW_MS:

@@ -1,8 +1,8 @@
-"""Requests of one API as a broker meters them: how many of each version, and where their time went.
+"""Counts the requests of one API by version, and measures how long they took.
 
 A request that gets its response at once counts one duration, which is both its total and its local
 time. A request that waits counts two: the local time in its handler, and the total time until its
-response is ready. Knows no API.
+response is ready. This module knows no particular API.
 """
 
 from bisect import bisect_left
@@ -11,10 +11,11 @@ from log_service.metrics.latency import BOUNDS_NS, LatencyMeter
 
 
 class RequestMeter:
-    """One API's requests. ``versions`` counts requests by version; ``at_once`` and ``delayed_*``
-    hold durations in nanoseconds.
+    """The requests of one API.
 
-    ``followers`` meters those of other brokers, if they are told apart from those of clients.
+    ``versions`` counts requests by version. ``at_once`` and ``delayed_*`` hold durations in
+    nanoseconds. ``followers`` meters the requests of other brokers, if they are measured apart from
+    those of clients.
     """
 
     __slots__ = ("_counts", "at_once", "delayed_local", "delayed_total", "followers", "versions")

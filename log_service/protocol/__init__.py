@@ -8,9 +8,9 @@ remaining bytes before anything is built.
 - ``codec``: ``decode``, ``encode``, ``encode_chunks``. Finds the compiled function of a class and
   version.
 - ``compile_decoder``: turns a schema into Python source of a decoder. ``reader``: the functions
-  that decoders call off the fast path.
+  that decoders call in rare cases.
 - ``compile_encoder``: turns a schema into Python source of an encoder. ``writer``: the functions
-  that encoders call off the fast path.
+  that encoders call in rare cases.
 - ``source``: lines of generated source, and the names that they use.
 - ``schema``: declares the fields of messages and structs.
 - ``messages``: the generated classes of requests and responses.

@@ -1,10 +1,10 @@
-"""The table of the APIs that we can encode: keys, version ranges and message classes.
+"""The table of the APIs that this software can encode: keys, version ranges and message classes.
 
-It decides which versions are spoken and which are advertised. ``broker.registry`` decides which
+It decides which versions are supported and which are advertised. ``broker.registry`` decides which
 APIs a node serves. Ranges are Apache Kafka 4.3's (stable versions only). Produce is advertised from
 version 0 although versions 0-2 are refused, because released librdkafka versions read a higher
 minimum as "no Produce at all" (KAFKA-18659). A message module is imported only when its classes are
-asked for.
+needed.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from log_service.common.errors import ProtocolError
 
 
 class ApiKey(IntEnum):
-    """The key of every API of Kafka 4.4's protocol, and of our own APIs from 32000 on."""
+    """The key of every API of Kafka 4.4's protocol. APIs of tidelog's own begin at 32000."""
 
     # The hash of int is faster. An enum hashes its name in Python, and every request looks an API
     # key up several times.
@@ -122,10 +122,10 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSpec:
-    """One API as we speak it; version ends are inclusive.
+    """The supported versions of one API. Both ends of a range are inclusive.
 
-    ``advertised_min_version`` is the minimum in ApiVersions responses; None is for an API of our
-    own that ApiVersions never lists.
+    ``advertised_min_version`` is the minimum in ApiVersions responses. It is None for an API of
+    tidelog's own that ApiVersions never lists.
     """
 
     key: ApiKey
@@ -138,12 +138,12 @@ class ApiSpec:
 
     @property
     def request_path(self) -> str:
-        """``module:class`` of the request."""
+        """The import path of the request's class, as ``module:class``."""
         return f"log_service.protocol.messages.{self.module}:{self.name}Request"
 
     @property
     def response_path(self) -> str:
-        """``module:class`` of the response."""
+        """The import path of the response's class, as ``module:class``."""
         return f"log_service.protocol.messages.{self.module}:{self.name}Response"
 
 
@@ -267,10 +267,10 @@ of these messages pass only between the nodes of a cluster.
 
 
 def spec_of(key: int) -> ApiSpec:
-    """Return the row of an API.
+    """Return the entry of an API in the table.
 
     Raises:
-        ProtocolError: no message of that key is known here.
+        ProtocolError: no API with this key is known here.
     """
     try:
         return KNOWN[key]
@@ -280,10 +280,10 @@ def spec_of(key: int) -> ApiSpec:
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Whether that version of an API has compact lengths and tagged fields (KIP-482).
+    """Whether a version of an API has compact lengths and tagged fields (KIP-482).
 
     Raises:
-        ProtocolError: no message of that key is known here.
+        ProtocolError: no API with this key is known here.
     """
     return version >= spec_of(key).first_flexible_version
 
@@ -302,7 +302,7 @@ def request_class(key: int) -> type[Any]:
     """Import and return the class of an API's request.
 
     Raises:
-        ProtocolError: no message of that key is known here.
+        ProtocolError: no API with this key is known here.
     """
     return _load(spec_of(key).request_path)
 
@@ -312,7 +312,7 @@ def response_class(key: int) -> type[Any]:
     """Import and return the class of an API's response.
 
     Raises:
-        ProtocolError: no message of that key is known here.
+        ProtocolError: no API with this key is known here.
     """
     return _load(spec_of(key).response_path)
 

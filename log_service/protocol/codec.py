@@ -1,9 +1,8 @@
-"""Decoding and encoding of any generated message in any version we speak.
+"""Decoding and encoding of any generated message in any supported version.
 
-Decides nothing itself: it finds the function that was compiled for (class, version), compiling it
-at first use, and calls it. Knows no APIs and no frames. A decoded ``records`` value is a view of
-the input, everything else is a value of its own; what is wrong with the input is always a
-``ProtocolError``.
+This module finds the function that was compiled for (class, version), or compiles it at first use,
+and calls it. It knows no APIs and no frames. A decoded ``records`` value is a view of the input,
+and everything else is copied. Any fault of the input raises a ``ProtocolError``.
 """
 
 from functools import cache
@@ -33,11 +32,11 @@ APIs that clients ask have lower bounds of their own (``broker.registry``).
 def decode(
     cls: type[M], version: int, buffer: Buffer, offset: int = 0, *, max_elements: int = MAX_ELEMENTS
 ) -> tuple[M, int]:
-    """Return (message, offset behind it). The buffer ends where the frame ends.
+    """Return (message, offset after it). The buffer ends where the frame ends.
 
     Raises:
         TooManyElementsError: the message has more than ``max_elements`` list elements in all.
-        ProtocolError: the bytes are not such a message, or this version is not spoken.
+        ProtocolError: the bytes are not this message, or the version is not supported.
     """
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     message, end = decoder(cls, version)(view, offset, max_elements)
@@ -45,10 +44,10 @@ def decode(
 
 
 def encode(message: Message, version: int) -> bytes:
-    """Return the message's bytes, ``records`` (which must be bytes then) copied in.
+    """Return the message's bytes. A ``records`` value must be bytes, and is copied.
 
     Raises:
-        ProtocolError: this version cannot carry a value, or is not spoken.
+        ProtocolError: this version has no field for a value, or is not supported.
     """
     chunks: list[Chunk] = []
     encoder(type(message), version)(message, bytearray(), chunks)
@@ -56,10 +55,9 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_chunks(message: Message, version: int, prefix: Buffer = b"") -> list[Chunk]:
-    """Return the message as chunks behind ``prefix``. A ``records`` value is a chunk of its own, as
-    it was handed in.
+    """Return the message as chunks, the first of which is a bytearray that begins with ``prefix``.
 
-    The first chunk is a bytearray that begins with ``prefix``. Raises as ``encode``.
+    A ``records`` value is a chunk of its own and is not copied. Raises as ``encode``.
     """
     chunks: list[Chunk] = []
     encoder(type(message), version)(message, bytearray(prefix), chunks)
@@ -68,10 +66,10 @@ def encode_chunks(message: Message, version: int, prefix: Buffer = b"") -> list[
 
 @cache
 def decoder(cls: type[Message], version: int) -> Decoder:
-    """Return the compiled decoder, compiling it at first use.
+    """Return the compiled decoder, which is compiled at first use.
 
     Raises:
-        ProtocolError: this version is not spoken.
+        ProtocolError: this version is not supported.
     """
     _check(cls, version)
     return compile_decoder(cls, version)
@@ -79,10 +77,10 @@ def decoder(cls: type[Message], version: int) -> Decoder:
 
 @cache
 def encoder(cls: type[Message], version: int) -> Encoder:
-    """Return the compiled encoder, compiling it at first use.
+    """Return the compiled encoder, which is compiled at first use.
 
     Raises:
-        ProtocolError: this version is not spoken.
+        ProtocolError: this version is not supported.
     """
     _check(cls, version)
     return compile_encoder(cls, version)

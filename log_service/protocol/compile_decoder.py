@@ -1,9 +1,9 @@
 """Turns a message's schema into one Python function that decodes one version of it.
 
-The function is straight code: neighbouring fields of fixed size are read by one ``struct.Struct``
+The function has no loops over fields. One ``struct.Struct`` reads neighbouring fields of fixed size
 together with the length that follows them, and nested structs are inlined. Every length is compared
-with the bytes that remain before anything is built, and lists draw on a budget of elements for the
-whole frame. Knows schemas and source text, no values.
+with the bytes that remain before anything is built. The elements of all lists in a frame count
+against one limit. This module knows schemas and source text, but no values.
 """
 
 import struct
@@ -39,12 +39,12 @@ RUNTIME = {
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
-    """Return the decoder of one (class, version), which must be valid."""
+    """Return the decoder of one (class, version). The class must have this version."""
     return _DecoderCompiler(cls, version).compile()
 
 
 def minimum_size(field: Field, version: int) -> int:
-    """Return how few bytes one element of a list takes, at least 1."""
+    """Return the least number of bytes that one element of a list takes, at least 1."""
     element = field.element_type
     if element == "struct":
         assert field.struct is not None
@@ -74,8 +74,10 @@ def _field_minimum(field: Field, version: int, *, flexible: bool) -> int:
 
 
 class _DecoderCompiler:
-    """Writes the source. ``_run`` holds the fixed fields that wait to be read together, as (format,
-    target).
+    """Writes the Python source of one decoder.
+
+    ``_run`` holds the neighbouring fields of fixed size for which no code is written yet, as
+    (format, target). One call will read all of them.
     """
 
     def __init__(self, cls: type[Message], version: int) -> None:
@@ -101,7 +103,7 @@ class _DecoderCompiler:
         return decoder
 
     def _flush(self) -> None:
-        """Read the waiting run of fixed fields with one call."""
+        """Write one call that reads all fields in ``_run``, and empty ``_run``."""
         run, self._run = self._run, []
         if not run:
             return
@@ -118,7 +120,7 @@ class _DecoderCompiler:
                 self._source.line(f"{target} = uuid_of({target})")
 
     def _struct(self, cls: type[Message], target: str, path: str) -> None:
-        """Write the decoding of a struct into the new object ``target``."""
+        """Write the code that decodes a struct into the new object ``target``."""
         flexible = has_version(cls.SCHEMA.flexible, self._version)
         self._source.line(f"{target} = new({self._source.constant('cls', cls, cls)})")
         tagged = []
@@ -160,7 +162,10 @@ class _DecoderCompiler:
             self._sized(field, target, path)
 
     def _length(self, field: Field, prefix: str, short: str) -> str:
-        """Write the reading of a length and return its name; null is -1 in every version."""
+        """Write the code that reads a length, and return the name of its variable.
+
+        The variable is -1 for null in every version.
+        """
         length = self._source.name(prefix)
         flexible = self._is_flexible(field)
         self._run.append(("B" if flexible else short, length))
@@ -172,7 +177,7 @@ class _DecoderCompiler:
         return length
 
     def _sized(self, field: Field, target: str, path: str) -> None:
-        """Write string, bytes or records: a length and that many bytes."""
+        """Write the code that reads a string, bytes or records: a length and that many bytes."""
         source = self._source
         is_text = field.wire_type == "string"
         nullable = has_version(field.nullable, self._version)
@@ -278,7 +283,10 @@ class _DecoderCompiler:
         self._source.line(f"{items}.append({inner})")
 
     def _tags(self, tagged: list[Field], target: str, path: str) -> None:
-        """Write the tagged fields that end every flexible struct; almost always there are none."""
+        """Write the code that reads the tagged fields at the end of a flexible struct.
+
+        Almost always there are none.
+        """
         source = self._source
         count = source.name("tags")
         self._run.append(("B", count))

@@ -1,10 +1,10 @@
 """Turns a message's schema into one Python function that encodes one version of it.
 
-The function is straight code over one ``bytearray``: neighbouring fields of fixed size, the length
-behind them and an empty tag section are packed by one ``struct.Struct``; nested structs are
-inlined. ``records`` are never copied: they become a chunk between two bytearrays. A value that the
-version has no field for is dropped if the schema says ignorable, and refused elsewhere unless it
-is the default.
+The function has no loops over fields, and appends to one ``bytearray``. One ``struct.Struct`` packs
+neighbouring fields of fixed size, the length after them and an empty tag section. Nested structs
+are inlined. ``records`` are never copied, but become a chunk between two bytearrays. A value for
+which the version has no field is dropped if it is the default, or if the schema says ignorable.
+Otherwise it is refused.
 """
 
 import struct
@@ -33,14 +33,15 @@ RUNTIME = {
 
 
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
-    """Return the encoder of one (class, version), which must be valid."""
+    """Return the encoder of one (class, version). The class must have this version."""
     return _EncoderCompiler(cls, version).compile()
 
 
 class _EncoderCompiler:
     """Writes the Python source of one encoder.
 
-    ``_run`` holds the fixed values that wait to be packed together, as (format, expression).
+    ``_run`` holds the neighbouring values of fixed size for which no code is written yet, as
+    (format, expression). One call will pack all of them.
     """
 
     def __init__(self, cls: type[Message], version: int) -> None:
@@ -64,13 +65,16 @@ class _EncoderCompiler:
         return encoder
 
     def _flush(self) -> None:
-        """Pack the waiting run of fixed values with one call."""
+        """Write one call that packs all values in ``_run``, and empty ``_run``."""
         run, self._run = self._run, []
         if run:
             self._source.line(f"out += {self._packed(run)}")
 
     def _packed(self, run: list[tuple[str, str]]) -> str:
-        """Return the expression of packed bytes; ``x`` is a zero byte without a value."""
+        """Return the source of an expression that packs the values of ``run``.
+
+        The format ``x`` is a zero byte without a value.
+        """
         values = [value for kind, value in run if kind != "x"]
         if not values:
             return repr(bytes(len(run)))
@@ -99,13 +103,16 @@ class _EncoderCompiler:
             self._tags(sorted(tagged, key=lambda each: each.tag or 0), value, path)
 
     def _refuse(self, field: Field, expression: str, path: str) -> None:
-        """Write the check of a field that this version does not have."""
+        """Write the code that refuses a field which this version does not have.
+
+        An ignorable field, and one with its default, are not refused.
+        """
         if not field.ignorable:
             with self._source.block(f"if {self._differs(field, expression)}:"):
                 self._source.line(f"raise cannot_carry({self._where(path)}, {expression})")
 
     def _differs(self, field: Field, expression: str) -> str:
-        """Return the condition under which a value is not its default."""
+        """Return the source of a condition that is true if a field is not at its default."""
         if field.struct is not None and not field.is_array:
             default = self._source.constant("default", field.struct, field.struct())
             if field.default is ... or has_version(field.nullable, self._version):
@@ -144,13 +151,16 @@ class _EncoderCompiler:
             self._sized(field, expression, path)
 
     def _not_null(self, field: Field, value: str, path: str) -> None:
-        """Write the refusal of None if the class allows it and this version does not."""
+        """Write the code that refuses None, if the class allows None and this version does not."""
         if field.nullable or field.default is None:
             with self._source.block(f"if {value} is None:"):
                 self._source.line(f"raise null_value({self._where(path)})")
 
     def _length(self, field: Field, length: str, short: str, path: str) -> None:
-        """Write a length (-1 is null) together with the fixed values before it."""
+        """Write the code that encodes a length, together with the fixed values before it.
+
+        A length of -1 means null.
+        """
         source = self._source
         if not self._is_flexible(field):
             self._run.append((short, length))
@@ -171,7 +181,7 @@ class _EncoderCompiler:
             source.line(f"out += uvarint({length})")
 
     def _sized(self, field: Field, expression: str, path: str) -> None:
-        """Write string, bytes or records: a length and that many bytes."""
+        """Write the code that encodes a string, bytes or records: a length and that many bytes."""
         source = self._source
         value, length = source.name("v"), source.name("n")
         is_text = field.wire_type == "string"
@@ -259,8 +269,9 @@ class _EncoderCompiler:
                 source.line("pass")
 
     def _tags(self, tagged: list[Field], value: str, path: str) -> None:
-        """Write the tagged fields that end every flexible struct; a field at its default is not
-        written.
+        """Write the code that encodes the tagged fields at the end of a flexible struct.
+
+        A field at its default is not encoded.
         """
         source = self._source
         if not tagged:

@@ -1,8 +1,8 @@
 """Frames: the header before every request and response, and the four bytes of size before both.
 
-Decides which header version goes with which API version and nothing else. ``parse_request_header``
-takes a frame without its size, ``encode_*`` return chunks with it. Every request goes through here,
-so headers are tuples and not dataclasses.
+This module only decides which header version belongs to which API version.
+``parse_request_header`` takes a frame without its size, and ``encode_*`` return chunks with the
+size. Headers are tuples and not dataclasses, because every request is parsed here.
 """
 
 import struct
@@ -37,7 +37,7 @@ class RequestHeader(NamedTuple):
 
 
 class UnsupportedVersionError(ProtocolError):
-    """A request in a version that is not served, for an API that is.
+    """A request in an unsupported version of an API that this software serves.
 
     ApiVersions requests then get a response of version 0.
     """
@@ -56,8 +56,9 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     """Return (header, offset of the body) of a frame without its size.
 
     Raises:
-        UnsupportedVersionError: the API is served, this version is not; carries the header.
-        ProtocolError: not a header, or an API key that is not served.
+        UnsupportedVersionError: the API is served, but not in this version. The error has the
+            header.
+        ProtocolError: the bytes are not a header, or the API key is not served.
     """
     try:
         key, version, correlation_id, client_id_size = _REQUEST_HEAD.unpack_from(buffer)
@@ -90,10 +91,10 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
 
 
 def encode_request(header: RequestHeader, message: Message) -> list[Chunk]:
-    """Return a whole request frame, size included, as chunks.
+    """Return a whole request frame, with its size, as chunks.
 
     Raises:
-        ProtocolError: the version is not served, or cannot carry a value.
+        ProtocolError: the version is not served, or has no field for a value.
     """
     client_id = b"" if header.client_id is None else header.client_id.encode()
     client_id_size = -1 if header.client_id is None else len(client_id)
@@ -111,11 +112,12 @@ def encode_request(header: RequestHeader, message: Message) -> list[Chunk]:
 def encode_response(
     api_key: int, api_version: int, correlation_id: int, response: Message
 ) -> list[Chunk]:
-    """Return a whole response frame as chunks, with its size. A ``records`` value stays a chunk of
-    its own, also an empty one.
+    """Return a whole response frame, with its size, as chunks.
+
+    A ``records`` value is a chunk of its own, even if it is empty.
 
     Raises:
-        ProtocolError: the version is not served, or cannot carry a value.
+        ProtocolError: the version is not served, or has no field for a value.
     """
     prefix = _response_prefix(api_key, api_version)
     return _framed(bytearray(prefix.pack(0, correlation_id)), response, api_version)
@@ -125,7 +127,7 @@ def parse_response_header(api_key: int, api_version: int, buffer: Buffer) -> tup
     """Return (correlation id, offset of the body) of a response frame without its size.
 
     Raises:
-        ProtocolError: not a header, or an API that is not served.
+        ProtocolError: the bytes are not a header, or the API is not served.
     """
     _, response_header_version = header_versions(api_key, api_version)
     correlation_id = parse_correlation_id(buffer)
@@ -138,7 +140,7 @@ def parse_correlation_id(buffer: Buffer) -> int:
     """Return the correlation id that every response frame begins with, whatever its API.
 
     Raises:
-        ProtocolError: fewer than four bytes.
+        ProtocolError: there are fewer than four bytes.
     """
     if len(buffer) < 4:
         raise ends_early("response header", 0, len(buffer))
@@ -153,7 +155,10 @@ def _response_prefix(api_key: int, api_version: int) -> struct.Struct:
 
 
 def _framed(first: bytearray, message: Message, version: int) -> list[Chunk]:
-    """Encode behind ``first``, whose first four bytes are then the size of all bytes after them."""
+    """Encode a message after the bytes ``first``, and return all chunks.
+
+    The size of the frame is written into the first four bytes of ``first``.
+    """
     chunks: list[Chunk] = []
     encoder(type(message), version)(message, first, chunks)
     size = (len(first) if len(chunks) == 1 else sum(map(len, chunks))) - SIZE_BYTES
@@ -165,7 +170,7 @@ def _framed(first: bytearray, message: Message, version: int) -> list[Chunk]:
 
 
 def _skip_header_tags(buffer: Buffer, position: int, where: str) -> int:
-    """Return the offset behind a header's tagged fields; no known client sends any."""
+    """Return the offset after a header's tagged fields. No known client sends any."""
     try:
         if buffer[position] == 0:
             return position + 1

@@ -1,6 +1,6 @@
-"""Slow paths of compiled decoders: long varints, unknown tags, and errors that name field and size.
+"""Rare cases of compiled decoders: long varints, unknown tags, and errors with field and size.
 
-Invariants: a varint has at most five bytes (32 bits) or ten (64 bits); nothing here allocates
+Invariants: a varint has at most five bytes (32 bits) or ten (64 bits). Nothing here allocates
 memory in proportion to a size that a peer claims.
 """
 
@@ -22,23 +22,24 @@ NO_UUID = UUID(int=0)
 
 @lru_cache(maxsize=UUIDS_KEPT)
 def uuid_of(encoded: bytes) -> UUID:
-    """Return the uuid of 16 bytes."""
+    """Return the UUID that 16 bytes encode."""
     return UUID(bytes=encoded)
 
 
 def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Return (value, position behind it) of an unsigned varint of at most 32 bits.
+    """Return (value, position after it) of an unsigned varint of at most 32 bits.
 
     Raises:
-        ProtocolError: longer than five bytes.
-        IndexError: the buffer ends inside.
+        ProtocolError: the varint is longer than five bytes.
+        IndexError: the buffer ends inside the varint.
     """
     return read_long_uvarint(buffer, position + 1, buffer[position])
 
 
 def read_long_uvarint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
-    """Go on with a varint whose first byte was read already; returns and raises as
-    ``read_uvarint``.
+    """Finish reading a varint whose first byte was already read.
+
+    Returns and raises as ``read_uvarint``.
     """
     value = first & 0x7F
     shift = 7
@@ -54,11 +55,11 @@ def read_long_uvarint(buffer: memoryview, position: int, first: int) -> tuple[in
 
 
 def skip_tags(buffer: memoryview, position: int, end: int, count: int, where: str) -> int:
-    """Step over ``count`` unknown tagged fields and return the position behind them.
+    """Skip ``count`` unknown tagged fields and return the position after them.
 
     Raises:
-        ProtocolError: tags not in rising order, or a field that reaches past ``end``.
-        IndexError: the buffer ends inside.
+        ProtocolError: the tags are not in increasing order, or a field extends past ``end``.
+        IndexError: the buffer ends inside a field.
     """
     last = -1
     for _ in range(count):
@@ -79,7 +80,7 @@ def overrun(where: str, size: int, rest: int) -> ProtocolError:
 
 
 def string_overrun(where: str, size: int, rest: int) -> ProtocolError:
-    """Return the error for a string that does not fit, or that no Kafka string may be."""
+    """Return the error for a string longer than the remaining bytes or than Kafka allows."""
     if 0 <= size <= rest:
         return ProtocolError(
             f"{where}: a string of {size} bytes; at most {MAX_STRING_BYTES} are allowed"
@@ -93,8 +94,9 @@ def bad_count(where: str, count: int, rest: int) -> ProtocolError:
 
 
 class TooManyElementsError(ProtocolError):
-    """A message with more list elements than its reader wants to read at once. It may be
-    well-formed.
+    """A message has more list elements than its reader accepts at once.
+
+    The message may be well-formed.
     """
 
 
@@ -104,12 +106,12 @@ def too_many(where: str, count: int) -> ProtocolError:
 
 
 def null_value(where: str) -> ProtocolError:
-    """Return the error for a null if this version has none."""
+    """Return the error for a null in a field that is not nullable in this version."""
     return ProtocolError(f"{where}: null is not allowed in this version")
 
 
 def tag_order(where: str, tag: int, last: int) -> ProtocolError:
-    """Return the error for tags that repeat or fall."""
+    """Return the error for tags that are not in increasing order."""
     return ProtocolError(f"{where}: tag {tag} after tag {last}")
 
 

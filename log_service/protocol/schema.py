@@ -1,14 +1,14 @@
-"""How a message declares its wire form: one class per struct, one ``wire`` line per field.
+"""The declaration of a message's wire format: one class per struct, one ``wire`` call per field.
 
     class HeartbeatRequest(Struct, key=12, valid="0-4", flexible="4+"):
         group_id: str = wire("string", "0+", default="")
 
 The class gets slots, an ``__init__`` with every field as a keyword, and its ``SCHEMA``, from which
-the codec compiles. Versions are written as Kafka writes them: ``"3+"``, ``"0-12"``, ``"4"``; an
+the codec compiles. Versions are written as Kafka writes them: ``"3+"``, ``"0-12"``, ``"4"``. An
 empty string means no version. Nothing here knows bytes.
 
-Invariants: a field with a tag is tagged in every version it has; a struct that is tagged and not
-nullable has ``None`` for "absent", so that no object is built for a missing field.
+Invariants: a field with a tag is tagged in every version it has. A tagged struct that is not
+nullable is ``None`` if it is absent, so that no object is built for a missing field.
 """
 
 from collections.abc import Sized
@@ -35,13 +35,14 @@ own.
 
 
 class Field(NamedTuple):
-    """One member of a struct; a tuple, because a node makes a thousand of them while it starts.
+    """One member of a struct.
 
-    ``wire_type`` is Kafka's name of a primitive, ``struct``, or either behind ``[]``; ``struct`` is
-    then the class of the element. ``default`` is the value; ``()`` stands for an empty list and
-    ``...`` for a struct made of its own defaults. ``flexible`` overrides the message's own flexible
-    versions (the client id of a request header is never compact). ``is_secret`` is what ``repr``
-    leaves out.
+    ``wire_type`` is Kafka's name of a primitive or ``struct``, with ``[]`` before it for a list.
+    ``struct`` is the class of a struct or of the list's elements. A ``default`` of ``()`` means an
+    empty list, and ``...`` means a struct made of its own defaults. ``flexible`` overrides the
+    message's own flexible versions (the client id of a request header is never compact). If
+    ``is_secret`` is true, ``repr`` omits the field. The class is a tuple, because a node makes a
+    thousand of them while it starts.
     """
 
     name: str
@@ -67,10 +68,10 @@ class Field(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """The wire form of one struct. ``valid`` are the versions that we speak, ``flexible`` those
-    with compact lengths and tags.
+    """The wire format of one struct.
 
-    ``key`` is Kafka's number of a whole message: an API key, or the type of a stored record.
+    ``valid`` are the supported versions, and ``flexible`` are the versions with compact lengths and
+    tags. ``key`` is Kafka's number of a whole message: an API key, or the type of a stored record.
     """
 
     name: str
@@ -91,10 +92,10 @@ def wire(
     flexible: str | None = None,
     is_secret: bool = False,
 ) -> Any:
-    """Declare a field. Its type is Kafka's name of a primitive, perhaps behind ``"[]"``, a struct,
-    or a list with one struct in it.
+    """Declare a field of a message class.
 
-    The other arguments are those of ``Field``.
+    ``wire_type`` is Kafka's name of a primitive, perhaps with ``"[]"`` before it, a struct, or a
+    list with one struct in it. The other arguments are those of ``Field``.
     """
     struct: type[Struct] | None = None
     if isinstance(wire_type, str):
@@ -108,9 +109,7 @@ def wire(
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(wire,))
 class StructType(type):
-    """The class of message classes: turns ``wire`` lines into slots and a schema while the class is
-    made.
-    """
+    """The metaclass of message classes. It turns ``wire`` calls into slots and a schema."""
 
     SCHEMA: Schema
 
@@ -124,7 +123,7 @@ class StructType(type):
         valid: str = "",
         flexible: str = "",
     ) -> "StructType":
-        """Make the class; ``key``, ``valid`` and ``flexible`` are those of ``Schema``."""
+        """Make the class. ``key``, ``valid`` and ``flexible`` are those of ``Schema``."""
         fields = tuple(
             [
                 Field._make((each, *field[1:]))
@@ -141,14 +140,14 @@ class StructType(type):
     def __init__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: Any
     ) -> None:
-        """Take the keywords of ``__new__``, which ``type`` would refuse."""
+        """Ignore the keywords of ``__new__``, because ``type.__init__`` would refuse them."""
         super().__init__(name, bases, namespace)
 
 
 class _DataclassFields:
-    """Makes a message class a dataclass when somebody asks for its fields.
+    """Makes a message class a dataclass when its ``__dataclass_fields__`` are first read.
 
-    Doing so for all at import took a tenth of a node's start.
+    Making all classes dataclasses at import took a tenth of a node's start.
     """
 
     def __get__(self, message: object, owner: type["Struct"]) -> dict[str, Any]:
@@ -161,9 +160,9 @@ class _DataclassFields:
 
 
 class Struct(metaclass=StructType):
-    """Every message class inherits this: ``__init__``, equality and ``repr`` by fields.
+    """Base class of every message class, with ``__init__``, equality and ``repr`` by fields.
 
-    ``dataclasses.replace``, ``fields`` and ``asdict`` know messages.
+    ``dataclasses.replace``, ``fields`` and ``asdict`` work on messages.
     """
 
     SCHEMA: ClassVar[Schema]
@@ -193,7 +192,7 @@ Message = Struct
 
 
 def _compiled_init(cls: type[Struct]) -> Any:
-    """Compile ``__init__`` of a class, which its first message needs."""
+    """Compile ``__init__`` of a class. This happens when its first message is made."""
     source = SourceWriter({"OWN": OWN})
     arguments, assigned = [], []
     for field in cls.SCHEMA.fields:
@@ -217,8 +216,9 @@ def _compiled_init(cls: type[Struct]) -> Any:
 
 @cache
 def version_span(versions: str) -> tuple[int, int]:
-    """Return (first, last) of a version text, both inclusive; no versions give an empty span (0,
-    -1).
+    """Return (first, last) of a version text, both inclusive.
+
+    The result is the empty span (0, -1) for no versions.
     """
     if versions in {"", "none"}:
         return 0, -1
@@ -238,6 +238,6 @@ def has_records(cls: type[Struct]) -> bool:
 
 
 def has_version(versions: str, version: int) -> bool:
-    """Whether ``version`` lies in a version text."""
+    """Whether a version text contains ``version``."""
     first, last = version_span(versions)
     return first <= version <= last

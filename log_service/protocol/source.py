@@ -1,8 +1,7 @@
-"""Builds the source text of one compiled codec function: lines, indentation, fresh names,
-constants.
+"""Builds the source text of one compiled codec function: lines, indentation, names, constants.
 
-Knows nothing of messages. What goes in comes from our own schemas only, never from a peer; that is
-why it may be executed.
+This module knows nothing of messages. The source is safe to execute, because it is made only of our
+own schemas and never of bytes from a peer.
 """
 
 from collections.abc import Iterator
@@ -44,7 +43,7 @@ class SourceWriter:
         self.constants = dict(constants)
 
     def line(self, text: str) -> None:
-        """Add one line at the current depth."""
+        """Add one line with the current indentation."""
         self._lines.append("    " * self._depth + text)
 
     @contextmanager
@@ -61,7 +60,7 @@ class SourceWriter:
         return f"{prefix}{self._names}"
 
     def constant(self, prefix: str, key: Any, value: Any) -> str:
-        """Return the global name of ``value``; an equal key gives the same name again."""
+        """Return the name of a global variable for ``value``. An equal key gives the same name."""
         name = self._constant_names.get((prefix, key))
         if name is None:
             name = self._constant_names[prefix, key] = f"{prefix}{len(self._constant_names)}"
@@ -71,7 +70,7 @@ class SourceWriter:
     def function(self, name: str, title: str) -> Any:
         """Compile the added lines, and return the function called ``name``.
 
-        ``title`` shows in tracebacks.
+        Tracebacks show ``title`` as the file name.
         """
         exec(compile(self.text(), f"<{title}>", "exec"), self.constants)  # noqa: S102  our own schemas, never a peer's bytes
         return self.constants[name]

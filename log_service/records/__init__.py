@@ -1,7 +1,7 @@
 """Record batches (magic 2), from building and validation to Arrow columns.
 
-The package does no input or output. A batch is opened record by record only if a caller asks for
-its records.
+The package does no input or output. A batch is opened record by record only if a caller needs its
+records.
 
 - ``batch``: headers over bytes in place, checksum, stamping, and the records of one batch.
 - ``builder``: building batches.

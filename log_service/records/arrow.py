@@ -1,7 +1,7 @@
 """Record batches as Arrow columns, for a range of offsets.
 
 The module decides which batches of a partition belong to a range, and how many become columns at
-once. ``columns`` makes the columns. It is imported when the first columns are asked for, so that
+once. ``columns`` makes the columns. It is imported when the first columns are needed, so that
 importing this module loads neither numpy nor pyarrow.
 
 Invariants:
@@ -11,7 +11,8 @@ Invariants:
 - The caller knows the aborted transactions, and reports them with ``is_visible``.
 - No batch outside the range is opened.
 - A batch that cannot be read raises, or is reported in its turn with all of its offsets.
-- A header is believed only if its checksum holds. Otherwise the batch reaches up to the next one.
+- A header is trusted only if its checksum matches. Otherwise the batch is taken to end at the next
+  batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,8 +40,8 @@ class UnreadableBatch:
     """A batch that cannot be read, with its offsets in [start, end), its raw bytes and the reason.
 
     ``batch_end`` is the offset after the whole batch, which may extend beyond the range. If the
-    checksum does not hold, it is the next batch's base offset, or the end of the range. Some of
-    the offsets may then never have had a record.
+    checksum does not match, ``batch_end`` is the next batch's base offset, or the end of the range.
+    Some of the offsets may then never have had a record.
     """
 
     header: BatchHeader
@@ -53,9 +54,9 @@ class UnreadableBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """A batch of the range, its bytes and the offset after it.
+    """A batch with offsets in the range, its bytes and the offset after it.
 
-    ``error`` is the reason why it could not be opened.
+    ``error`` is the reason why the batch could not be opened.
     """
 
     header: BatchHeader
@@ -67,7 +68,10 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """A batch in its buffer. ``next_base`` is the next one's base offset, None if none follows."""
+    """A batch and its position in a buffer.
+
+    ``next_base`` is the base offset of the next batch, or None if that batch is not known.
+    """
 
     view: memoryview
     position: int
@@ -105,11 +109,11 @@ def iterate_record_batches(
     """Yield ``pyarrow.RecordBatch``es of the records in [start, end) that lie in ``buffers``.
 
     A buffer holds consecutive batches of one partition, as a fetch returns them. Its last batch may
-    be cut off. Buffers come in the order of their offsets, and must keep their bytes until the next
-    record batch is asked for. A batch that ``is_visible`` refuses, because its transaction was
-    aborted, is left out. Each record batch is made of about ``chunk_bytes`` of decompressed
-    records, and at least one batch. For an unreadable batch the result of ``on_unreadable`` is
-    yielded. Without ``on_unreadable`` such a batch raises.
+    be cut off. Buffers come in the order of their offsets, and must keep their bytes until the
+    caller requests the next record batch. A batch that ``is_visible`` refuses, because its
+    transaction was aborted, is left out. Each record batch is made of about ``chunk_bytes`` of
+    decompressed records, and at least one batch. For an unreadable batch the result of
+    ``on_unreadable`` is yielded. Without ``on_unreadable`` such a batch raises.
 
     Raises:
         KafkaError: CorruptBatch, a checksum is wrong or bytes are not a batch; INVALID_RECORD, a
@@ -151,7 +155,7 @@ def _columns(
     end_offset: int,
     on_unreadable: Callable[[UnreadableBatch], Any] | None,
 ) -> Iterator[Any]:
-    """Yield the columns of neighbouring batches. If one is unreadable, handle each on its own."""
+    """Yield the columns of adjacent batches. If one is unreadable, handle each batch on its own."""
     from log_service.records.columns import (  # noqa: PLC0415 - brings numpy and pyarrow
         to_record_batch,
     )
@@ -181,7 +185,7 @@ def _columns(
 def _unreadable(
     batch: _Batch, start_offset: int, end_offset: int, error: KafkaError
 ) -> UnreadableBatch:
-    """Describe an unreadable batch."""
+    """Describe an unreadable batch, with its offsets in the range and the reason."""
     header = batch.header
     reason = f"the batch at offsets {header.base_offset} to {batch.end - 1} cannot be read: {error}"
     if batch.end > header.next_offset:
@@ -205,7 +209,10 @@ def _batches(
     max_size_bytes: int,
     is_tolerant: bool,
 ) -> Iterator[_Batch]:
-    """Yield the batches with records in the range, decompressed. Uncompressed ones stay views."""
+    """Yield the batches with records in the range, decompressed.
+
+    Batches that are not compressed are not copied.
+    """
     for place in _places(buffers, is_crc_checked=is_crc_checked):
         header = place.header
         end = _end_of(place, end_offset)
@@ -229,7 +236,11 @@ def _batches(
 
 
 def _end_of(place: _Place, end_offset: int) -> int:
-    """Return the offset after a batch, of which a damaged header tells nothing."""
+    """Return the offset after a batch.
+
+    The header of a damaged batch is not trusted. Such a batch ends at the next batch, or at the
+    end of the range.
+    """
     if place.is_damaged:
         return (
             max(end_offset, place.header.base_offset + 1)
@@ -244,7 +255,8 @@ def _end_of(place: _Place, end_offset: int) -> int:
 def _places(buffers: Iterable[Buffer], *, is_crc_checked: bool) -> Iterator[_Place]:
     """Yield each batch of the buffers.
 
-    A damaged batch at the end of a buffer is yielded when the next batch is known.
+    A damaged batch at the end of a buffer is yielded later, when the first batch of the next buffer
+    is known.
     """
     damaged: _Place | None = None
     for buffer in buffers:
@@ -271,5 +283,5 @@ def _places(buffers: Iterable[Buffer], *, is_crc_checked: bool) -> Iterator[_Pla
 
 
 def _base_behind(header: BatchHeader, following: BatchHeader) -> int | None:
-    """Return the base offset of the following batch, None if it is not behind this one."""
+    """Return the base offset of the next batch, or None if it is not above this batch's."""
     return following.base_offset if following.base_offset > header.base_offset else None

@@ -96,7 +96,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """Number of the codec, which may not exist."""
+        """The number of the codec. No codec may have this number."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -117,9 +117,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_append_time(self) -> bool:
-        """Whether max_timestamp is every record's timestamp (LogAppendTime).
+        """Whether all records have max_timestamp as their timestamp (LogAppendTime).
 
-        Otherwise each record has its own (CreateTime).
+        Otherwise each record has its own timestamp (CreateTime).
         """
         return self.attributes & APPEND_TIME_FLAG != 0
 
@@ -258,12 +258,18 @@ def batch_view(buffer: Buffer, position: int = 0) -> memoryview:
 
 
 def compute_crc(batch: Buffer) -> int:
-    """Return the CRC-32C of a batch, from its attributes on. ``batch`` is exactly the batch."""
+    """Return the CRC-32C of a batch, from its attributes on.
+
+    ``batch`` holds the batch and nothing else.
+    """
     return crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
 
 
 def is_crc_valid(batch: Buffer) -> bool:
-    """Return whether the checksum of a batch matches its bytes. ``batch`` is exactly the batch."""
+    """Return whether the checksum of a batch matches its bytes.
+
+    ``batch`` holds the batch and nothing else.
+    """
     (crc,) = CRC.unpack_from(batch, CRC_POSITION)
     return bool(crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]) == crc)
 
@@ -274,9 +280,9 @@ def is_crc_valid(batch: Buffer) -> bool:
 def stamp(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write base offset and leader epoch into the batch at ``position``.
+    """Write the base offset and the leader epoch into the batch at ``position``.
 
-    The checksum does not cover them.
+    The checksum does not cover these fields.
     """
     _OFFSET.pack_into(buffer, position, base_offset)
     _EPOCH.pack_into(buffer, position + EPOCH_POSITION, leader_epoch)
@@ -305,9 +311,9 @@ def stamp_producer(
     producer_epoch: int,
     base_sequence: int,
 ) -> None:
-    """Move the batch at ``position`` to another producer session, and renew the checksum.
+    """Replace the producer id, epoch and base sequence of the batch at ``position``.
 
-    A producer with a new epoch needs this.
+    The checksum is renewed. A batch must be stamped again if its producer gets a new epoch.
 
     Raises:
         CorruptBatch: there is no whole batch.
@@ -318,10 +324,10 @@ def stamp_producer(
 
 
 def replace_records(batch: Buffer, codec: Codec, compressed: bytes) -> bytearray:
-    """Return a batch with the same records compressed anew.
+    """Return a batch with the same records in another compression.
 
     The header keeps all fields but length, codec and checksum. ``compressed`` holds the batch's
-    records compressed by ``codec``. Their count and their deltas stay.
+    records compressed by ``codec``. Their count and their deltas are unchanged.
     """
     header = parse_header(batch)
     replaced = bytearray(HEADER_SIZE)
@@ -398,8 +404,8 @@ def iterate_records(
 ) -> Iterator[Record]:
     """Yield the records of the batch at ``position``, also the markers of a control batch.
 
-    The caller verifies the checksum. The batch is decompressed when the first record is asked for,
-    into at most ``max_size_bytes``.
+    The caller verifies the checksum. The batch is decompressed when the caller requests the first
+    record, into at most ``max_size_bytes``.
 
     Raises:
         KafkaError: CorruptBatch, there is no whole batch; INVALID_RECORD, a record is malformed; or
@@ -416,9 +422,9 @@ def iterate_records(
 
 
 def looks_transactional(records: Buffer | None) -> bool:
-    """Return whether unvalidated bytes look like a batch in a transaction.
+    """Return whether the attributes of an unchecked batch say that it belongs to a transaction.
 
-    None or too few bytes do not.
+    Return false for None, and for fewer bytes than a header has.
     """
     return (
         records is not None

@@ -97,7 +97,7 @@ class BatchBuilder:
     def has_room_for(
         self, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()
     ) -> bool:
-        """Return whether the record fits below ``max_size_bytes``. The first record always does."""
+        """Return whether a record fits below ``max_size_bytes``. The first record always fits."""
         if self.record_count == 0:
             return True
         size_bytes = len(self._buffer) + MAX_RECORD_OVERHEAD_BYTES
@@ -116,7 +116,10 @@ class BatchBuilder:
         value: Buffer | None,
         headers: Sequence[RecordHeader] = (),
     ) -> int:
-        """Add a record even without room, and return its offset relative to the batch."""
+        """Add a record and return its offset relative to the batch.
+
+        The record is added even if ``has_room_for`` is false.
+        """
         offset_delta = self.record_count
         if offset_delta == 0:
             self.base_timestamp = self.max_timestamp = timestamp_ms
@@ -157,9 +160,9 @@ class BatchBuilder:
         value: bytes | None,
         headers: Sequence[RecordHeader] = (),
     ) -> int:
-        """Add a record and return the uncompressed size of the batch, or 0 without room.
+        """Add a record and return the uncompressed size of the batch, or 0 if there is no room.
 
-        The first record always has room. This is ``has_room_for`` and ``append`` in one call, for
+        The first record always fits. This is ``has_room_for`` and ``append`` in one call, for
         producers.
         """
         offset_delta = self.record_count
@@ -208,8 +211,8 @@ class BatchBuilder:
     ) -> int:
         """Add values without keys, and return how many were added.
 
-        It stops once the batch has reached ``limit_bytes`` or the next value has no room. The batch
-        must have a record already. Bytes that the records share are encoded once.
+        It stops once the batch has reached ``limit_bytes`` or the next value does not fit. The
+        batch must have a record already. Bytes that the records share are encoded once.
         """
         assert self.record_count > 0, "the first record of a batch fits whatever its size"
         first_delta = offset_delta = self.record_count

@@ -64,7 +64,10 @@ def checks_at_once() -> ModuleType | None:
 
 @cache
 def _schemas_of_few() -> Callable[[Buffer, int, RecordFaults], Steps[None]]:
-    """Return the check of schemas one by one. It is imported once a topic asks for schemas."""
+    """Return the function that checks the schemas of few records one by one.
+
+    Its module is imported only when a topic requires registered schemas.
+    """
     from log_service.records import schema_names  # noqa: PLC0415 - see above
 
     return schema_names.check_schemas_one_by_one
@@ -72,14 +75,14 @@ def _schemas_of_few() -> Callable[[Buffer, int, RecordFaults], Steps[None]]:
 
 @cache
 def _schemas_of_many() -> Callable[..., Steps[None]]:
-    """Return the check of the schemas of many records."""
+    """Return the function that checks the schemas of many records at once."""
     from log_service.records import schema_columns  # noqa: PLC0415 - as ``_schemas_of_few``
 
     return schema_columns.check_schemas
 
 
 def check_records(header: BatchHeader, plain: Buffer, rules: RecordRules | None = None) -> None:
-    """Check the records of a batch in one go; see ``check_in_steps``."""
+    """Check the records of a batch without pauses. See ``check_in_steps``."""
     finish(check_in_steps(header, plain, rules, Allowance()))
 
 
@@ -98,8 +101,8 @@ def check_in_steps(
         KafkaError: INVALID_RECORD, names the record and its fault; MESSAGE_TOO_LARGE, there are
             more than may be checked.
         RejectedRecordsError: records break the rules.
-        UnknownSchemasError: the records break no rule, but name schemas without a verdict in
-            ``schemas``.
+        UnknownSchemasError: the records break no rule, but name schemas that ``schemas`` neither
+            accepts nor refuses yet.
     """
     count = header.record_count
     if count * MIN_RECORD_BYTES > len(plain):
@@ -144,13 +147,12 @@ def check_in_steps(
 def check_stored(header: BatchHeader, batch: Buffer) -> None:
     """Check that readers can read the records of a batch in a log.
 
-    ``batch`` is exactly the batch.
-
-    Compaction may have removed records from it. The duration grows with the size of the batch.
+    ``batch`` holds the batch and nothing else. Compaction may have removed records from it. The
+    duration grows with the size of the batch.
 
     Raises:
-        KafkaError: INVALID_RECORD or CORRUPT_MESSAGE, with the fault; MESSAGE_TOO_LARGE, more than
-            any reader opens; UNSUPPORTED_COMPRESSION_TYPE.
+        KafkaError: INVALID_RECORD or CORRUPT_MESSAGE, with the fault; MESSAGE_TOO_LARGE, the batch
+            is larger than readers accept; UNSUPPORTED_COMPRESSION_TYPE.
     """
     section = memoryview(batch)[HEADER_SIZE:]
     plain = open_compressed(header.codec, section)
@@ -189,7 +191,7 @@ def _check_each(plain: Buffer, count: int, faults: RecordFaults) -> Steps[None]:
 
 
 class _Unread(NamedTuple):
-    """The headers of a record that has very many, and the record's end."""
+    """The unchecked headers of a record with very many headers, and the record's end."""
 
     end: int
     header_count: int

@@ -1,12 +1,13 @@
 """Record batches as Arrow columns, without touching each record in Python.
 
 The module turns the places found by ``fields`` into columns. It cuts the buffer at the ends of
-keys, values and headers, and Arrow gathers the pieces. It is imported only if columns are asked
-for, because it imports numpy and pyarrow.
+keys, values and headers, and Arrow gathers the pieces. It is imported only if columns are needed,
+because it imports numpy and pyarrow.
 
 Invariants: the columns equal the records of ``read_records`` for the same batches, with null for a
-timestamp of -1. Bytes that it refuses are refused here with the same code. A timestamp past 64 bits
-wraps around, as in Java. A run holds less than 2 GiB, so that 32-bit offsets suffice.
+timestamp of -1. Bytes that ``read_records`` refuses are refused here with the same code. A
+timestamp past 64 bits wraps around, as in Java. A run of batches holds less than 2 GiB, so that
+32-bit offsets suffice.
 """
 
 from collections.abc import Sequence
@@ -75,9 +76,9 @@ def to_record_batch(batches: Sequence[OpenBatch], start_offset: int, end_offset:
 
 
 def _gather(body: Buffer, spans: Spans, rows: Integers) -> Any:
-    """Return the pieces of ``rows`` as a binary array.
+    """Return the bytes of ``spans`` as a binary array, one value for each index in ``rows``.
 
-    The body is cut at all ends, and every second piece is taken.
+    The body is cut at the start and end of every span, and every second piece is taken.
     """
     is_null = spans.is_null[rows]
     if is_null.all():
@@ -98,7 +99,7 @@ def _gather(body: Buffer, spans: Spans, rows: Integers) -> Any:
 def _headers(fields: Fields) -> Any:
     """Return the headers of all records as a list array.
 
-    Each step takes one header of all records, as long as enough records have one.
+    Each step reads one header of all records at once, as long as enough records have one.
     """
     body, octets, counts, ends = fields.body, fields.octets, fields.header_counts, fields.ends
     if not counts.any():
@@ -148,7 +149,7 @@ def _headers(fields: Fields) -> Any:
 
 
 def _header_spans(body: Buffer, position: int, end: int, count: int) -> Integers:
-    """Return the spans of the last ``count`` headers of one record, one per column."""
+    """Return the spans of the last ``count`` headers of one record, one column per header."""
     spans: list[tuple[int, int, int, int, int]] = []
     try:
         for _ in range(count):

@@ -90,7 +90,7 @@ TakeParts = Callable[[int], None]
 
 
 def _take_any(_count: int) -> None:
-    """Let any number of parts be opened."""
+    """Allow any number of parts. This is the default of ``TakeParts``."""
 
 
 def decompress(
@@ -136,7 +136,7 @@ _SMALL_BYTES = 4 << 20
 
 
 def _new_room(size_bytes: int) -> memoryview:
-    """Return memory to decompress into.
+    """Return empty memory to decompress into.
 
     A large piece is mapped page by page, because zeroing it would hold the interpreter.
     """
@@ -241,7 +241,7 @@ def _decompress_snappy(compressed: Buffer, max_size_bytes: int, take_parts: Take
 
 
 def _xerial_blocks(view: memoryview) -> list[memoryview]:
-    """Cut the stream at its block lengths.
+    """Split a stream of the xerial library into its blocks.
 
     The two version numbers are ignored, because some producers swap them.
     """
@@ -264,7 +264,10 @@ def _xerial_blocks(view: memoryview) -> list[memoryview]:
 
 
 def _announced_bytes(block: memoryview) -> int:
-    """Return the length at the front of a raw block, an unsigned varint of at most 32 bits."""
+    """Return the decompressed length that a raw block announces at its beginning.
+
+    It is an unsigned varint of at most 32 bits.
+    """
     size_bytes = 0
     for index, byte in enumerate(block[:5]):
         size_bytes |= (byte & 0x7F) << (7 * index)
@@ -314,7 +317,7 @@ def _fast_lz4_blocks(plain: Buffer) -> Iterator[bytes]:
 
 
 def _lz4_blocks_of_level(plain: Buffer, level: int) -> Iterator[bytes]:
-    """Yield the blocks of a frame made by the library, without their checksums.
+    """Yield the blocks of a frame that the library has compressed, without their checksums.
 
     Only the library's frames have levels.
     """
@@ -333,7 +336,7 @@ def _decompress_lz4(compressed: Buffer, max_size_bytes: int, take_parts: TakePar
 
 
 def check_framing(codec: int, compressed: Buffer) -> None:
-    """Refuse lz4 frames that Java's reader refuses and this module decompresses.
+    """Refuse lz4 frames that Java's reader refuses, although this module can decompress them.
 
     These are frames with linked blocks, several frames, and skippable ones. Content is not read.
 
@@ -408,9 +411,9 @@ def _decompress_growing(
 ) -> Buffer:
     """Decompress into memory of a guessed size, which grows fourfold while it is too small.
 
-    It grows up to the bound. An announced size is only a guess too, because further frames may
-    follow, and a few bytes may announce anything. Trying again costs at most a third of the last
-    try.
+    The memory grows up to ``max_size_bytes``. An announced size is only a guess too, because
+    further frames may follow, and a few bytes may announce anything. All earlier tries together
+    cost at most a third of the last one.
     """
     guess_bytes = max(_GUESSED_RATIO * len(compressed), _FIRST_GUESS_BYTES)
     if announced_bytes is not None and announced_bytes <= _TRUSTED_RATIO * guess_bytes:

@@ -127,7 +127,7 @@ def build_end_transaction_marker(
 
 
 class EndOfTransaction(NamedTuple):
-    """A transaction coordinator's order to the partitions of a transaction to end it.
+    """A transaction coordinator's request to the partitions of a transaction to end it.
 
     ``transaction_version`` is the client's (KIP-1228).
     """
@@ -139,7 +139,7 @@ class EndOfTransaction(NamedTuple):
     transaction_version: int = 0
 
     def build(self, *, timestamp_ms: int, base_offset: int, leader_epoch: int) -> bytearray:
-        """Return the marker for a log."""
+        """Return the marker with the offset and the leader epoch of a partition's log."""
         batch = bytearray(_unplaced_marker(self, timestamp_ms))
         stamp(batch, 0, base_offset, leader_epoch)
         return batch
@@ -149,8 +149,8 @@ class EndOfTransaction(NamedTuple):
 def _unplaced_marker(end: EndOfTransaction, timestamp_ms: int) -> bytes:
     """Return a marker without offset and leader epoch.
 
-    The logs of all partitions of a transaction get these bytes, and stamp their own offset and
-    epoch.
+    The logs of all partitions of a transaction get these bytes, and each writes its own offset and
+    epoch into them.
     """
     return build_end_transaction_marker(
         ControlType.ABORT if end.is_abort else ControlType.COMMIT,
@@ -191,7 +191,7 @@ _EMPTIED = TransactionMarker(is_abort=False, coordinator_epoch=-1)
 
 
 def read_marker(batch: Buffer) -> TransactionMarker | None:
-    """Return the transaction's end in a control batch, or None for another kind of control batch.
+    """Return the transaction's end in a control batch, or None if the batch is no such marker.
 
     Raises:
         KafkaError: INVALID_RECORD, or an error of ``iterate_records``; the batch is damaged.

@@ -1,14 +1,14 @@
-"""Places of the fields of many records, found for all of them at once with numpy.
+"""Positions of the fields of many records, found for all of them at once with numpy.
 
 The records of a run of batches are treated as one buffer, if possible the one that they were
-fetched into. ``walk`` finds the end of each record. From there every step takes one field of all
+fetched into. ``walk`` finds the end of each record. From there every step reads one field of all
 records. ``columns`` makes Arrow columns of the fields, and the client's consumer makes records. The
 module is imported only if many records are opened, because it imports numpy.
 
-Invariants: the fields equal the records of ``read_records`` for the same batches. Bytes that it
-refuses are refused here with the same code, except for headers, of which only the count is read. A
-timestamp past 64 bits wraps around, as in Java. A run holds less than 2 GiB, so that 32-bit offsets
-suffice.
+Invariants: the fields equal the records of ``read_records`` for the same batches. Bytes that
+``read_records`` refuses are refused here with the same code, except for headers, of which only the
+count is read. A timestamp past 64 bits wraps around, as in Java. A run of batches holds less than 2
+GiB, so that 32-bit offsets suffice.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,10 @@ _FEW_RECORDS = 64  # for fewer, a round costs more than a loop
 
 
 class Spans(NamedTuple):
-    """One key or value of every record, as its start and end in the body and whether it is null."""
+    """The keys or the values of all records: the start and end of each, and whether it is null.
+
+    Positions are those in the body.
+    """
 
     starts: Integers
     ends: Integers
@@ -48,7 +51,7 @@ class Spans(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """The fields of a run's records.
+    """The fields of all records of a run of batches.
 
     Headers are not opened. Each record has ``header_counts`` of them, which begin at
     ``header_positions`` with their count and extend to the record's end.
@@ -89,7 +92,7 @@ def find_fields(batches: Sequence[OpenBatch]) -> Fields:
 
 
 def _read_fields(body: Buffer, octets: Octets, starts: Integers, ends: Integers) -> Fields:
-    """Return the fields of records at these places.
+    """Return the fields of the records between ``starts`` and ``ends``.
 
     Offsets and timestamps are deltas.
 
@@ -120,7 +123,7 @@ def _read_fields(body: Buffer, octets: Octets, starts: Integers, ends: Integers)
 def _laid_out(batches: Sequence[OpenBatch]) -> tuple[Buffer, Integers, Integers]:
     """Return a buffer with all records, and the start and end of each batch's records in it.
 
-    It is the buffer that already holds them, if there is one, or else a copy.
+    If one buffer already holds all batches, it is used. Otherwise the records are copied.
     """
     starts = np.array([batch.start for batch in batches], np.int64)
     ends = np.array([batch.end for batch in batches], np.int64)
@@ -151,9 +154,10 @@ def _timestamps(batches: Sequence[OpenBatch], deltas: Integers) -> Integers:
 
 
 def read_spans(octets: Octets, positions: Integers) -> tuple[Spans, Integers]:
-    """Return one key or value of every record, and the positions after them.
+    """Read the key or value at each position. Return their spans and the positions after them.
 
-    The caller checks that these lie in the record.
+    Parts of headers are read in the same way. The caller checks that the spans lie within their
+    records.
     """
     sizes, starts = read_varints(octets, positions, INT32_VARINT_BYTES)
     is_null = sizes < 0
@@ -187,7 +191,8 @@ def check_fields(
     """Check the records of a batch and their headers.
 
     ``faults`` collects the records that break the rules or have a wrong offset delta.
-    ``check_more`` checks the fields of the records of each step, whose first index it is given.
+    ``check_more`` is called in each step with the fields of its records, the index of the first
+    record, and ``faults``.
 
     Raises:
         KafkaError: INVALID_RECORD, a record is malformed; MESSAGE_TOO_LARGE, there are more headers
@@ -223,9 +228,9 @@ def _find_of_one(body: Buffer, octets: Octets, count: int) -> Steps[tuple[Intege
 
 
 def _note_faults(found: Fields, first: int, faults: RecordFaults) -> None:
-    """Note records that break the rules or have an offset delta other than their index.
+    """Add records to ``faults`` that break the rules or whose offset delta is not their index.
 
-    Indexes count from ``first``.
+    ``first`` is the index of the first record.
     """
     is_wrong = found.offsets != np.arange(first, first + len(found.offsets))
     rules, timestamps = faults.rules, found.timestamps
@@ -261,7 +266,9 @@ def _round_count(header_counts: Integers) -> int:
 
 
 def _take_headers(allowance: Allowance, header_counts: Integers, round_count: int) -> None:
-    """Count the headers that are checked in rounds, and those that are followed one by one.
+    """Charge ``allowance`` for the headers that are checked in rounds, and for the others.
+
+    The others are checked one by one, which costs more.
 
     Raises:
         KafkaError: as ``Allowance.take_items``.
@@ -276,9 +283,9 @@ def _take_headers(allowance: Allowance, header_counts: Integers, round_count: in
 
 
 def _check_headers(found: Fields, first: int, round_count: int) -> Steps[None]:
-    """Check that the headers of each record end where it does.
+    """Check that the headers of each record end where the record ends.
 
-    A round takes one header of every record that has that many.
+    A round checks one header of every record that has another one.
     """
     left, positions = read_varints(found.octets, found.header_positions, INT32_VARINT_BYTES)
     indexes, ends, checked_count = np.arange(first, first + len(left)), found.ends, 0
@@ -316,7 +323,7 @@ def _check_headers(found: Fields, first: int, round_count: int) -> Steps[None]:
 def _check_rest(
     body: Buffer, counts: list[int], positions: list[int], ends: list[int], indexes: list[int]
 ) -> Steps[None]:
-    """Check the remaining headers of records with very many, one by one."""
+    """Check the headers of records with very many headers that no round has checked, one by one."""
     checked_count = 0
     for count, position, end, index in zip(counts, positions, ends, indexes, strict=True):
         checked_count += count

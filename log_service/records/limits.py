@@ -36,7 +36,7 @@ _UNITS_PER_BYTE_OF_BLOCKS = 16  # blocks may be tiny, and each takes a step of a
 
 
 class Allowance:
-    """Bounds on the decompressed size and the records of one request's batches."""
+    """Bounds on the decompressed size and the number of records of one request's batches."""
 
     __slots__ = ("item_count", "opened_bytes")
 
@@ -45,11 +45,11 @@ class Allowance:
         self.item_count = item_count
 
     def open(self, codec: int, compressed: Buffer) -> Buffer:
-        """Return the decompressed bytes.
+        """Return the decompressed bytes, and count them.
 
         Raises:
             KafkaError: as ``compression.open_compressed``; MESSAGE_TOO_LARGE, the batches of the
-                request open to too many bytes.
+                request decompress to too many bytes.
         """
         plain = open_compressed(
             codec, compressed, min(self.opened_bytes, MAX_BATCH_BYTES), take_parts=self.take_parts
@@ -71,18 +71,18 @@ class Allowance:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
     def take_items_alone(self, count: int) -> None:
-        """Count records or headers that are walked one by one. Raises as ``take_items``."""
+        """Count records or headers that are read one by one. Raises as ``take_items``."""
         self.take_items(count)
 
     def take_parts(self, count: int) -> None:
-        """Count members or blocks of compressed bytes, because they may be empty.
+        """Count gzip members or snappy blocks, which take time even if they are empty.
 
         Raises as ``take_items``.
         """
         self.take_items(count)
 
     def for_repetition(self) -> "Allowance":
-        """Return the allowance for a repetition of a check whose items are counted already."""
+        """Return the allowance for repeating a check whose records are already counted."""
         return Allowance()
 
     def take_work(self, cost: int) -> None:
@@ -90,17 +90,17 @@ class Allowance:
 
 
 class NoRoomError(Exception):
-    """A batch takes longer than one turn of the event loop may, so check it in steps elsewhere.
+    """The check of a batch takes longer than one turn of the event loop may.
 
-    Nothing was done.
+    Nothing was changed. Check the batch in steps outside the event loop.
     """
 
 
 class TurnRoom(Allowance):
     """Work that may be done in one turn of the event loop: about 3 ms, and 20 ms at most.
 
-    The most is for records whose numbers are longer than they need. A unit is 3 ns, the time to
-    decompress a byte with gzip.
+    The maximum is reached if varints of the records are longer than necessary. A unit is 3 ns, the
+    time to decompress a byte with gzip.
     """
 
     __slots__ = ("left",)
@@ -110,29 +110,35 @@ class TurnRoom(Allowance):
         self.left = left
 
     def take_work(self, cost: int) -> None:
-        """Take room for work.
+        """Use up ``cost`` units of the remaining work.
 
         Raises:
-            NoRoomError: there is not enough, nor any for later work.
+            NoRoomError: fewer units remain. Any later call raises, too.
         """
         self.left -= cost
         if self.left < 0:
             raise NoRoomError
 
     def take_items(self, count: int) -> None:
-        """Take room for records or headers that are checked at once. Raises as ``take_work``."""
+        """Use up the work of checking ``count`` items at once. Raises as ``take_work``.
+
+        Items are records or headers.
+        """
         self.take_work(count * UNITS_PER_ITEM)
 
     def take_items_alone(self, count: int) -> None:
-        """Take room for records or headers that are walked one by one. Raises as ``take_work``."""
+        """Use up the work of reading ``count`` items one by one. Raises as ``take_work``.
+
+        Items are records or headers.
+        """
         self.take_work(count * UNITS_PER_ITEM_ALONE)
 
     def take_parts(self, count: int) -> None:
-        """Take room for members or blocks of compressed bytes. Raises as ``take_work``."""
+        """Use up the work of opening ``count`` gzip members or blocks. Raises as ``take_work``."""
         self.take_work(count * _UNITS_PER_PART)
 
     def for_repetition(self) -> Allowance:
-        """Leave the repetition to another turn.
+        """Refuse to repeat a check in this turn of the event loop.
 
         Raises:
             NoRoomError: always.
@@ -140,7 +146,7 @@ class TurnRoom(Allowance):
         raise NoRoomError
 
     def open(self, codec: int, compressed: Buffer) -> Buffer:
-        """Return the decompressed bytes if there is room.
+        """Return the decompressed bytes, and use up the work of decompressing them.
 
         Raises as ``Allowance.open`` and ``take_work``.
         """

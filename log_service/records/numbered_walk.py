@@ -1,10 +1,11 @@
 """Fast check with numpy of a producer's batch, whose records are numbered from 0.
 
-A record begins where the record before it ends, so its place follows from all earlier lengths. This
-module guesses the starts of hundreds of records (lanes) and reads the number of each, its offset
-delta. Two neighbouring numbers say how many records lie between two guesses. Each step of numpy
-takes all unfinished lanes one record further. Guesses are right if each lane ends where the next
-one began. ``walk`` follows records that are not numbered, and those of several batches.
+A record begins where the previous record ends, so its position follows from all earlier lengths.
+This module guesses the starts of hundreds of records (lanes) and reads the number of each, its
+offset delta. The numbers of two neighbouring guesses tell how many records lie between them. Each
+step of numpy moves all unfinished lanes to their next record. Guesses are right if each lane ends
+where the next one began. ``walk`` handles records that are not numbered, and several batches at
+once.
 
 Invariants: nothing is raised, whatever the bytes. Records are found only if the chain from the
 first one leads through all of them to the end. ``are_plain`` accepts only records that
@@ -48,7 +49,8 @@ Numbered = tuple[Integers, Integers]
 def find_numbered(body: Buffer, octets: Octets, count: int) -> Steps[Numbered | None]:
     """Return the start and end of each record of one batch, in steps of about a millisecond.
 
-    None means that lanes do not pay, or that they do not meet. A malformed batch gives None.
+    Return None if the batch is malformed, if following it in lanes would not be faster, or if the
+    lanes do not meet.
     """
     guessed = _guess(body, octets, count)
     if guessed is None:
@@ -84,9 +86,9 @@ def find_numbered(body: Buffer, octets: Octets, count: int) -> Steps[Numbered | 
 
 
 def are_plain(octets: Octets, starts: Integers, ends: Integers, first: int) -> bool:
-    """Return whether records numbered from ``first`` on are whole, and none has headers.
+    """Return whether records numbered from ``first`` on are well-formed and have no headers.
 
-    Other records may be whole, too. ``fields`` checks them.
+    If the result is false, the records may still be well-formed. ``fields`` then checks them.
     """
     pairs = pairs_at(octets, starts)
     widths: Integers = WIDTHS.take(pairs)
@@ -106,9 +108,10 @@ def are_plain(octets: Octets, starts: Integers, ends: Integers, first: int) -> b
 
 
 def _guess(body: Buffer, octets: Octets, count: int) -> Numbered | None:
-    """Return the starts of some records with their numbers, both rising from 0.
+    """Return the guessed starts of some records and the numbers of these records.
 
-    A place is a start if the record there has the number before that of the next one.
+    Both increase from 0. A position is taken for a start if the next record has the next number.
+    Return None if too few starts are found.
     """
     mean_bytes = len(octets) // count + 1
     if count < _MIN_COUNT or mean_bytes > _MAX_MEAN_BYTES:
@@ -146,9 +149,9 @@ def _likely_attributes(
 ) -> NDArray[np.bool_]:
     """Return whether the bytes of evenly spaced windows look like a record's attributes.
 
-    Attributes are zero. Before them lie two bytes of length, or one byte of length behind the
-    header count of the record before, which is zero, too. Each row is a window, ``distance`` bytes
-    after the one before. The first one begins 2 bytes behind ``distance``.
+    Attributes are zero. They follow two bytes of length. Or they follow one byte of length and,
+    before it, the header count of the previous record, which is zero, too. Each row is a window,
+    ``distance`` bytes after the previous one. The first window begins 2 bytes after ``distance``.
     """
     window_bytes = mean_bytes + mean_bytes // 4 + 8
     row_count = max((size_bytes - window_bytes - 2) // distance, 0)
@@ -163,7 +166,7 @@ def _likely_attributes(
 
 
 def _numbers_at(octets: Octets, places: Integers) -> Numbered:
-    """Return the number of the record at each place, and the place of the next one."""
+    """Return the number of the record at each position, and the position of the next record."""
     pairs = pairs_at(octets, places)
     offsets = _after_varints(octets, places + WIDTHS.take(pairs) + 1)
     numbers, _ = _read_numbers(octets, offsets)
@@ -171,7 +174,10 @@ def _numbers_at(octets: Octets, places: Integers) -> Numbered:
 
 
 def _after_varints(octets: Octets, places: Integers) -> Integers:
-    """Return the places behind varints of 64 bits, and ``FAR_AWAY`` for longer ones."""
+    """Return the positions after 64-bit varints, or beyond all bytes for a longer varint.
+
+    ``FAR_AWAY`` is added to the position of such a varint.
+    """
     widths: Integers = WIDTHS.take(pairs_at(octets, places))
     if np.count_nonzero(widths) != len(widths):
         rows = np.flatnonzero(widths == 0)
@@ -185,7 +191,10 @@ def _after_varints(octets: Octets, places: Integers) -> Integers:
 
 
 def _read_numbers(octets: Octets, places: Integers) -> tuple[Integers, Integers]:
-    """Return the varint of at most three bytes at each place, and its width. -1 is a longer one."""
+    """Return the varint of at most three bytes at each position, and its width.
+
+    The number is -1 for a longer varint.
+    """
     pairs = pairs_at(octets, places)
     numbers: Integers = NUMBERS.take(pairs)
     widths: Integers = WIDTHS.take(pairs)

@@ -1,11 +1,11 @@
 """Outline of a batch's records for compaction, with keys, offsets, tombstones and ends.
 
-It is found in one walk that reads no timestamp, value or header. The module does not decide which
-records stay.
+One pass over the bytes finds it, and reads no timestamp, value or header. The module does not
+decide which records compaction keeps.
 
-Invariants: whatever the bytes, the walk ends, allocates no more than the bytes hold, and raises
-only ``KafkaError`` INVALID_RECORD. Offsets rise strictly within the header's range, so that a batch
-cannot claim offsets that are not its own.
+Invariants: whatever the bytes, the pass ends, allocates no more than the bytes hold, and raises
+only ``KafkaError`` INVALID_RECORD. Offsets increase strictly within the header's range, so that a
+batch cannot claim offsets that are not its own.
 """
 
 from operator import lt
@@ -20,7 +20,7 @@ _NULL = 1  # the varint of -1
 
 
 class Outline(NamedTuple):
-    """Key or None, absolute offset and end of each record, and the indexes of tombstones."""
+    """The key (or None), absolute offset and end of each record, and the indexes of tombstones."""
 
     keys: list[bytes | None]
     offsets: list[int]

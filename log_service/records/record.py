@@ -68,7 +68,7 @@ class NewRecord(NamedTuple):
 
 
 def encode_headers(headers: Sequence[RecordHeader]) -> bytes:
-    """Return a record's headers with their count in front."""
+    """Return a record's headers as bytes that begin with their count."""
     parts = [VARINTS[len(headers)]]
     for name, value in headers:
         encoded = name.encode()
@@ -104,10 +104,12 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
     base_timestamp: int,
     append_timestamp: int | None = None,
 ) -> Iterator[Record]:
-    """Yield the records of ``plain``. ``append_timestamp`` replaces their own (LogAppendTime).
+    """Yield the records of ``plain``.
+
+    ``append_timestamp`` replaces the timestamp of each record (LogAppendTime).
 
     Raises:
-        KafkaError: INVALID_RECORD, at the first malformed record, or if bytes are left over.
+        KafkaError: INVALID_RECORD, a record is malformed, or bytes follow the last record.
     """
     position = index = 0
     timestamp = base_timestamp if append_timestamp is None else append_timestamp
@@ -173,7 +175,7 @@ def overlong(index: int, excess_bytes: int) -> KafkaError:
 
 
 def left_over(size_bytes: int, record_count: int) -> KafkaError:
-    """Return the error for a batch with bytes behind its last record."""
+    """Return the error for a batch with bytes after its last record."""
     text = f"{size_bytes} bytes are left after the {record_count} records that the batch announces"
     return KafkaError(ErrorCode.INVALID_RECORD, text)
 
@@ -230,6 +232,8 @@ def skip_headers(plain: Buffer, position: int, end: int, index: int, count: int)
 def skip_in_steps(plain: Buffer, position: int, end: int, index: int, count: int) -> Steps[None]:
     """Check that the last ``count`` headers of record ``index`` fill ``position`` to ``end``.
 
+    The check runs in steps.
+
     Raises:
         KafkaError: INVALID_RECORD.
     """
@@ -251,7 +255,7 @@ def check_only_record(
 ) -> None:
     """Check the record between ``position`` and the end of ``buffer``, in place.
 
-    Its value may have any size. The record must be well-formed, end at its length and at the end of
+    The value may have any size. The record must be well-formed, end at its length and at the end of
     the buffer, and have offset delta 0. ``take_items_alone`` gets the number of headers to check,
     and may raise.
 
@@ -296,11 +300,14 @@ def check_only_record(
 
 
 def _skip_bytes(buffer: Buffer, position: int, *, least: int) -> int:
-    """Return the position after a length and as many bytes.
+    """Skip bytes that follow their length, and return the position after them.
 
     A length below ``least`` is malformed; -1 is null. The length is read as ``read_varint`` does,
     without a call, because each appended batch comes here and a call costs one in a hundred
     instructions.
+
+    Raises:
+        KafkaError: INVALID_RECORD, the length is below ``least``.
     """
     size, position = buffer[position], position + 1
     if size > 0x7F:

@@ -3,8 +3,8 @@
 Batches change as in Apache Kafka. Offsets, producer fields, leader epoch and codec stay, so that
 readers and producer states notice only gaps. The base timestamp becomes the delete horizon if there
 is one (KIP-534), or else the timestamp of the first remaining record. The latest timestamp is that
-of the remaining records. A batch that lost all records is a header, which keeps a producer's last
-sequence. The caller decides which records are removed.
+of the remaining records. A batch that lost all records becomes a header without records, because
+the header keeps the producer's last sequence. The caller decides which records are removed.
 """
 
 from collections.abc import Sequence

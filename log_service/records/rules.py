@@ -49,7 +49,7 @@ class NamedSchema(NamedTuple):
 
 
 class UnknownSchemasError(KafkaError):
-    """A batch names schemas that no verdict is known of: REQUEST_TIMED_OUT.
+    """A batch names schemas that are neither accepted nor refused yet: REQUEST_TIMED_OUT.
 
     Nothing else is wrong with the batch. ``names`` are some of the schemas.
     """
@@ -61,18 +61,21 @@ class UnknownSchemasError(KafkaError):
 
 
 class SchemaRules(Protocol):
-    """A log's demand that keys or values name schemas that are registered."""
+    """A log's demand that keys or values name schemas that are registered.
+
+    An implementation holds the answers of the schema registry.
+    """
 
     @property
     def parts(self) -> tuple[bool, ...]:
-        """Whether keys (True), values (False) or both are checked."""
+        """The checked parts of a record: True for its key, False for its value."""
 
     def verdict(self, name: SchemaName, *, is_key: bool) -> str | None:
-        """Return "" if a schema is accepted, the reason if it is refused, None if unknown."""
+        """Return "" if a schema is accepted, the reason if it is refused, or None if unknown."""
 
 
 class RecordRules(NamedTuple):
-    """A log's demands on well-formed records, a key and bounds on timestamps.
+    """A log's demands on well-formed records: a key, and bounds on timestamps.
 
     Bounds are in ms, inclusive. Timestamp -1 is always valid.
     """
@@ -111,7 +114,10 @@ class RecordFaults:
         self.named: list[tuple[int, str]] = []
 
     def add(self, index: int, code: ErrorCode, text: str) -> None:
-        """Note one record. A wrong timestamp among the records decides the code."""
+        """Add a record that breaks a rule.
+
+        If one of the records has a wrong timestamp, the code of the refusal is INVALID_TIMESTAMP.
+        """
         self.count += 1
         if code is ErrorCode.INVALID_TIMESTAMP:
             self._code = code

@@ -3,8 +3,8 @@
 ``schema_names`` does the same one by one, and has the rules. The module is imported only if many
 records are checked, because it imports numpy.
 
-Invariants: the verdicts equal those of ``schema_names.check_schemas_one_by_one``. Without headers
-that name schemas no step is taken per record, but one for each schema.
+Invariants: the results equal those of ``schema_names.check_schemas_one_by_one``. If no header names
+a schema, the work in Python depends on the number of schemas, not of records.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,9 @@ MAX_COMPARED_BYTES = 256
 
 
 def check_schemas(found: Fields, first: int, faults: RecordFaults) -> Steps[None]:
-    """Check the schemas of checked records. Indexes count from ``first``.
+    """Check the schemas that well-formed records name.
+
+    ``first`` is the index of the first record in its batch.
 
     Raises:
         KafkaError: INVALID_RECORD, the records name too many schemas.
@@ -69,7 +71,10 @@ def _check_prefixes(
     *,
     is_key: bool,
 ) -> None:
-    """Check the records at ``places``, None for all, by the first bytes of key or value."""
+    """Check the schemas that the first bytes of keys or values name.
+
+    ``places`` selects the records. None means all records.
+    """
     octets, starts, sizes = found.octets, spans.starts, spans.ends - spans.starts
     is_id = octets.take(starts) == MAGIC_ID  # behind an empty value is its count of headers
     is_id &= sizes >= PREFIX.size
@@ -90,7 +95,7 @@ def _check_prefixes(
 
 
 def _words(octets: Octets) -> NDArray[np.uint32]:
-    """Return the four bytes at each position as a number, the first one highest."""
+    """Return the four bytes from each position on as a big-endian number."""
     return np.ndarray((len(octets) - 3,), ">u4", octets.data, strides=(1,))
 
 
@@ -115,7 +120,7 @@ def _check_ids(
 
 
 def _refuse(faults: RecordFaults, indexes: Integers, reason: str) -> None:
-    """Note the records at ``indexes``, all for one reason."""
+    """Add the records at ``indexes`` to ``faults`` with one reason."""
     room = max(MAX_RECORD_ERRORS - faults.count, 0)
     for index in indexes[:room].tolist():
         faults.add(index, ErrorCode.INVALID_RECORD, reason)
@@ -134,7 +139,10 @@ def _check_headers(
     *,
     is_key: bool,
 ) -> Steps[None]:
-    """Check the records with a header that names their schema, and strike them from ``is_left``."""
+    """Check the schemas that headers name.
+
+    Clear ``is_left`` for the records with such a header.
+    """
     start, end = int(found.header_positions[0]), int(found.ends[-1])
     if header_name(is_key=is_key).encode() not in bytes(memoryview(found.body)[start:end]):
         return
@@ -162,7 +170,10 @@ def _check_headers(
 
 
 def _same_headers(found: Fields, places: Integers) -> bytes | None:
-    """Return the headers of all these records, None if they differ or are long."""
+    """Return the headers that all records at ``places`` share.
+
+    Return None if the headers differ or are too long to compare.
+    """
     starts = found.header_positions[places]
     sizes = found.ends[places] - starts
     size = int(sizes[0])
@@ -186,7 +197,7 @@ def _headers_of(found: Fields, places: Integers) -> Iterator[tuple[int, bytes]]:
 def _check_all(
     faults: RecordFaults, indexes: Integers, name: SchemaName | None, *, is_key: bool
 ) -> None:
-    """Check one schema for all records at ``indexes``."""
+    """Check whether the records at ``indexes`` may name the schema ``name``."""
     reason = refusal_of(faults, name, is_key=is_key)
     if reason:
         _refuse(faults, indexes, reason)

@@ -2,10 +2,10 @@
 
 A serializer of a schema registry writes byte 0 and the id of the schema before the payload, or byte
 1 and a guid. Newer ones write the same into a header, and the payload alone as key or value. Of
-several headers the last one counts, and a header counts before a prefix. Nulls name no schema and
-need none.
+several headers the last one counts, and a header takes precedence over a prefix. Nulls name no
+schema and need none.
 
-Invariant: no schema and no value is opened. The records were checked before.
+Invariant: no schema and no value is decoded. The caller has checked that records are well-formed.
 """
 
 from struct import Struct
@@ -36,7 +36,7 @@ def header_name(*, is_key: bool) -> str:
 
 
 def read_name(named: Buffer) -> SchemaName | None:
-    """Return the schema that a prefix or a header names, None if it names none."""
+    """Return the schema that a prefix or a header names, or None if the bytes name none."""
     size = len(named)
     if size >= PREFIX.size and named[0] == MAGIC_ID:
         schema_id: int = PREFIX.unpack_from(named)[1]
@@ -47,7 +47,7 @@ def read_name(named: Buffer) -> SchemaName | None:
 
 
 def shown(name: SchemaName) -> str:
-    """Return a schema's name as people read it."""
+    """Return a schema's name as text for errors."""
     return f"schema id {name}" if isinstance(name, int) else f"schema guid {UUID(bytes=name)}"
 
 
@@ -71,7 +71,7 @@ def header_value(headers: bytes, *, is_key: bool, index: int) -> bytes | None:
 def check_schema_name(
     faults: RecordFaults, index: int, name: SchemaName | None, *, is_key: bool
 ) -> bool:
-    """Note whether record ``index`` may name this schema, and return it."""
+    """Return whether record ``index`` may name this schema. Add a refusal to ``faults``."""
     reason = refusal_of(faults, name, is_key=is_key)
     if reason:
         faults.add(index, ErrorCode.INVALID_RECORD, reason)
@@ -79,9 +79,10 @@ def check_schema_name(
 
 
 def refusal_of(faults: RecordFaults, name: SchemaName | None, *, is_key: bool) -> str | None:
-    """Return why records may not name this schema, empty if they may.
+    """Return the reason why records may not name this schema, or an empty text if they may.
 
-    None is a schema without a verdict. It is noted, so that the registry is asked for it.
+    Return None if the registry has neither accepted nor refused the schema. The schema is then
+    noted, so that the registry is asked about it.
     """
     schemas = faults.schemas
     assert schemas is not None, "only a log that asks for schemas checks them"
@@ -103,7 +104,7 @@ def nameless(*, is_key: bool) -> str:
 
 
 def check_schemas_one_by_one(plain: Buffer, count: int, faults: RecordFaults) -> Steps[None]:
-    """Check the schemas of a batch's checked records one by one."""
+    """Check the schemas that the well-formed records of a batch name, one by one."""
     faults.allowance.take_items_alone(count)
     content, position = bytes(plain), 0
     accepted: tuple[set[bytes], set[bytes]] = (set(), set())
@@ -169,6 +170,9 @@ def _check_some(
 
 
 def _longer(plain: bytes, position: int, number: int) -> tuple[int, int]:
-    """Return a varint of more than one byte as it is encoded, and the position after it."""
+    """Finish reading a varint of several bytes, whose first byte is ``number``.
+
+    Return its encoded value (without zig-zag decoding) and the position after it.
+    """
     number, position = number + (plain[position] << 7) - 0x80, position + 1
     return continue_varint(plain, position, number) if number > 0x3FFF else (number, position)

@@ -51,7 +51,10 @@ def latest_record(batch: Buffer) -> Found:
 
 
 def _columns(batch: Buffer) -> tuple[Any, Any] | None:
-    """Return the timestamps and offsets of all records as arrays, or None if a loop is as good."""
+    """Return the timestamps and offsets of all records as arrays.
+
+    Return None without numpy or for few records, because a loop over records is then as good.
+    """
     header = parse_header(batch)
     fields = checks_at_once() if header.record_count >= MIN_COUNT_AT_ONCE else None
     if fields is None:

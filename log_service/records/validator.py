@@ -81,9 +81,9 @@ PRODUCER_CODEC = "producer"
 
 
 class NotOneBatchError(KafkaError):
-    """Refusal of bytes that are not one batch of this magic: INVALID_RECORD.
+    """Refusal of bytes that are not exactly one batch of magic 2: INVALID_RECORD.
 
-    It is raised before the log is considered.
+    It is raised before the configuration of the log is considered.
     """
 
     def __init__(self, text: str) -> None:
@@ -109,11 +109,11 @@ def validate_for_append(
     now_ms: int,
     allowance: Allowance | None = None,
 ) -> ValidatedBatches:
-    """Return a producer's one batch for a partition (Produce v3 and later), ready to be stamped.
+    """Validate a producer's only batch for a partition (Produce v3 and later), and return it.
 
     ``config`` is the log's. ``allowance`` bounds the decompressed size and the records, and may be
-    the room of one turn of the event loop. A LogAppendTime is stamped when the batch is appended.
-    If a producer claims to have stamped one, its batch is changed to CreateTime.
+    the ``TurnRoom`` of one turn of the event loop. The log stamps LogAppendTime when it appends the
+    batch. If a producer claims to have stamped it, its batch is changed to CreateTime.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, no header or a wrong checksum (worth another try);
@@ -146,12 +146,12 @@ def validate_in_steps(
 ) -> Steps[ValidatedBatches]:
     """Validate as ``validate_for_append`` does, in steps, for threads beside the event loop.
 
-    No step holds the interpreter for long. ``schemas`` are the verdicts for a log that asks for
-    registered schemas.
+    No step holds the interpreter for long. ``schemas`` tells which schemas are accepted or refused,
+    if the log requires registered schemas.
 
     Raises:
         Exception: as ``validate_for_append``.
-        UnknownSchemasError: nothing is wrong, but verdicts on schemas are missing.
+        UnknownSchemasError: nothing is wrong, but some schemas are not accepted or refused yet.
     """
     header, target, rules = _begin(buffer, config, now_ms, allowance, schemas)
     validated = yield from _go_on(buffer, header, target, rules, config, allowance, schemas)
@@ -165,10 +165,10 @@ def _begin(
     allowance: Allowance,
     schemas: SchemaRules | None = None,
 ) -> tuple[BatchHeader, Codec, RecordRules | None]:
-    """Return the checked header, the target codec, and the rules for the records.
+    """Check the header. Return it with the target codec and the rules for the records.
 
     Raises:
-        KafkaError: INVALID_CONFIG, the log asks for registered schemas, and this node has no
+        KafkaError: INVALID_CONFIG, the log requires registered schemas, and this node has no
         registry.
     """
     if config.is_schema_validated and schemas is None:
@@ -213,7 +213,7 @@ def _go_on(  # noqa: PLR0917 - the halves of one function
 def _rules_of(config: "LogConfig", header: BatchHeader, now_ms: int) -> RecordRules | None:
     """Return the log's rules for a batch's records, or None if the header shows that they are met.
 
-    A header only has the latest timestamp.
+    The header has only the latest timestamp, so a lower bound always needs the records.
     """
     earliest_ms, latest_ms = -FOREVER_MS, FOREVER_MS
     if config.message_timestamp_type == "CreateTime":
@@ -286,7 +286,7 @@ def _check_header(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
 
 
 def _shape_fault(buffer: Buffer, max_batch_size_bytes: int) -> KafkaError:
-    """Return the reason why ``buffer`` is not one whole batch of an allowed size."""
+    """Return the error for bytes that are not one whole batch of an allowed size."""
     if len(buffer) <= MAGIC_POSITION:
         return NotOneBatchError(
             f"{len(buffer)} bytes are not a record batch; a produce request carries one for each"
@@ -313,7 +313,10 @@ def _shape_fault(buffer: Buffer, max_batch_size_bytes: int) -> KafkaError:
 
 
 def _is_whole(buffer: Buffer) -> bool:
-    """Return whether a batch of this magic came as it was built, whatever its header says."""
+    """Return whether ``buffer`` is a batch with a valid checksum, whatever its header says.
+
+    Such bytes were not damaged on their way.
+    """
     if len(buffer) < HEADER_SIZE or buffer[MAGIC_POSITION] != MAGIC:
         return False
     header = _new(BatchHeader, _unpack_header(buffer))
@@ -321,7 +324,7 @@ def _is_whole(buffer: Buffer) -> bool:
 
 
 def _field_fault(header: BatchHeader) -> KafkaError:
-    """Return the fault of a header with wrong fields."""
+    """Return the error for a header with wrong fields."""
     code = ErrorCode.INVALID_RECORD
     if header.base_offset != 0:
         text = f"the base offset of a producer's batch is 0, this one has {header.base_offset}"
@@ -345,7 +348,10 @@ def _field_fault(header: BatchHeader) -> KafkaError:
 
 
 def _without_append_time(buffer: bytearray | memoryview, header: BatchHeader) -> BatchHeader:
-    """Remove the claim of a stamped time from the batch, in place."""
+    """Clear the flag that the timestamps are LogAppendTime, in place.
+
+    Return the new header.
+    """
     changed = header._replace(attributes=header.attributes & ~APPEND_TIME_FLAG)
     HEADER.pack_into(buffer, 0, *changed)
     CRC.pack_into(buffer, CRC_POSITION, compute_crc(buffer))
@@ -368,7 +374,7 @@ def _open(header: BatchHeader, compressed: memoryview, allowance: Allowance) -> 
 
 
 def _level_of(config: "LogConfig") -> int | None:
-    """Return the level of the topic's codec here, or None for the library's default."""
+    """Return the topic's configured compression level for its codec, or None for the default."""
     levels = {
         "gzip": config.compression_gzip_level,
         "lz4": config.compression_lz4_level,

@@ -33,11 +33,9 @@ def encode_varint(number: int) -> bytes:
 
 
 class Varints(dict[int, bytes]):
-    """The varint of every number.
+    """The varint of each number. Those of small numbers are stored in advance.
 
-    Small ones are kept, and others are encoded on demand.
-
-    Offsets in large batches are kept once they were asked for.
+    Other varints are encoded on demand. Offsets in large batches are stored after their first use.
     """
 
     __slots__ = ()

@@ -1,8 +1,8 @@
 """Varints at many positions of one buffer at once, with numpy.
 
 The two bytes at each position are one index into tables of every varint of at most two bytes. That
-covers nearly all. Longer ones are read group by group of seven bits, for all positions that have
-them. The module knows nothing of records. It is imported only if numpy is installed.
+covers nearly all varints. Longer ones are read group by group of seven bits, for all positions that
+have them. The module knows nothing of records. It is imported only if numpy is installed.
 
 Invariants: numbers and widths equal those of ``varint.read_varint``. Positions past the end read
 the buffer's last byte, and the caller must refuse varints that ended there.
@@ -28,7 +28,7 @@ WIDTHS: Integers = np.where(_FIRST < 0x80, 1, np.where(_SECOND < 0x80, 2, 0))
 
 
 def pairs_at(octets: Octets, positions: Integers) -> NDArray[np.uint16]:
-    """Return the two bytes at each position as one number, the first one lowest."""
+    """Return the two bytes at each position as a little-endian number."""
     both = np.empty((len(positions), 2), np.uint8)
     both[:, 0] = octets.take(positions, mode="clip")
     both[:, 1] = octets[1:].take(positions, mode="clip")

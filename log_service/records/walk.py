@@ -1,15 +1,15 @@
 """Search for the end of each record of many batches with numpy.
 
-A record begins where the record before it ends, so its place follows from all earlier lengths. This
-module follows that chain without a Python step for each record. It starts at hundreds of places at
-once (lanes). These are the known starts of batches, and places between them that look like a
-record's start. Every step of numpy takes all lanes one record further. A lane ends where the next
-lane began. A lane that steps over that place proves that no record starts there, and the place is
-dropped.
+A record begins where the previous record ends, so its position follows from all earlier lengths.
+This module follows that chain without a Python step for each record. It starts at hundreds of
+positions at once (lanes). These are the known starts of batches, and positions between them that
+look like a record's start. Every step of numpy moves all lanes to their next record. A lane ends
+where the next lane began. A lane that steps over that position proves that no record starts there,
+and the position is dropped.
 
 Invariants: an end is only returned if the chain from the first record leads there. The ends agree
-with the batches' sizes and record counts. If anything does not fit, or if lanes do not pay (few
-records, long ones), the chain is followed record by record, and the error names the fault.
+with the batches' sizes and record counts. If anything does not fit, or if lanes would not be faster
+(few records, long ones), the chain is followed record by record, and the error names the fault.
 """
 
 import re
@@ -67,7 +67,7 @@ def find_records(
 ) -> tuple[Integers, Integers]:
     """Return the start and end of each record of consecutive batches.
 
-    Each batch has its count of records, between its start and its end.
+    ``counts`` are the numbers of records that the batches announce.
 
     Raises:
         KafkaError: INVALID_RECORD, the lengths of a batch's records do not add up to the batch.
@@ -95,7 +95,7 @@ def find_in_steps(
 
 
 def _may_pay(counts: Integers, batch_starts: Integers, batch_ends: Integers) -> bool:
-    """Return whether the batches announce enough records, of lengths that two bytes encode."""
+    """Return whether lanes may be faster: enough records, with a mean length that suits them."""
     record_count = int(counts.sum())
     size_bytes = int((batch_ends - batch_starts).sum())
     return (
@@ -171,9 +171,10 @@ def _guess_starts(
 def _follow(
     octets: Octets, starts: Integers, stops: Integers, max_steps: int
 ) -> Steps[Integers | None]:
-    """Return the places that each lane visits, one row per lane, or None if that takes too long.
+    """Return the positions that each lane visits, one row per lane.
 
-    The walk ends when all lanes are at or past their stops.
+    The walk ends when all lanes are at or past their stops. Return None if this takes more than
+    ``max_steps``.
     """
     places = np.empty((max_steps, len(starts)), np.int64)
     place = starts
@@ -231,9 +232,10 @@ def walk_each(
 
 
 def _jump(body: Buffer, position: int, batch_end: int) -> int:
-    """Return the end of a record whose length takes more than two bytes.
+    """Return the end of the record at ``position``, whose length takes more than two bytes.
 
-    Negative lengths count as in ``HOPS``.
+    A negative length counts as in ``HOPS``. If the bytes end inside the length, the result is past
+    ``batch_end``.
     """
     try:
         size, position = read_varint(body, position)

@@ -174,7 +174,7 @@ class Fetcher:
         self.ask_again_soon()
 
     def ask_again_soon(self) -> None:
-        """Cancel the request in flight soon, because a new partition waits for the next request."""
+        """Cancel the request in flight soon, because the next one must include a new partition."""
         if self.in_flight is not None and not self._is_losing_patience:
             self._is_losing_patience = True
             self._start_soon(self._lose_patience, *self.in_flight)
@@ -209,8 +209,8 @@ class Fetcher:
     async def _lose_patience(self, scope: trio.CancelScope, connection: RpcConnection) -> None:
         """Cancel the request in flight when its connection has received no bytes for a moment.
 
-        Such a request waits at the leader for records, and a new partition waits for the next
-        request.
+        The leader holds the request back until it has records. Meanwhile a new partition waits for
+        the next request.
         """
         await trio.sleep(max(0, self._patient_until_ms - self._clock.monotonic_ms()) / 1_000)
         seen_bytes = -1
@@ -294,7 +294,7 @@ class Fetcher:
             self._give_up_connection()
 
     def resume_paused(self) -> None:
-        """Ask again for partitions whose pause is over."""
+        """Fetch partitions again whose pause is over."""
         if self._paused:
             now_ms = self._clock.monotonic_ms()
             for key in [key for key, until_ms in self._paused.items() if until_ms <= now_ms]:
@@ -382,10 +382,10 @@ class Fetcher:
         return connection
 
     def _give_up_connection(self) -> None:
-        """Close the connection.
+        """Close the connection after a failure, and use a new one for the next request.
 
-        The next connection is another destination of the pool, so that no reconnect pause applies
-        to it.
+        The connection pool counts the new one as another destination, so that no reconnect pause
+        applies to it.
         """
         if self._destination is not None:
             self._links.pool().forget(self._destination)
@@ -403,7 +403,7 @@ class Fetcher:
     # A request
 
     def next_request(self) -> FetchRequest:
-        """Return the next Fetch request. It names the partitions that changed in its session."""
+        """Return the next Fetch request, which names the partitions that changed in its session."""
         session = self._session
         asked = self._active if session.is_full else self._changed
         wanted = [
@@ -418,7 +418,7 @@ class Fetcher:
 
     @staticmethod
     def next_parameters(followed: Followed) -> FetchParameters:
-        """Return the offsets and epochs of a partition for the next request, and keep them."""
+        """Return the offsets and epochs for the next request, and store them in ``followed``."""
         partition = followed.partition
         log = partition.log
         assert log is not None, "a partition without a log is not fetched"
@@ -601,9 +601,9 @@ class Fetcher:
     # Offsets that are out of the leader's range
 
     async def find_offset(self, followed: Followed, connection: RpcConnection) -> None:
-        """Request the leader's log end and log start, then truncate or restart the log there.
+        """Truncate or restart the log of a follower whose next offset the leader does not have.
 
-        The next offset of this follower is not in the leader's log.
+        This requests the log end and the log start of the leader's log.
         """
         ask = partial(self._ask_offset, followed.partition, connection)
         try:

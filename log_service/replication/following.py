@@ -111,7 +111,7 @@ def is_beyond_comparison(
 
 
 class Step(Enum):
-    """A follower's reaction to an error that its leader returns for a partition."""
+    """The reactions of a follower to an error that its leader returns for a partition."""
 
     PAUSE = auto()
     PAUSE_SHORTLY = auto()

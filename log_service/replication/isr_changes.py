@@ -1,4 +1,4 @@
-"""AlterPartition: sends the in-sync replicas that this node's leaders propose (KIP-497).
+"""Sends the in-sync replicas that this node's leaders propose, by AlterPartition (KIP-497).
 
 This file decides when proposals are sent to the controller. Waiting proposals are sent together
 when no request is in flight. If the controller could not be reached or refused for a temporary

@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Message)
 
 
 class AsksController(Protocol):
-    """Sends a broker's requests to the controller."""
+    """Interface for sending a broker's requests to the controller."""
 
     async def request(self, request: Message, response_type: type[R]) -> R:
         """Return the controller's response.

@@ -1,4 +1,4 @@
-"""Listeners in order of registration. Each listener has a registration that ends it.
+"""Lists of listeners, which are called in order of registration until they are cancelled.
 
 This file decides nothing.
 

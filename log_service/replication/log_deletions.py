@@ -1,4 +1,4 @@
-"""Deletions of the logs of deleted topics, a few at a time.
+"""Deletes the logs of deleted topics, a few at a time.
 
 A large topic therefore does not block the event loop.
 
@@ -39,7 +39,7 @@ class LogDeletions:
         self._doomed[topic_partition] = None
 
     def begin(self) -> None:
-        """Delete some of the logs now and the rest in later turns."""
+        """Delete some of the logs now, and the rest in later turns of the event loop."""
         if self._doomed and not self._is_running:
             self._is_running = True
             self._delete_some(DELETED_AT_ONCE)

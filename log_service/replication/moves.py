@@ -1,4 +1,4 @@
-"""Moves of this node's replicas between its log directories: begun, under way, cancelled.
+"""Moves of this node's replicas between its log directories: begins and cancels them.
 
 This file decides the effect of a request to move a replica. If the replica is already in the
 directory, nothing happens. Otherwise a move begins, and a move to another directory is cancelled

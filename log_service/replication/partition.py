@@ -211,7 +211,10 @@ class Partition(Replica):
     def _checked(
         self, records: Batch, now_ms: int, *, needs_all: bool, room: TurnRoom | None
     ) -> tuple[Log, ValidatedBatches]:
-        """Count an append, and return its log and batches. Raises as ``append_as_leader``."""
+        """Check a batch and count it as an append. Return the log and the checked batches.
+
+        Raises as ``append_as_leader``.
+        """
         self.append_count += 1
         log = self.served_log()
         if needs_all and self.state.is_under_min_isr:
@@ -233,9 +236,10 @@ class Partition(Replica):
         allowance: Allowance,
         schemas: SchemaRules | None = None,
     ) -> Steps[ValidatedBatches]:
-        """Return the check of a batch in steps for the pool, with the log's current configuration.
+        """Return the steps of a batch's check, for the thread pool.
 
-        ``schemas`` are the verdicts for a topic that asks for registered schemas.
+        The check uses the log's current configuration. ``schemas`` tells which schemas are accepted
+        or refused, if the topic requires registered schemas.
 
         Raises:
             KafkaError: as ``served_log``. The steps raise as ``validate_in_steps``.
@@ -259,8 +263,10 @@ class Partition(Replica):
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int
     ) -> Verification:
-        """Return the verification of a transaction's first batch, ``ONGOING`` if the transaction is
-        open.
+        """Return the verification that the first batch of a transaction must show.
+
+        It is ``ONGOING`` if the transaction is already open. ``storage.verifications`` explains
+        verifications.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch; or an error of
@@ -329,7 +335,10 @@ class Partition(Replica):
     def acknowledgement(
         self, leader_epoch: int, required_offset: int, *, needs_all: bool
     ) -> ErrorCode | None:
-        """Return an append's result, None while open. See ``PartitionState.acknowledgement``."""
+        """Return the result of an append, or None while it still waits for replicas or a sync.
+
+        See ``PartitionState.acknowledgement``.
+        """
         code = self.state.acknowledgement(leader_epoch, required_offset, needs_all=needs_all)
         return ErrorCode.KAFKA_STORAGE_ERROR if code is None and self.is_offline else code
 
@@ -344,7 +353,7 @@ class Partition(Replica):
         current_leader_epoch: int,
         is_one_batch_guaranteed: bool,
     ) -> LogSlice:
-        """Return whole batches for a follower, up to the log's end.
+        """Return batches for a follower, up to the log's end.
 
         Raises:
             KafkaError: UNKNOWN_LEADER_EPOCH, this node does not know the broker as a replica
@@ -412,7 +421,10 @@ class Partition(Replica):
         )
 
     def place_of(self, offset: int) -> ReadPlace | None:
-        """Return the position of ``offset``, or None if the active segment cannot give it."""
+        """Return the position of ``offset`` in the active segment.
+
+        Return None if the offset is in an older segment, or if the disk fails.
+        """
         log = self.log
         if log is None or offset < (segment := log.segments.active).base_offset:
             return None
@@ -423,7 +435,10 @@ class Partition(Replica):
         return ReadPlace(segment, segment.size_bytes if place is None else place.position)
 
     def readable_bytes(self, start: ReadPlace, end_offset: int) -> int | None:
-        """Return the bytes between ``start`` and ``end_offset``, or None outside the segment."""
+        """Return the size of the batches between ``start`` and ``end_offset`` in bytes.
+
+        Return None if one of them is not in the active segment.
+        """
         log = self.log
         if log is None or start.segment is not log.segments.active:
             return None
@@ -501,7 +516,7 @@ class Partition(Replica):
         current_leader_epoch: int,
         isolation: Isolation | None = Isolation.READ_UNCOMMITTED,
     ) -> FoundOffset:
-        """Return the offset that a ListOffsets request asks for.
+        """Return the offset that a ListOffsets request wants to find.
 
         ``timestamp`` is a special timestamp of ``OffsetSpec``, or a time. A time finds the first
         record at or after it. ``isolation`` is None for a follower, whose latest offset is the log

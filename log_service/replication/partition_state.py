@@ -70,12 +70,15 @@ The controller has newer metadata than this leader, or has already accepted the 
 
 
 def high_watermark_of_follower(leader_high_watermark: int, log_end_offset: int) -> int:
-    """Return the high watermark of a follower whose log ends at ``log_end_offset``."""
+    """Return the leader's high watermark, or the follower's log end if that is lower."""
     return min(leader_high_watermark, log_end_offset)
 
 
 class Change(Flag):
-    """The changes that one call made to the state of a partition. The caller announces them."""
+    """The changes that one call made to the state of a partition.
+
+    The caller notifies listeners and waiting requests of them.
+    """
 
     NOTHING = 0
     LED = auto()
@@ -88,7 +91,7 @@ class Change(Flag):
 
 
 class Isolation(Enum):
-    """How far a consumer may read (KIP-98)."""
+    """Isolation levels, which set how far a consumer may read (KIP-98)."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -272,7 +275,7 @@ class PartitionState:
     def acknowledgement(
         self, leader_epoch: int, required_offset: int, *, needs_all: bool
     ) -> ErrorCode | None:
-        """Return the result of an append, or None while it is open.
+        """Return the result of an append, or None while it still waits for replicas or a sync.
 
         The append was made in ``leader_epoch`` and ended at ``required_offset``. With ``needs_all``
         (acks=all), the high watermark must reach this offset. Otherwise only this replica must have
@@ -366,7 +369,7 @@ class PartitionState:
         return self.look_again(now_ms)
 
     def hold_stable_by(self, unstable: UnstableTransactions | None) -> None:
-        """Bound the last stable offset by these open transactions of the log.
+        """Bound the last stable offset by ``unstable``, the open transactions of the log.
 
         None means that no transaction can be open.
         """
@@ -614,7 +617,7 @@ class PartitionState:
     def _needless_observers(self) -> set[int]:
         """Return the observers in the ISR that are not needed.
 
-        The leader itself stays until another replica is elected.
+        The leader itself is left out until another replica is elected.
         """
         if not self.observers.node_ids or self.observers.are_needed(
             self.isr, self._needed_isr_count

@@ -1,10 +1,8 @@
-"""Requests that wait.
+"""Delayed operations: requests that wait until a partition changes or a deadline passes.
 
-Each delayed operation watches keys and is finished by a key or a deadline.
-
-The keys are partitions. This file decides only which operations are checked again, and when. The
-operation itself knows whether it is ready. A wait costs one entry for each watched key and one
-timer. While no key is checked, a wait costs no time.
+Each operation watches keys, which are partitions. This file decides only which operations are
+checked again, and when. The operation itself knows whether it is ready. A wait costs one entry for
+each watched key and one timer. While no key is checked, a wait costs no time.
 
 Invariants: an operation gets exactly one call of ``on_ready`` or ``on_expired``, or none if its
 watch was cancelled. At this call it no longer watches any key, so that it may watch again or check
@@ -27,10 +25,10 @@ class DelayedOperation(Protocol[K_contra]):
         """Whether the operation can be finished now that ``key`` has changed."""
 
     def on_ready(self) -> None:
-        """Finish because a key made the operation ready."""
+        """Finish the operation, because a change of a key made it ready."""
 
     def on_expired(self) -> None:
-        """Finish because the deadline passed first."""
+        """Finish the operation, because its deadline passed first."""
 
 
 class Watch(Generic[K]):
@@ -69,7 +67,7 @@ class Watch(Generic[K]):
 
 
 class Purgatory(Generic[K]):
-    """All delayed operations of one kind.
+    """All delayed operations of one request type.
 
     The requests in flight on all connections bound its size.
 

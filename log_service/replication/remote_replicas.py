@@ -84,11 +84,10 @@ class RemoteReplicas:
     # Partitions
 
     def place(self, partition: Partition, before: tuple[int, int] | None) -> None:
-        """Start or stop fetching a partition.
+        """Fetch a partition from its leader on another node, or stop fetching it if there is none.
 
-        A new leader or leader epoch starts the fetch again.
-
-        ``before`` holds the leader and the leader epoch that the partition has followed so far.
+        ``before`` holds the leader and the leader epoch that the partition has followed so far. A
+        new leader or leader epoch starts the fetch again.
         """
         if partition.is_leader:
             self._begin_isr_changes()

@@ -21,7 +21,7 @@ from log_service.storage.retention import RetentionOutcome
 
 
 class Replica:
-    """A replica and its log. It has no log if the log could not be opened.
+    """A replica of a partition on this node. It has no log if the log could not be opened.
 
     ``state`` holds leadership and the high watermark. ``checkpointed_offset`` is the last
     checkpointed high watermark.
@@ -121,7 +121,7 @@ class Replica:
         )
 
     def use_log(self, log: Log) -> None:
-        """Serve another log from now on. It is a moved copy that replaced the old log."""
+        """Use another log from now on: the copy in the new directory after a move."""
         self.log = log
         self.note_transactions()
 
@@ -132,7 +132,10 @@ class Replica:
             self.state.hold_stable_by(unstable)
 
     def _note_log_start(self) -> None:
-        """Recompute the last stable offset, as a transaction may begin below the log start."""
+        """Recompute the last stable offset, because the log start has moved.
+
+        An open transaction may begin below the log start.
+        """
         if self.state.unstable is not None:
             self.state.hold_stable_by(self.state.unstable)
 
@@ -168,7 +171,10 @@ class Replica:
         return self.note_synced()
 
     def note_synced(self) -> bool:
-        """Apply the log's synced end, which any task may move. Return the same as ``sync``."""
+        """Apply the offset up to which the log is synced, because any task may sync the log.
+
+        Return the same as ``sync``.
+        """
         return self.log is not None and self.state.note_sync(self.log.syncs.recovery_point)
 
     # Following
@@ -176,9 +182,9 @@ class Replica:
     def append_as_follower(self, records: Buffer) -> AppendResult:
         """Append the leader's records as received.
 
-        ``records`` are whole batches, and none has a later epoch than the leader's. A truncated
-        last batch is ignored. The first batch for an empty log may begin before the log's end,
-        because the leader's log may start inside this batch.
+        ``records`` are batches, and none has a later epoch than the leader's. An incomplete last
+        batch is ignored. The first batch for an empty log may begin before the log's end, because
+        the leader's log may start inside this batch.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; see
@@ -255,7 +261,8 @@ def _first_base_offset(records: Buffer) -> int | None:
 def _state_of(log: Log, node_id: int, checkpointed_offset: int) -> PartitionState:
     """Return the state of a replica whose log was just opened.
 
-    The high watermark is not below the log start, because only records below it are ever deleted.
+    The high watermark is at least the log start, because only records below a high watermark are
+    ever deleted.
     """
     return PartitionState(
         node_id,

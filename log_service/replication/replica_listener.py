@@ -13,28 +13,28 @@ class ReplicaListener:
     """
 
     def on_led(self, partition: Partition) -> None:
-        """This node leads the partition, in ``partition.leader_epoch``.
+        """Handle that this node leads the partition, in ``partition.leader_epoch``.
 
         If only the epoch changes, this is called again without ``on_lost`` in between.
         """
 
     def on_lost(self, partition: Partition) -> None:
-        """This node no longer leads the partition.
+        """Handle that this node no longer leads the partition.
 
         Either another broker leads, or the log is offline, or the partition is gone.
         """
 
     def on_opened(self, partition: Partition) -> None:
-        """This node now has a replica of the partition.
+        """Handle that this node now has a replica of the partition.
 
         Its log is None if no directory could open it.
         """
 
     def on_moved(self, partition: Partition) -> None:
-        """The partition's log is now in another log directory of this node."""
+        """Handle that the partition's log is now in another log directory of this node."""
 
     def on_deleted(self, partition: Partition) -> None:
-        """The partition was deleted, or this node is no longer a replica.
+        """Handle that the partition was deleted, or that this node is no longer a replica.
 
         If this node led the partition, ``on_lost`` was called before.
         """

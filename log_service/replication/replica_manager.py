@@ -1,4 +1,4 @@
-"""All partitions of a node: created and deleted by the metadata, and announced on change.
+"""All partitions of a node, which it creates and deletes as the metadata says.
 
 This file decides which logs exist here and the effect of a metadata image on each of them.
 ``remote_replicas`` holds their links to other nodes. This file knows neither requests nor clients.
@@ -74,10 +74,10 @@ The rest are opened in later turns, or when a request needs them.
 class ReplicaManager:
     """The partitions of this node by name and by topic id.
 
-    ``nursery`` runs the background work: syncs, moves, the rest of an image. It must be open while
-    requests append or images are published, even after it is cancelled. The last appends are then
-    not synced. That is not an error. ``links`` gives access to the other nodes. Without it,
-    followers are served, but nothing is fetched or proposed.
+    ``nursery`` runs the background work: syncs, moves, and partitions of an image that are opened
+    later. It must be open while requests append or images are published, even after it is
+    cancelled. The last appends are then not synced. That is not an error. ``links`` gives access
+    to the other nodes. Without it, followers are served, but nothing is fetched or proposed.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class ReplicaManager:
     ) -> AppendResult:
         """Append a producer's batch at ``now_ms`` (wall time).
 
-        The caller announces the partition when the whole request is appended.
+        The caller calls ``announce`` with the partition when the whole request is appended.
 
         Raises:
             KafkaError: as ``Partition.append_as_leader``.
@@ -264,7 +264,7 @@ class ReplicaManager:
     def append_own(
         self, partition: Partition, validated: ValidatedBatches, shown: "Verification | None" = None
     ) -> AppendResult:
-        """Append batches that this node built, and announce the partition.
+        """Append batches that this node built, and notify listeners and waiting requests.
 
         Raises as ``Partition.append_own``.
         """
@@ -273,7 +273,7 @@ class ReplicaManager:
         )
 
     def append_marker(self, partition: Partition, marker: "EndOfTransaction") -> AppendResult:
-        """Append the end of a producer's transaction and announce the partition.
+        """Append the end of a producer's transaction, and notify listeners and waiting requests.
 
         Raises as ``Partition.append_marker``.
         """
@@ -299,8 +299,8 @@ class ReplicaManager:
     ) -> bool:
         """Apply a follower's fetch of a partition that this node leads.
 
-        Return whether the high watermark moved. If so, the caller announces the partition after it
-        has applied the whole request.
+        Return whether the high watermark moved. If so, the caller calls ``announce`` with the
+        partition after it has applied the whole request.
         """
         state = partition.state
         change = state.note_fetch(
@@ -336,7 +336,7 @@ class ReplicaManager:
     def _update_observers(self, image: MetadataImage) -> None:
         """Update the observers for leaders.
 
-        Observers that are in the ISR without need leave it at once.
+        Observers in the ISR that are not needed leave it at once.
         """
         observers = observers_of(image)
         if observers == self._observers:
@@ -492,7 +492,7 @@ class ReplicaManager:
             self._unopened[key] = is_new
 
     async def _open_rest(self) -> None:
-        """Open the rest of an image, a few partitions at a time."""
+        """Open the partitions of an image that ``on_image`` postponed, a few at a time."""
         while self._unopened:
             for name, index in tuple(islice(self._unopened, OPENED_AT_ONCE)):
                 self._open_one(name, index)
@@ -656,7 +656,7 @@ class ReplicaManager:
                 self._settle(partition)
 
     def _settle(self, partition: Partition) -> None:
-        """Sync records that were appended before the policy or log changed, if a sync is due."""
+        """Sync records that an earlier flush policy or log has left unsynced, if a sync is due."""
         if partition.is_sync_due:
             self.syncs.request(partition)
         if partition.note_synced():

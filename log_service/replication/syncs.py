@@ -44,7 +44,10 @@ class PartitionSyncs:
             self._nursery.start_soon(self._sync, partition)
 
     async def settle_end(self, partition: Partition) -> None:
-        """Wait until the partition's end is known, or until no running sync can make it known."""
+        """Wait until the high watermark reaches the start of the leader epoch.
+
+        Return earlier if no sync of the partition is running any more.
+        """
         while partition in self._syncing and not partition.is_end_known:
             await self._ends.park()
 

@@ -28,7 +28,7 @@ ALL = "*"
 
 
 class ThrottledSide(Enum):
-    """The side that is limited: leaders when they read, followers when they write."""
+    """The two sides of replication that can be limited: leaders read, and followers write."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -79,7 +79,7 @@ class ByteRate:
 
 
 class Throttle:
-    """The throttle of one side of one node."""
+    """The throttle of the leaders or of the followers on one node."""
 
     __slots__ = ("_named", "_passed", "broker_id", "rate", "side")
 
@@ -94,11 +94,11 @@ class Throttle:
         return f"<Throttle {self.side.value} rate={self.rate} topics={sorted(self._named)}>"
 
     def set_rate(self, text: str | None) -> None:
-        """Use a rate from now on. None means that there is no limit."""
+        """Limit the rate to that of a config text from now on. None means no limit."""
         self.rate = NO_RATE if text is None else int(text)
 
     def set_topic(self, topic: str, text: str | None) -> None:
-        """Use the replicas that a topic names from now on."""
+        """Throttle the replicas that a topic's configuration names, from now on."""
         named = throttled_partitions(text or "", self.broker_id)
         if named is not None and not named:
             self._named.pop(topic, None)
@@ -106,14 +106,14 @@ class Throttle:
             self._named[topic] = named
 
     def covers(self, partition: TopicPartition) -> bool:
-        """Whether a partition of this node is throttled. Its bytes then count."""
+        """Whether a partition of this node is throttled. Only then its bytes count."""
         if self.rate == NO_RATE or partition.topic not in self._named:
             return False
         named = self._named[partition.topic]
         return named is None or partition.partition in named
 
     def note(self, size_bytes: int, now_ms: int) -> None:
-        """Count bytes of a partition that is covered."""
+        """Count bytes of a throttled partition that passed at ``now_ms``."""
         self._passed.note(size_bytes, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
@@ -131,7 +131,7 @@ def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
 
 
 class Throttles:
-    """Both sides of one node, by the configurations of its brokers and topics."""
+    """The throttles of both sides of one node, configured by its brokers and topics."""
 
     __slots__ = ("follower", "leader")
 

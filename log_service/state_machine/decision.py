@@ -1,11 +1,10 @@
-"""A state machine's decision. It holds records for its log, replies, timers, announcements, and the
-way to take back soft state.
+"""A state machine's decision: records for its log, replies, timers, announcements, and undo steps.
 
 A machine's methods fill a ``Decision``, and the runtime performs it. Nothing in a decision has
-happened yet, with one exception. Soft state, which no log holds (the members of a group between two
-generations, sessions), changes while the decision is made, and the decision remembers how it was.
-Invariant: after ``take_back`` the soft state is what it was before the decision, so that a refused
-decision has changed nothing.
+happened yet, except for changes of soft state. Soft state is in no log, such as the members of a
+group between two generations, and sessions. It changes while the decision is made, and the decision
+remembers the old state. Invariant: after ``take_back`` the soft state is what it was before the
+decision, so that a refused decision has changed nothing.
 """
 
 from collections.abc import Callable, Hashable
@@ -19,7 +18,7 @@ R = TypeVar("R")
 
 
 class ReplayContext(NamedTuple):
-    """The place of a replayed record: its offset, and the producer of its transaction.
+    """The offset of a replayed record, and the producer if the record is in a transaction.
 
     The producer id is -1 outside of transactions.
     """
@@ -41,16 +40,16 @@ class InTransaction(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """``response`` for the request that was handed in with ``reply_to``."""
+    """A response, and the id of the request that it answers (``reply_to``)."""
 
     reply_to: Hashable
     response: Any
 
 
 class SetTimer(NamedTuple):
-    """Call the machine's ``on_timer`` with ``key`` at ``deadline_ms`` (monotonic).
+    """Sets a timer: ``on_timer`` of the machine is called with ``key`` at ``deadline_ms``.
 
-    This replaces an earlier timer of that key.
+    The deadline is monotonic. This replaces an earlier timer with the same key.
     """
 
     key: Hashable
@@ -58,17 +57,17 @@ class SetTimer(NamedTuple):
 
 
 class CancelTimer(NamedTuple):
-    """Forget the timer of that key, if there is one."""
+    """Cancels the timer with ``key``, if there is one."""
 
     key: Hashable
 
 
 @dataclass(slots=True)
 class Decision(Generic[R]):
-    """Records, replies, timers and announcements in the order of the decision. ``now_ms`` is
-    monotonic, ``wall_ms`` the same moment since the epoch.
+    """Records, replies, timers and announcements in the order of the decision.
 
-    All records are appended together or not at all.
+    ``now_ms`` is monotonic. ``wall_ms`` is the same moment in ms since the Unix epoch. All records
+    are appended together or not at all.
     """
 
     now_ms: int
@@ -85,11 +84,11 @@ class Decision(Generic[R]):
     _undo: list[Callable[[], None]] = field(default_factory=list)
 
     def append(self, record: R) -> None:
-        """Have ``record`` appended to the log."""
+        """Add a record that will be appended to the log."""
         self.records.append(record)
 
     def reply(self, reply_to: Hashable, response: Any) -> None:
-        """Respond once the high watermark has passed the appended records."""
+        """Add a response, which is sent once the high watermark has passed the appended records."""
         self.replies.append(Reply(reply_to, response))
 
     def set_timer(self, key: Hashable, deadline_ms: int) -> None:
@@ -97,25 +96,25 @@ class Decision(Generic[R]):
         self.timers.append(SetTimer(key, deadline_ms))
 
     def cancel_timer(self, key: Hashable) -> None:
-        """Forget the timer of ``key``."""
+        """Cancel the timer of ``key``."""
         self.timers.append(CancelTimer(key))
 
     def announce(self, announcement: object) -> None:
-        """Tell the machine's owner once the high watermark has passed the appended records."""
+        """Notify the machine's owner once the high watermark has passed the appended records."""
         self.announcements.append(announcement)
 
     # Soft state
 
     def on_refused(self, undo: Callable[[], None]) -> None:
-        """Call ``undo`` if the decision is refused. The latest change is taken back first."""
+        """Call ``undo`` if the decision is refused. The latest ``undo`` is called first."""
         self._undo.append(undo)
 
     def stage(self, *objects: object) -> None:
-        """Remember the attributes of slotted objects, to set them back if the decision is refused.
-        Call it before the first change.
+        """Remember the attributes of slotted objects, and restore them if the decision is refused.
 
-        For a dictionary or a set the content is remembered. For any other value only the reference
-        is remembered, so an object inside has to be staged by itself.
+        Call this before the first change. For a dictionary or a set the content is remembered. For
+        any other value only the reference is remembered, so an object inside has to be staged by
+        itself.
         """
         for each in objects:
             self._undo.append(_restore(each))

@@ -1,29 +1,32 @@
-"""Drives one state machine over one log in one epoch. It decides, appends, replays, and replies
-when the log is safe.
+"""Drives one state machine over one log in one epoch: it decides, appends, replays and replies.
 
-Decides in which order records, timers and replies take effect, and what happens when the log
-refuses. It knows neither the subject of the machine's decisions nor how a log is loaded. Its owner
-begins with a machine that has replayed everything, and closes the runtime when the epoch is over.
+A reply is sent when its records are committed. The runtime decides in which order records, timers
+and replies take effect, and what happens when the log refuses an append. It knows neither the
+subject of the machine's decisions nor how a log is loaded. Its owner begins with a machine that has
+replayed everything, and closes the runtime when the epoch is over.
 
-- ``_decide`` handles a refused append. It takes soft state back, and the request gets the log's
-  error. The machine goes on as before.
+- ``_decide`` handles a refused append. It undoes changes of soft state, and the request gets the
+  log's error. The machine can decide further requests.
 - ``close`` handles a lost epoch. Every waiting request gets the reason, and no timer fires any
   more.
 - ``_expire`` handles a high watermark that does not move, because too few replicas are in sync. If
-  a bound is set, a reply waits no longer than that, and its request gets REQUEST_TIMED_OUT. The
-  appended records stay, and may become safe later.
-- ``_take_over`` handles an appended record that cannot be replayed. The machine is then behind its
-  log, so the node ends.
-- ``_on_timer`` handles a timer about silence that fires late. The process was stalled, and reads
-  for a while before silence counts.
+  ``reply_timeout_ms`` is set, a reply waits no longer than that, and its request gets
+  REQUEST_TIMED_OUT. The appended records stay, and may be committed later.
+- ``_take_over`` handles an appended record that cannot be replayed. The machine then lacks records
+  of its log, so the node ends.
+- ``_on_timer`` handles a late timer that would remove a silent peer. The process was stalled, so it
+  first reads for a while, because messages of the peer may be unread.
 - ``on_high_watermark`` handles a reply or an announcement whose receiver raises. The node ends,
-  too. The request that is being decided at that moment is another one, and goes on.
+  too. The request that is being decided at that moment is another one, and is not affected.
 
-Invariants: a record is replayed exactly once, right after its append; a reply, of a read too,
-leaves when the high watermark has passed what had been appended when it was made, in the order of
-the decisions; a request is replied to exactly once, unless its sender gives up with ``forget``; a
-timer whose decision is refused fires again after ``RETRY_MS``. That is logged seldom, and when it
-is over.
+Invariants:
+
+- A record is replayed exactly once, right after its append.
+- A reply, also of a read, is sent when the high watermark has passed everything that was appended
+  before it. Replies are sent in the order of the decisions.
+- A request is replied to exactly once, unless its sender gives up with ``forget``.
+- A timer whose decision is refused fires again after ``RETRY_MS``. The refusals are logged seldom,
+  and their end is logged, too.
 """
 
 import logging
@@ -70,10 +73,10 @@ class StateLog(Protocol[R_contra]):
 
     @property
     def high_watermark(self) -> int:
-        """The offset below which records are safe, as far as the leader of this epoch knows."""
+        """The offset below which records are committed, as far as the leader knows."""
 
     def append(self, records: Sequence[R_contra], wall_ms: int, /) -> int:
-        """Append records as one batch and return the log end offset behind them.
+        """Append records as one batch and return the log end offset after them.
 
         Raises:
             KafkaError: nothing was appended.
@@ -81,27 +84,28 @@ class StateLog(Protocol[R_contra]):
 
 
 class TransactionalLog(StateLog[R_contra], Protocol[R_contra]):
-    """A log that producers' transactions write to, too."""
+    """A log to which transactions of producers write, too."""
 
     def append_in_transaction(
         self, records: Sequence[R_contra], wall_ms: int, transaction: InTransaction, /
     ) -> int:
-        """Append records as one batch of a producer's transaction; returns and raises as
-        ``append``.
+        """Append records as one batch of a producer's transaction.
+
+        Returns and raises as ``append``.
         """
 
 
 class StateMachine(Protocol[R]):
-    """Decides with methods that fill a ``Decision``.
+    """A state machine, whose methods fill a ``Decision``.
 
-    Its replicated state changes in ``replay`` alone.
+    Its replicated state changes only in ``replay``.
     """
 
     def replay(self, record: R, context: ReplayContext, /) -> None:
-        """Take over one record."""
+        """Apply one record of the log to the state."""
 
     def on_timer(self, key: Hashable, decision: Decision[R], /) -> None:
-        """Act on a timer that became due."""
+        """Decide what follows from a timer that became due."""
 
 
 def _as_one(records: Sequence[R]) -> Iterable[Sequence[R]]:
@@ -117,13 +121,15 @@ def _no_silence(_key: Hashable) -> bool:
 
 
 class Runtime(Generic[R]):
-    """One machine over one log in one epoch. ``appended_end`` is the end of the records that the
-    machine has replayed. ``split`` divides the records of a decision into independent batches. By
-    default a decision is one batch. ``reply_timeout_ms`` bounds how long a reply waits for the high
-    watermark. None means for ever. ``on_announcement`` gets the machine's announcements; an
-    announcement waits for the high watermark without a bound, and is lost with the epoch.
-    ``is_about_silence`` tells which timers remove silent peers. Those wait until ``stalls`` lets
-    silence count. ``name`` is the machine's name in log lines.
+    """One machine over one log in one epoch.
+
+    ``appended_end`` is the end of the records that the machine has replayed. ``split`` divides the
+    records of a decision into independent batches. By default a decision is one batch.
+    ``reply_timeout_ms`` bounds how long a reply waits for the high watermark. None means no bound.
+    ``on_announcement`` gets the machine's announcements. An announcement waits for the high
+    watermark without a bound, and is lost if the epoch ends. ``is_about_silence`` tells which
+    timers remove silent peers. After a stall of the process, these timers wait as long as
+    ``stalls`` says. ``name`` is the machine's name in log lines.
     """
 
     def __init__(
@@ -204,9 +210,9 @@ class Runtime(Generic[R]):
         on_reply: OnReply,
         refuse: Refuse,
     ) -> None:
-        """Append something other than the machine's records, and reply None once it is safe.
+        """Append something other than the machine's records, and reply None once it is committed.
 
-        ``append`` returns the log end offset behind it, or raises KafkaError. ``replay`` then
+        ``append`` returns the log end offset after it, or raises KafkaError. ``replay`` then
         applies it to the machine.
         """
 
@@ -218,7 +224,7 @@ class Runtime(Generic[R]):
         self.ask(decide, on_reply, refuse)
 
     def forget(self, token: Hashable) -> None:
-        """Never reply to a request whose sender has given up. The decision stays."""
+        """Drop the reply to a request whose sender has given up. The decision remains in effect."""
         self._requests.pop(token, None)
 
     def decide_alone(self, decide: Callable[[Decision[R]], None]) -> None:
@@ -230,9 +236,7 @@ class Runtime(Generic[R]):
         self._decide(decide)
 
     def on_high_watermark(self) -> None:
-        """Send the replies and announcements that have waited for the high watermark, which has
-        moved.
-        """
+        """Send the replies and announcements whose records are now below the high watermark."""
         held, announcements = self._held_replies, self._held_announcements
         if not held and not announcements:
             return
@@ -257,14 +261,14 @@ class Runtime(Generic[R]):
                 self._on_timer(key)
 
     def fire_if_due(self, key: Hashable) -> None:
-        """Fire the due timer under one key, however many timers there are."""
+        """Fire the timer of ``key`` if it is due. The cost is the same for any number of timers."""
         timer = self._pending_timers.get(key)
         if timer is not None and timer.deadline_ms <= self._clock.monotonic_ms():
             timer.cancel()
             self._on_timer(key)
 
     def close(self, error: KafkaError) -> None:
-        """End with the epoch: refuse every request that waits, and forget all timers."""
+        """End the epoch: refuse every waiting request with ``error``, and cancel all timers."""
         self._is_closed = True
         for timer in self._pending_timers.values():
             timer.cancel()
@@ -316,7 +320,7 @@ class Runtime(Generic[R]):
     def _expire(self, timeout_ms: int) -> None:
         """Refuse the requests whose replies have waited too long.
 
-        Look again when the next one is due.
+        Schedule the next check for when the next reply has waited too long.
         """
         self._expiry = None
         held, now_ms = self._held_replies, self._clock.monotonic_ms()
@@ -355,7 +359,7 @@ class Runtime(Generic[R]):
     def _take_over(self, replay: Callable[[], None]) -> None:
         """Have the machine replay the appended records.
 
-        A machine that cannot is behind its log, and ends the node.
+        If it fails, the machine lacks records of its log, and the node ends.
         """
         try:
             replay()

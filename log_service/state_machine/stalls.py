@@ -1,8 +1,8 @@
-"""Stalls of this process, after which messages of seemingly silent peers may be unread.
+"""Detects stalls of this process, after which peers that seem silent get extra time.
 
-Decides when silence may count. A timer that fires much later than it was due shows that the process
-was stalled: it was paused, or its machine was busy. Messages of that time are still unread, so
-peers get a grace time before their silence counts.
+A timer that fires much later than it was due shows that the process was stalled: it was paused, or
+its machine was busy. Messages that arrived meanwhile are still unread. So peers get a grace time
+before they are removed as silent.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ A process with so many is overloaded.
 
 
 class Stalls:
-    """The stalls of one process, as timers show them.
+    """The stalls of one process, as late timers show them.
 
-    ``on_stall`` is called once for each, with the delay of a timer in milliseconds.
+    ``on_stall`` is called once for each stall, with the delay of the timer in milliseconds.
     """
 
     def __init__(self, on_stall: Callable[[int], None]) -> None:
@@ -34,7 +34,7 @@ class Stalls:
         return f"<Stalls grace until {self._grace_end_ms} ms>"
 
     def acted_on_at_ms(self, due_ms: int, now_ms: int) -> int:
-        """Return when a timer about silence that was due may be acted on: now, or later."""
+        """Return when a due timer about silent peers may take effect, in ms: now or later."""
         late_ms = now_ms - max(due_ms, self._grace_end_ms)
         if late_ms <= STALL_MS:
             self._count_in_a_row = 0 if late_ms >= 0 else self._count_in_a_row

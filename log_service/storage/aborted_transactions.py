@@ -104,9 +104,9 @@ class AbortedTransactions:
         return AbortedTransactions(self._ended[first:]) if first else self
 
     def in_segment(self, segment: Segment) -> list[AbortedTransaction]:
-        """Return the index content of a segment.
+        """Return the entries of a segment's index.
 
-        The segment must be the active one, or no later segment may have transactions.
+        Call it only for the active segment, or if no later segment has aborted transactions.
         """
         return self._ended[
             bisect_left(self._ended, segment.base_offset, key=attrgetter("last_offset")) :
@@ -210,7 +210,7 @@ def recover_aborted_transactions(
 
 
 def _search(segments: Segments) -> Iterator[AbortedTransaction]:
-    """Search the log for the entries of its indexes."""
+    """Read the log, and yield each aborted transaction in the order of the markers."""
     transactions = UnstableTransactions()
     for segment in segments:
         for position, header in segment.headers(0):

@@ -9,8 +9,8 @@ Invariants:
 - Writes of one node's checkpoints are serialized, and each write reads the offsets when its turn
   comes. So a write that was requested before a truncation cannot restore the old recovery point.
 - No file contains an entry of an earlier log with the same name.
-- Entries of damaged and unsettled logs are retained. Without its recovery point, the next start
-  would truncate a damaged log at the damage and serve the rest.
+- Entries of logs that exist but are not served (``unserved_logs``) are retained. Without its
+  recovery point, the next start would truncate a damaged log at the damage and serve the rest.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -74,9 +74,10 @@ class CheckpointWriter:
         )
 
     def write_start_offsets(self, directory: LogDirectory) -> bool:
-        """Write the log start offsets that lie inside a first segment.
+        """Write the log start offsets that are above the first offset of their log's first segment.
 
-        Return whether they had changed.
+        Return whether they had changed. Any other log start offset follows from the name of the
+        first segment.
 
         Blocks. The file is durable on return.
         """
@@ -108,7 +109,10 @@ class CheckpointWriter:
         )
 
     def write_before_cut(self, directory: LogDirectory) -> None:
-        """Write the offsets that a truncation lowers. Blocks. The files are durable on return."""
+        """Write the recovery points and cleaned offsets, which a truncation lowers.
+
+        Blocks. The files are durable on return.
+        """
         self.write_recovery_points(directory)
         self.write_cleaned_offsets(directory)
 
@@ -151,7 +155,7 @@ class CheckpointWriter:
             )
 
     def _change(self, path: Path, topic_partition: TopicPartition, offset: int | None) -> None:
-        """Replace one entry of a file. None removes it."""
+        """Set a partition's entry in the file at ``path``, or remove it if ``offset`` is None."""
         with self._guard:
             written = self._written.get(path)
             offsets = self._read(path) if written is None else written
@@ -188,14 +192,16 @@ class CheckpointWriter:
     async def save_high_watermarks(
         self, directories: Iterable[LogDirectory], high_watermarks: Mapping[TopicPartition, int]
     ) -> None:
-        """Write the high watermarks of every directory in the pool. Raises as ``save``."""
+        """Write the high watermarks of ``directories`` in the thread pool. Raises as ``save``."""
         for directory in directories:
             await self.save(
                 directory, partial(self.write_high_watermarks, directory, high_watermarks)
             )
 
     async def save(self, directory: LogDirectory, write: Callable[[], bool]) -> bool:
-        """Call one of the write methods in the pool. Return false if the directory is offline.
+        """Call one of the write methods in the thread pool, and return its result.
+
+        Return false if the directory is offline.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -79,7 +79,7 @@ def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:
 
 
 def write_offsets(files: Files, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the file. The new content is durable on return."""
+    """Replace a checkpoint by one with ``offsets``. The new content is durable on return."""
     files.write_atomically(
         path,
         format_lines(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items()),

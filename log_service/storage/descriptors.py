@@ -1,7 +1,7 @@
-"""Operations on one open descriptor: leases, atomic writes and syncs.
+"""Operations on one open file descriptor: leases, atomic writes and syncs.
 
-This module decides when a descriptor is closed, and which system call each platform uses. It knows
-neither paths nor logs. Only ``files`` uses it.
+A lease keeps a descriptor open for a reader. This module decides when a descriptor is closed, and
+which system call each platform uses. It knows neither paths nor logs. Only ``files`` uses it.
 """
 
 import contextlib

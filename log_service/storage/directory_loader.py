@@ -1,8 +1,8 @@
 """Open all logs of one log directory at a start.
 
-The loader decides the role of each name in the directory, matches checkpoint entries with logs, and
-groups logs into pool calls. It does not know other directories. A damaged log does not stop the
-loading of others. It is reported separately.
+The loader decides what each name in the directory is, and matches checkpoint entries with logs. It
+opens several logs in one call of the thread pool. It does not know other directories. A damaged log
+does not stop the loading of others. It is reported separately.
 """
 
 import logging
@@ -209,7 +209,7 @@ class DirectoryLoader:
         remove_marker(self._files, self._directory)
 
     def _take_list(self) -> None:
-        """Read the list of the last run's logs, if this start may claim that run's epoch."""
+        """Read the list of the last run's logs, if it is from the run with ``kept_epoch``."""
         loaded, listed = self._loaded, read_running_logs(self._files, self._directory)
         if listed is not None and listed.broker_epoch == loaded.kept_epoch:
             loaded.listed = listed

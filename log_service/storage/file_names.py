@@ -90,7 +90,7 @@ def set_aside_name(topic_partition: TopicPartition, suffix: str, unique: UUID) -
 
 
 def is_set_aside(name: str, suffix: str) -> bool:
-    """Return whether ``set_aside_name`` built a directory's name with this suffix."""
+    """Return whether a directory's name was built by ``set_aside_name`` with this suffix."""
     unique = name.removesuffix(suffix).rpartition(".")[2]
     return (
         name.endswith(suffix)

@@ -54,9 +54,9 @@ def kernel_version() -> tuple[int, ...]:
 
 
 def kind_of_file_system(device: str, mounts: Path) -> str | None:
-    """Return the kind of the file system on a device, according to ``mounts``.
+    """Return the type of the file system on a device, according to the file ``mounts``.
 
-    Return None if ``mounts`` names no kind for the device, or several.
+    Return None if ``mounts`` names no type for the device, or several.
     """
     try:
         lines = mounts.read_text(errors="replace").splitlines()

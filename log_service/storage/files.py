@@ -8,7 +8,7 @@ Invariants:
 
 - During a lease or a sync, a descriptor stays open and its bytes do not move.
 - A failed sync is final. After it, the file accepts neither appends nor syncs.
-- Only syncs, directory syncs and work in the pool wait for the disk.
+- Only syncs, directory syncs and work in the thread pool wait for the disk.
 """
 
 import contextlib
@@ -48,9 +48,9 @@ _SMALL_FILE_BYTES = 64 << 10
 
 
 def _raise_with_path(_function: object, path: str, failure: Any) -> None:
-    """Raise the error of a removal within a directory with the whole path.
+    """Raise the error of a failed ``rmtree`` with the path of the file that could not be removed.
 
-    Python 3.13 comes here once more for each directory above, with the path of that directory.
+    Python 3.13 calls this again for each parent directory, with the path of that directory.
     """
     error = failure[1]
     if isinstance(error, OSError):
@@ -138,8 +138,8 @@ class RealFile:
     def truncate(self, size_bytes: int) -> None:
         """Truncate the file.
 
-        While a lease is held, its bytes must not move. In that case the retained bytes are copied
-        to a new file that takes the name.
+        Leased bytes must not change. If a lease is held, the remaining bytes are therefore copied
+        to a new file, which gets the name of this file.
         """
         if size_bytes >= self.size_bytes:
             return
@@ -158,7 +158,7 @@ class RealFile:
         self.size_bytes = size_bytes
 
     async def sync(self) -> None:
-        """Make the bytes durable with fdatasync in the pool.
+        """Make the bytes durable with fdatasync in the thread pool.
 
         A cancelled caller waits for the sync.
         """
@@ -346,7 +346,7 @@ class RealFiles:
             path.mkdir(parents=True, exist_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Replace ``target`` atomically.
+        """Rename ``source`` to ``target`` atomically. An existing ``target`` is replaced.
 
         The paths of open files are updated, including files in a renamed directory.
         """
@@ -398,8 +398,8 @@ class RealFiles:
         """Return a small file's content.
 
         Raises:
-            OSError: the path is not a regular file. A device or pipe may have no end, or never
-                begin.
+            OSError: the path is not a regular file, such as a device or pipe. Reading it might
+                never end.
         """
         with rights_named("read"):
             number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

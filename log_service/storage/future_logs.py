@@ -279,7 +279,7 @@ class FutureLogs:
                 self.unfinished.update(dict.fromkeys(names, directory))
 
     def delete_copies(self, directory: LogDirectory) -> list[TopicPartition]:
-        """Delete copies of moves into a directory. Return their partitions with a log."""
+        """Delete the copies in a directory. Return those of their partitions that have a log."""
         files, found = self._files, []
         for name in files.list_directory(directory.path):
             topic_partition = parse_directory_name(
@@ -296,10 +296,10 @@ class FutureLogs:
         return found
 
     async def unmark_finished(self, but: Container[TopicPartition]) -> None:
-        """Remove ``moved-here`` from all logs except ``but``.
+        """Remove ``moved-here`` from all logs except those of the partitions in ``but``.
 
-        This runs at a start that has read every directory. The logs in ``but`` wait beside another
-        log of their partition.
+        This runs at a start that has read every directory. A partition in ``but`` still has several
+        logs, and the file is needed to choose between them.
         """
         logs = [log for log in self._held.logs.values() if log.topic_partition not in but]
         await self._files.run_in_pool(partial(self._unmark_all, logs))
@@ -313,7 +313,7 @@ class FutureLogs:
                 log.home.note_error(error)
 
     def take_unfinished(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        """Return the target of a move that the last stop interrupted, and drop the move."""
+        """Return the target of a move that the last stop interrupted, and forget the move."""
         return self.unfinished.pop(topic_partition, None)
 
     def settle(self, one: Log, other: Log) -> Log | None:
@@ -372,9 +372,9 @@ def _are_of_two_topics(one: Log, other: Log) -> bool:
 
 
 def _removed_at_start(path: Path) -> Path:
-    """Return a directory name for a copy that is not begun yet, or that is dropped.
+    """Return a directory name under which the next start removes the directory.
 
-    The next start removes a directory with such a name.
+    A copy has such a name before it is begun, and after it is dropped.
     """
     return path.with_name(path.name.removesuffix(FUTURE_DIRECTORY_SUFFIX) + DELETE_DIRECTORY_SUFFIX)
 
@@ -382,7 +382,8 @@ def _removed_at_start(path: Path) -> Path:
 def _has_more(log: Log, copy: Log) -> bool:
     """Return whether the log has a batch that the copy lacks.
 
-    There may be none, because compaction can remove the last batches.
+    The log may end later than the copy without such a batch, because compaction can remove the
+    last batches.
     """
     return bool(next(log.read_batches(copy.log_end_offset, chunk_bytes=1), b""))
 

@@ -31,7 +31,7 @@ class IndexInDoubt(Exception):  # noqa: N818 - it says what is the case
 
 
 class _Index:
-    """Entries of one size in memory, and their file."""
+    """An index: entries of a fixed size in memory, and the file that holds them."""
 
     __slots__ = ("_entries", "_written_bytes", "base_offset", "files", "max_bytes", "path")
     entry = OFFSET_INDEX_ENTRY
@@ -135,7 +135,7 @@ class _Index:
     def unload(self) -> None:
         """Free the memory.
 
-        A later read loads the entries from the file. Nothing may be unwritten.
+        A later read loads the entries from the file, so all of them must be in it.
         """
         assert not self.is_dirty, "unwritten entries would be lost"
         self._entries = None
@@ -258,7 +258,7 @@ class TimeIndex(_Index):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is room for only one more entry. A segment needs this one when it rolls."""
+        """Whether at most one more entry fits. The segment needs this entry when it rolls."""
         return len(self.entries) + 2 * 12 > self.max_bytes
 
     @property

@@ -2,7 +2,7 @@
 
 For each log that the files of a log directory name, this module determines how far the log reached.
 It uses the list of the run (``running_logs``), the recovery points and the high watermarks. It
-opens and serves nothing. A log that moved to another directory of the node is found there.
+opens and serves nothing. A log is not missing if it moved to another directory of the node.
 
 The list decides which logs existed, because a checkpoint also names logs that were deleted since.
 Without a list, the recovery points name the logs. After a clean stop they are current.
@@ -28,9 +28,9 @@ _NAMED_FAULTS = 5
 class LostLog:
     """A log that is missing, or that lacks records.
 
-    ``extent`` is its former extent. ``fault`` is a sentence about the loss. ``has_gap`` means that
-    the log lacks records in front of its end. A follower never fetches these records again, because
-    it fetches from its end on.
+    ``extent`` is the least offset range that it had in the last run. ``fault`` is a sentence about
+    the loss. ``has_gap`` means that records before the log's end are missing. A follower never
+    fetches these records again, because it fetches from the end of its log on.
     """
 
     topic_partition: TopicPartition
@@ -46,7 +46,7 @@ class LostLog:
 
 
 def expected_extents(loaded: LoadedDirectory) -> dict[TopicPartition, Extent]:
-    """Return the least extent that each log of a directory had when the last run ended."""
+    """Return the least offset range that each log of a directory had when the last run ended."""
     if loaded.listed is None:
         named = loaded.recovery_points.items()
         return {
@@ -105,7 +105,7 @@ def lost_logs(
 
 
 def file_faults(loaded: LoadedDirectory) -> list[str]:
-    """Return a clause for each missing file that describes a directory's logs.
+    """Return a text for each missing file, or missing checkpoint entry, of a log directory.
 
     Only files that matter for claiming the last run's epoch are checked.
     """
@@ -126,7 +126,7 @@ def file_faults(loaded: LoadedDirectory) -> list[str]:
 
 
 def _fault(extent: Extent, log: Log) -> str | None:
-    """Return how a log differs from its former extent, or None if it does not."""
+    """Describe how a log differs from its former extent. Return None if it has everything."""
     if extent.topic_id not in (None, log.topic_id):
         return f"is of topic id {_shown(log.topic_id)} instead of {_shown(extent.topic_id)}"
     if log.log_end_offset < extent.end_offset:
@@ -135,7 +135,7 @@ def _fault(extent: Extent, log: Log) -> str | None:
 
 
 def _gap(extent: Extent, log: Log) -> str | None:
-    """Return a clause about records that a log lacks before its end, or None."""
+    """Describe the records that a log lacks before its end. Return None if it lacks none."""
     if log.segments[0].base_offset > extent.start_offset:
         return f"begins at offset {log.segments[0].base_offset} instead of {extent.start_offset}"
     there = {segment.base_offset for segment in log.segments}

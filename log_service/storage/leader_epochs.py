@@ -81,10 +81,10 @@ class LeaderEpochs:
         return True
 
     def lead(self, epoch: int, start_offset: int) -> bool:
-        """Begin ``epoch`` at ``start_offset`` as its leader, and return whether something changed.
+        """Begin ``epoch`` at ``start_offset``, because this node now leads in this epoch.
 
-        As in Apache Kafka, entries of this and later epochs are removed, because they come from
-        another cluster whose files were moved here.
+        Return whether something changed. As in Apache Kafka, entries of this and later epochs are
+        removed, because they come from another cluster whose files were moved here.
         """
         keep = bisect_left(self._epochs, epoch)
         if epoch >= 0 and keep < len(self._epochs):

@@ -232,13 +232,13 @@ class Log(ReadableLog):
     ) -> AppendResult:
         """Append batches that already have their offsets and epochs from a leader.
 
-        With ``leader_epoch``, they are a leader's response in this epoch. A truncated last batch is
-        ignored. So are all batches from the first of a later epoch on.
+        With ``leader_epoch``, the batches are a leader's response in this epoch. A truncated last
+        batch is ignored. A batch with a later epoch and all batches after it are ignored, too.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, no whole batch or a wrong checksum; INVALID_RECORD, an
-                invalid marker; OFFSET_OUT_OF_RANGE, they begin before the log's end or are not in
-                order; KAFKA_STORAGE_ERROR. Nothing was appended.
+                invalid marker; OFFSET_OUT_OF_RANGE, the batches begin before the log's end or are
+                not in order; KAFKA_STORAGE_ERROR. Nothing was appended.
         """
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
@@ -281,7 +281,10 @@ class Log(ReadableLog):
     def _end_transaction(
         self, segment: Segment, header: BatchHeader, marker: TransactionMarker, now_ms: int
     ) -> None:
-        """Apply an appended marker. If its index entry fails, the directory goes offline."""
+        """Apply an appended marker.
+
+        If the index of aborted transactions cannot be written, the directory goes offline.
+        """
         ended = self.producer_state.end_transaction(header, marker.coordinator_epoch, now_ms)
         if ended is None or not marker.is_abort:
             return
@@ -333,7 +336,7 @@ class Log(ReadableLog):
         return True
 
     def begin_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """Begin a new active segment at ``base_offset``, and finish the one before."""
+        """Begin a new active segment at ``base_offset``, and finish the previous one."""
         old = self.segments.active
         if old.size_bytes:
             old.finish_indexes()
@@ -425,7 +428,8 @@ class Log(ReadableLog):
         """Remove everything at or above ``offset``, and return whether something was removed.
 
         A batch that holds ``offset`` is removed whole. An offset below the start empties the log
-        and becomes its start. The truncation is durable on return, later segments first.
+        and becomes its start. The truncation is durable on return. Later segments are removed
+        first, so that a crash leaves no hole.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -491,7 +495,10 @@ class Log(ReadableLog):
         self.producer_state.reset()
 
     def extent(self, least_offset: int = 0, but: Sequence[Segment] = ()) -> Extent:
-        """Return the extent that survives a kill, from ``least_offset`` on and without ``but``."""
+        """Return the offset range and the segments that still exist if the process is killed now.
+
+        The range begins at ``least_offset`` or later, and leaves out the segments in ``but``.
+        """
         return Extent(
             topic_id=self.topic_id,
             start_offset=max(self.log_start_offset, self.segments[0].base_offset, least_offset),
@@ -502,7 +509,10 @@ class Log(ReadableLog):
         )
 
     def note_extent(self, least_offset: int = 0, but: Sequence[Segment] = ()) -> None:
-        """Report the extent for the directory's list, unless this is an unfinished copy."""
+        """Report the result of ``extent`` to the list of the directory's logs.
+
+        The log of an unfinished move is not reported.
+        """
         if self.directory.name == str(self.topic_partition):
             self.home.on_extent(self.topic_partition, self.extent(least_offset, but))
 
@@ -522,7 +532,8 @@ class Log(ReadableLog):
         Readers keep the old segments, which are removed ``file.delete.delay.ms`` later.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline. A start settles the exchange.
+            KafkaError: KAFKA_STORAGE_ERROR, the directory is offline. The next start finishes or
+                undoes the exchange.
         """
         due_ms = self.clock.monotonic_ms() + self.config.file_delete_delay_ms
         self.note_extent(but=old)
@@ -635,7 +646,9 @@ class Log(ReadableLog):
         return refusal
 
     def close_as_copy_of(self, original: "Log") -> None:
-        """Close a copy durably with the end, producers and aborts of ``original``. Blocks.
+        """Close a copy durably with the log end, producer state and aborts of ``original``.
+
+        Blocks.
 
         Raises:
             OSError: the disk failed.

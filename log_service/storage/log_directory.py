@@ -153,7 +153,7 @@ class LogDirectory:
     def fail(self, error: OSError) -> KafkaError:
         """Take the directory offline and return the error for the client.
 
-        ``on_failed`` is called the first time.
+        ``on_failed`` is called only at the first failure.
         """
         if not self.is_offline:
             self.is_offline = True
@@ -168,9 +168,9 @@ class LogDirectory:
         """Return the error for a client whose read or write failed.
 
         An error of the disk itself takes the directory offline. A full disk fails the append, and
-        later appends until there is room. Therefore the next batch of the same producer is not out
-        of order. A lack of descriptors, or a file that retention has just removed, fails only this
-        request.
+        later appends until there is room. So the next batch of the same producer fails in the same
+        way, instead of being out of order. A lack of descriptors, or a file that retention has just
+        removed, fails only this request.
         """
         if is_full_disk(error):
             with suppress(OSError):
@@ -195,7 +195,7 @@ class LogDirectory:
         return self.note_error(error) if error.errno in _PASSING_ERRORS else self.fail(error)
 
     def replace_file(self, files: Files, path: Path, content: bytes) -> None:
-        """Replace a small file of a log durably, in a thread of the pool.
+        """Replace a small file of a log durably. Blocks, so call it in the thread pool.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the disk is full. The file is unchanged, and earlier

@@ -227,7 +227,7 @@ class LogManager:
             )
 
     def has_lost(self, loaded: Sequence[LoadedDirectory]) -> bool:
-        """Find and report logs and their files that the last run wrote and that are missing.
+        """Log the missing files and logs of the last run, and return whether there are any.
 
         Damaged logs were reported before. A log in an unreadable directory may still exist.
         """
@@ -253,7 +253,10 @@ class LogManager:
         return bool(faults)
 
     def _extents(self) -> dict[Path, dict[TopicPartition, Extent]]:
-        """Return the extents of found logs, and the former extents of lost and damaged logs."""
+        """Return the offset range of each log by directory, for the lists of logs.
+
+        For lost and damaged logs it is the range that they had in the last run.
+        """
         extents: dict[Path, dict[TopicPartition, Extent]] = {
             directory.path: {} for directory in self.directories
         }
@@ -349,11 +352,14 @@ class LogManager:
         return found
 
     def note_registered(self, broker_epoch: int) -> None:
-        """Write the broker epoch of this run, for a start after a kill."""
+        """Write the broker epoch of this run, so that a start after a kill can name it."""
         self._running_files.write(broker_epoch, self._extents())
 
     def note_disk_failed(self) -> None:
-        """Record that a disk failure ends this node, because the next start may lack writes."""
+        """Record that a disk failure ends this node.
+
+        The next start may lack writes, so it must not claim to have all records of this run.
+        """
         self._running_files.note_disk_failed()
 
     # Logs
@@ -492,7 +498,7 @@ class LogManager:
     def _unserved_in(self, path: Path) -> list[TopicPartition]:
         """Return the partitions of a directory whose logs are damaged or not served yet.
 
-        May be called in the pool.
+        May be called in the thread pool.
         """
         unclaimed = [
             log for log in list(self.logs.values()) if log.topic_partition not in self._held.claimed
@@ -538,7 +544,7 @@ class LogManager:
         return outcomes
 
     async def save_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write each changed ``replication-offset-checkpoint`` in the pool.
+        """Write each changed ``replication-offset-checkpoint`` in the thread pool.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -593,7 +599,7 @@ class LogManager:
         return [*self.logs.values(), *self.unserved.opened_rivals()]
 
     def release(self) -> None:
-        """Close every file and release the locks without writing. A failed start ends so too."""
+        """Close every file and release the locks without writing, also after a failed start."""
         self._running_files.end()
         self.removals.release_all()
         self.futures.release()

@@ -1,6 +1,7 @@
 """The choice of the log directory in which a new or moved log is placed.
 
-Invariant: while a directory is offline, no log begins that may be in it.
+Invariant: while a directory is offline, a log that may be in it does not begin again in another
+directory.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,7 +30,7 @@ class LogPlacement:
         self.directory_ids: dict[Path, UUID] = {}
 
     def directory_at(self, path: Path) -> LogDirectory:
-        """Return the log directory with a path."""
+        """Return the log directory at ``path``."""
         return next(directory for directory in self._directories if directory.path == path)
 
     def may_be_offline(self, directory_id: UUID | None) -> bool:
@@ -49,7 +50,11 @@ class LogPlacement:
         )
 
     def home_of_new(self, directory_id: UUID | None) -> LogDirectory:
-        """Return the directory in which a new log begins."""
+        """Return the directory in which a new log begins.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the assigned directory may be offline, or all are.
+        """
         if self.may_be_offline(directory_id):
             raise next(
                 directory for directory in self._directories if directory.is_offline
@@ -75,7 +80,7 @@ class LogPlacement:
         return min(counts, key=lambda directory: counts[directory])
 
     def find_directory(self, path: str) -> LogDirectory:
-        """Return the log directory with a path, as written in the configuration, for a move.
+        """Return the target directory of a move. ``path`` is written as in the configuration.
 
         Raises:
             KafkaError: LOG_DIR_NOT_FOUND; INVALID_REPLICA_ASSIGNMENT, it is cordoned;

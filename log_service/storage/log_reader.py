@@ -1,7 +1,7 @@
 """Reads of a log by offset, by timestamp and by range.
 
-This module decides which bytes a read returns. It changes nothing and does not know clients. Every
-function uses the segments as they are. The log has already checked the bounds.
+This module decides which bytes a read returns. It changes nothing and does not know clients. No
+function checks the bounds of a read, because the log has already checked them.
 """
 
 from collections.abc import Iterator
@@ -52,9 +52,9 @@ def read(
     upper_offset: int | None,
     is_one_batch_guaranteed: bool,
 ) -> LogSlice:
-    """Lease whole batches, beginning with the one that holds ``start_offset``.
+    """Lease batches, beginning with the one that holds ``start_offset``.
 
-    ``upper_offset`` is None for the log's end.
+    ``upper_offset`` is None for the log's end. ``ReadableLog.read`` explains the other arguments.
     """
     segment = segments.active
     if start_offset >= segment.base_offset:
@@ -99,7 +99,10 @@ def end_offset(segments: Segments, found: LogSlice) -> int:
 def _locate_older(
     segments: Segments, offset: int
 ) -> tuple[BatchPlace | None, Segment, Segment | None]:
-    """Return (position, segment, next segment) of the first batch that reaches ``offset``."""
+    """Find the first batch whose last offset is at or above ``offset``, in any segment.
+
+    Return its place, its segment and the next segment.
+    """
     following = segments.from_offset(offset)
     segment = next(following)
     while (place := segment.locate(offset)) is None and (

@@ -89,7 +89,7 @@ class LogSyncs:
         )
 
     async def sync_up_to(self, current_target: Callable[[], int]) -> int:
-        """Make everything below the target of this moment durable, and return the recovery point.
+        """Make everything below ``current_target()`` durable, and return the recovery point.
 
         Only one sync runs at a time, because the operating system reports a failed write only once.
         A second sync at the same time might succeed. A running sync has also marked its pages as
@@ -146,7 +146,7 @@ class LogSyncs:
         return self.recovery_point
 
     async def _sync_older(self, segments: list[Segment]) -> None:
-        """Make everything before the active segment durable, in the pool.
+        """Make everything before the active segment durable, in the thread pool.
 
         This covers older segments with their indexes, snapshots, leader epochs and names.
         """

@@ -35,5 +35,8 @@ def page_cache_id(directory: Path, *, boot_id: Path = BOOT_ID, mounts: Path = MO
 
 
 def is_same_page_cache(noted_id: object, present_id: str | None) -> bool:
-    """Return whether everything written at the noted time still exists, synced or not."""
+    """Return whether the page cache is the one with ``noted_id``, so that no write was lost.
+
+    An unknown page cache is never the same.
+    """
     return present_id is not None and noted_id == present_id

@@ -95,7 +95,7 @@ class ProducerState:
 
     ``unstable`` holds the transactions that readers of committed records wait for, or None before
     the first transaction. ``verifications`` holds the producers whose transaction coordinator is
-    being asked. Snapshots do not contain them.
+    being asked. Snapshots do not contain verifications.
     """
 
     __slots__ = ("_entries", "expiration_ms", "unstable", "verifications")
@@ -166,9 +166,9 @@ class ProducerState:
     def update(self, header: BatchHeader, base_offset: int, now_ms: int | None = None) -> None:
         """Apply a batch at ``base_offset`` that was appended or read from the log.
 
-        If ``now_ms`` is None, the batch's own timestamp is used. A producer that writes now is
-        remembered from this time on. Otherwise a producer of old records would be forgotten at
-        once.
+        ``now_ms`` is the time of the producer's last write, from which its expiration counts. It is
+        None for a batch read from the log, whose own timestamp is used. A batch that is appended
+        now may have an old timestamp, by which the producer would be forgotten at once.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         last_ms = header.max_timestamp if now_ms is None else now_ms

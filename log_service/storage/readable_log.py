@@ -4,7 +4,8 @@ This file refuses reads outside the log, in a failed directory, or across a miss
 turns errors of the disk into errors of the protocol. ``log_reader`` finds batches and records.
 ``log`` changes the log.
 
-The caller releases the lease of a read. Old ranges may be read in the pool.
+``read`` leases a range of a file, and the caller releases the lease. Ranges that may not be in the
+page cache can be read in the thread pool.
 """
 
 import logging
@@ -69,10 +70,11 @@ class ReadableLog:
     def read(
         self, start_offset: int, *, max_bytes: int, upper_offset: int, is_one_batch_guaranteed: bool
     ) -> LogSlice:
-        """Lease whole batches from the one that holds ``start_offset``, below ``upper_offset``.
+        """Lease batches from the one that holds ``start_offset``, below ``upper_offset``.
 
-        ``max_bytes`` may exclude the last bytes. A larger first batch is returned whole if
-        ``is_one_batch_guaranteed``, else not at all. Nothing is returned while indexes are rebuilt.
+        At most ``max_bytes`` are leased, so the last batch may be cut off. A larger first batch is
+        leased whole if ``is_one_batch_guaranteed``, else not at all. Nothing is leased while
+        indexes are rebuilt.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
@@ -111,7 +113,10 @@ class ReadableLog:
             return found
 
     def is_waiting_for(self, segment: Segment) -> bool:
-        """Return whether a segment's indexes must be rebuilt first, and start this in the pool."""
+        """Return whether a read must wait until the indexes of ``segment`` are rebuilt.
+
+        If so, this starts the rebuild in the thread pool.
+        """
         if not segment.is_rebuild_due:
             return False
         self.home.on_doubt(segment)
@@ -135,7 +140,7 @@ class ReadableLog:
     def read_batches(
         self, start_offset: int, end_offset: int | None = None, *, chunk_bytes: int = 1 << 20
     ) -> Iterator[bytes]:
-        """Yield [start_offset, end_offset) in chunks of whole batches. May run in the pool.
+        """Yield [start_offset, end_offset) in chunks of whole batches. May run in the thread pool.
 
         Raises:
             KafkaError: as ``read``.
@@ -152,7 +157,9 @@ class ReadableLog:
             raise self.home.note_error(error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return the first record at or after ``timestamp`` (ms). Reads a batch: use the pool.
+        """Return the first record at or after ``timestamp`` (ms), or None.
+
+        This reads a batch from the disk, so call it in the thread pool.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, or the error of a damaged batch.
@@ -164,7 +171,9 @@ class ReadableLog:
             raise self.home.note_error(error) from error
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """Return the first record with the largest timestamp, even below the start. Use the pool.
+        """Return the first record with the largest timestamp, even below the log start, or None.
+
+        This reads a batch from the disk, so call it in the thread pool.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, or the error of a damaged batch.

@@ -66,7 +66,7 @@ class OpenedFrom:
 
     Every offset below ``recovery_point`` was made durable. ``is_clean`` means that the last owner
     closed the log in order. Below ``cleaned_offset`` the log was compacted, so that offsets may be
-    missing. It is None if no pass has run.
+    missing. ``cleaned_offset`` is None if the log was never compacted.
     """
 
     is_clean: bool = False
@@ -90,9 +90,10 @@ def _names_in(files: Files, directory: Path) -> list[str]:
 def _cut(
     epochs: LeaderEpochs, snapshots: ProducerSnapshots, bounds: tuple[int, int], recovered_from: int
 ) -> None:
-    """Drop leader epochs outside the log, and snapshots of producers that are found anew.
+    """Drop leader epochs outside the log, and producer snapshots above ``recovered_from``.
 
-    Such a snapshot may know producers of whom the log has no record any more.
+    The producers above this offset are read again from the batches. A snapshot there may contain
+    producers whose records are no longer in the log.
     """
     log_start_offset, log_end_offset = bounds
     epochs.truncate_from_end(log_end_offset)
@@ -135,7 +136,8 @@ def open_log(
     ``rebuilt``, which must put them in place before the log is used.
 
     Raises:
-        StorageError: damage below the recovery point, another topic id, or files of no clean stop.
+        StorageError: damage below the recovery point, another topic id, or files that no clean stop
+            leaves.
         OSError: the disk failed.
     """
     known, home = known or OpenedFrom(), home or LogDirectory(directory.parent)
@@ -213,9 +215,9 @@ def _load_epochs(files: Files, directory: Path, names: list[str]) -> LeaderEpoch
 
 
 def _lacks_epochs(names: list[str], known: OpenedFrom, segments: Segments) -> bool:
-    """Return whether the leader epochs of synced records are missing.
+    """Return whether the file of leader epochs is missing, although the log has synced records.
 
-    They are written before the recovery point passes them.
+    The file is written before the recovery point passes the first record.
     """
     is_lacking = LEADER_EPOCH_CHECKPOINT not in names and known.recovery_point > max(
         known.log_start_offset, segments[0].base_offset
@@ -315,7 +317,10 @@ class _Loader:
     def _verify(
         self, segments: list[Segment], offsets: Mapping[str, list[int]]
     ) -> tuple[Segments, int]:
-        """Read as much of the segments as is needed after the last stop."""
+        """Verify the segments after a crash, or find only the log end after a clean stop.
+
+        Return the segments and the log end offset.
+        """
         if self._known.is_clean:
             self._complete_indexes(segments, offsets)
             with _damage_named(segments[-1].path(), segments):
@@ -389,7 +394,7 @@ class _Loader:
         )
 
     def _complete_indexes(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> None:
-        """Build missing index files now, in the pool, instead of during a read."""
+        """Build missing index files now, in the thread pool, instead of during a read."""
         indexed = set(offsets.get(OFFSET_INDEX_SUFFIX, ())).intersection(
             offsets.get(TIME_INDEX_SUFFIX, ())
         )

@@ -48,7 +48,7 @@ class PendingRemovals:
         return self._heap[0][0] if self._heap else None
 
     async def run_due(self, now_ms: int) -> int:
-        """Remove the due paths in the pool, and return the number of due entries.
+        """Remove the due paths in the thread pool, and return the number of due entries.
 
         A path that cannot be removed is left for the next start.
         """

@@ -28,13 +28,14 @@ def one_that_counts(
     is_known: Callable[[FoundLog], bool],
     is_named: Callable[[FoundLog], bool],
 ) -> FoundLog:
-    """Return the log to use.
+    """Return the log to use among the logs ``found`` of one partition.
 
     A log of an existing topic is preferred to others, and a log that is not blank to a blank one.
     Among the rest, the log in the replica's assigned directory is used.
 
     Raises:
-        StorageError: the metadata names none of their directories.
+        StorageError: the topic exists, and the metadata does not name exactly one of the
+            directories.
     """
     for counts in (is_known, lambda log: not is_blank(log), is_named):
         found = [log for log in found if counts(log)] or found

@@ -151,9 +151,9 @@ class RunningFiles:
         )
 
     def keep_list(self, directory: LogDirectory) -> None:
-        """Connect a directory's changes of logs to its list.
+        """Create the list of a directory's logs, and update it whenever a log changes.
 
-        The list is written from ``write`` on.
+        Nothing is written to the file before ``write``.
         """
         listed = RunningLogs(
             self._files, directory.path, lambda error: self._give_up(directory, error)
@@ -168,7 +168,10 @@ class RunningFiles:
                 listed.note_checkpoint(path.name)
 
     def _give_up(self, directory: LogDirectory, error: OSError) -> None:
-        """Remove the files, because a list that cannot be written would soon name deleted logs."""
+        """Remove the files of all directories, because one list cannot be written any more.
+
+        The list would soon name deleted logs.
+        """
         self.note_disk_failed()
         if is_full_disk(error):
             logger.warning(
@@ -228,7 +231,7 @@ class RunningFiles:
             listed.end()
 
     def remove_durably(self) -> None:
-        """Remove the files, at a start that does not trust them."""
+        """Remove the files durably, because this start does not trust them."""
         for directory in self._directories:
             if not directory.is_offline:
                 with _noted(directory):
@@ -252,7 +255,10 @@ class RunningFiles:
 
 @contextmanager
 def _noted(directory: LogDirectory) -> Iterator[None]:
-    """Take a directory offline if its disk fails."""
+    """Catch a disk error of the ``with`` block, and pass it on to the directory.
+
+    An error of the disk itself takes the directory offline.
+    """
     try:
         yield
     except OSError as error:

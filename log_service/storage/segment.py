@@ -171,7 +171,7 @@ class Segment:
 
     @property
     def indexes_in_memory(self) -> SegmentIndexes:
-        """The indexes as they are, which may not be loaded yet."""
+        """The indexes, without loading or rebuilding them."""
         return self._indexes
 
     @property
@@ -383,7 +383,7 @@ class Segment:
     def rebuild_indexes(self, rebuilt: RebuiltIndexes | None = None) -> None:
         """Rebuild both indexes from the headers and replace the files.
 
-        With ``rebuilt``, the files are replaced later, together with its other files.
+        With ``rebuilt``, this only adds the new files to it. ``rebuilt`` puts them in place later.
 
         Raises:
             CorruptBatch: a batch is damaged.
@@ -401,7 +401,7 @@ class Segment:
         own.put_in_place()
 
     def doubt_indexes(self) -> None:
-        """Rebuild the indexes, but only once.
+        """Rebuild the indexes, unless an earlier call has done so.
 
         If the batches are damaged, rebuilding again does not help.
         """

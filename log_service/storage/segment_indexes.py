@@ -41,8 +41,8 @@ class RebuiltIndexes:
 
     The files are written under temporary names, made durable together, and only then renamed,
     because recovery trusts the index files below the recovery point. The new names need not be
-    durable. If an index is lost with the power, it is rebuilt. If it never got its name, it is
-    removed as a leftover. Several threads may open logs and add indexes.
+    durable. If an index is lost with the power, it is rebuilt. If it still has its temporary name,
+    the next start removes it. Several threads may open logs and add indexes.
     """
 
     def __init__(self, files: Files) -> None:
@@ -207,7 +207,10 @@ class SegmentIndexes:
         return self._last_position
 
     def raise_max_timestamp(self, max_timestamp: int, last_offset: int) -> None:
-        """Take a batch without an index entry into account, after ``truncate_to``."""
+        """Raise the largest timestamp to that of a batch without an index entry.
+
+        This is needed after ``truncate_to``.
+        """
         if self.max_timestamp is None or max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
 
@@ -218,7 +221,10 @@ class SegmentIndexes:
             self.flush()
 
     def replace_files(self, rebuilt: RebuiltIndexes) -> None:
-        """Finish like ``finish``. ``rebuilt`` makes the files durable and puts them in place."""
+        """Complete the indexes as ``finish`` does, but write them as new files of ``rebuilt``.
+
+        ``rebuilt`` makes the files durable and puts them in place.
+        """
         self._append_last_time()
         self.offset_index.replace_file(rebuilt.write)
         self.time_index.replace_file(rebuilt.write)
@@ -234,7 +240,7 @@ class SegmentIndexes:
             self.time_index.flush(is_synced=is_synced)
 
     def rename(self, tail: str) -> None:
-        """Use the new names of the files. The segment renames them."""
+        """Use file names that end in ``tail`` from now on. The segment renames the files."""
         self.tail = tail
         if self.is_loaded:
             self.offset_index.path = self.directory / file_name(

@@ -21,7 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 def note_failed_sync(files: Files, directory: Path) -> None:
-    """Write the marker. If the disk does not accept it, a node cannot start on it again either."""
+    """Write the marker. A failure is only logged.
+
+    A node cannot start again on a disk that does not accept the marker.
+    """
     try:
         files.open(directory / MARKER_FILE).close()
     except OSError as error:

@@ -54,7 +54,7 @@ def check_client_batch(
 
 
 def check_own_batch(producers: ProducerState, header: BatchHeader, shown: Verification) -> None:
-    """Check a coordinator's batch in a producer's transaction.
+    """Check a batch that a coordinator of this node appends in a producer's transaction.
 
     Raises:
         KafkaError: INVALID_TXN_STATE, INVALID_PRODUCER_EPOCH.

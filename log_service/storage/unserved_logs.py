@@ -37,7 +37,7 @@ class UnservedLogs:
         """Other logs of the same partitions, until ``settle_rivals`` chooses one for each."""
 
     def add_damaged(self, found: Iterable[DamagedLog]) -> None:
-        """Add the damaged logs of a directory. They are rivals of logs of the same partition."""
+        """Add the damaged logs of a directory. Each is a rival if its partition has another log."""
         for damaged in found:
             if (
                 damaged.topic_partition in self._held.logs
@@ -48,7 +48,7 @@ class UnservedLogs:
                 self.damaged[damaged.topic_partition] = damaged
 
     def add_rival(self, log: Log) -> None:
-        """Add a log of a partition that has another one."""
+        """Add an open log whose partition has another log, too."""
         self.rivals.append(log)
 
     def note_served(self, topic_partition: TopicPartition) -> None:
@@ -67,9 +67,10 @@ class UnservedLogs:
         return [log for log in self.rivals if isinstance(log, Log)]
 
     def lost_of(self, topic_partition: TopicPartition, topic_id: TopicId) -> LostLog | None:
-        """Return the former extent of a partition's lost log.
+        """Return the partition's log of the last run that was lost, or None.
 
-        Another topic of the same name has lost nothing.
+        A lost log of another topic with the same name is forgotten, because this topic never had
+        it.
         """
         lost = self.lost.get(topic_partition)
         if lost is not None and lost.topic_id not in (None, topic_id):
@@ -85,7 +86,7 @@ class UnservedLogs:
             self._placement.directory_at(lost.directory).on_going(topic_partition)
 
     def begin_anew(self, topic_partition: TopicPartition) -> None:
-        """Let the damaged or lost log of a partition begin again.
+        """Prepare a new log for a partition whose log is damaged or lost.
 
         The directory of a damaged log, or of one with a gap, is renamed to ``-stray``. A lost log
         that only ends too early continues from its end.
@@ -183,9 +184,9 @@ class UnservedLogs:
         self.rivals[:] = [rival for rival in self.rivals if rival.topic_partition not in found]
 
     def set_aside_strays(self, is_known: Callable[[FoundLog | LostLog], bool]) -> list[Path]:
-        """Rename the directories of logs unknown to ``is_known`` to ``-stray``. Return their paths.
+        """Rename the directories of logs for which ``is_known`` is false to ``-stray``.
 
-        Nothing is removed.
+        Return their new paths. Nothing is removed.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -27,7 +27,7 @@ class EndedTransaction(NamedTuple):
 
 
 class UnstableTransactions:
-    """The unstable transactions of one log."""
+    """The transactions of one log that hold its last stable offset back."""
 
     __slots__ = ("_ended", "_open", "_start_offset")
 

@@ -1,10 +1,11 @@
 """Background work on all logs of a node.
 
-It comprises retention, flushes, checkpoints, removals, and the treatment of idle, vanished and
-doubtful files. This module decides when each kind of work is due, on the injected clock. The logs,
-the checkpoint writer and the removals do the work. One task does all of it, and sleeps until the
-next deadline or until another part of the node wakes it. An error here does not fail the node. It
-is logged, and the part that met a disk error has taken its directory offline.
+It comprises retention, flushes, checkpoints and removals. It also unloads idle segments, restores
+files that another program removed, and rebuilds indexes that cannot be trusted. This module decides
+when each kind of work is due, on the injected clock. The logs, the checkpoint writer and the
+removals do the work. One task does all of it, and sleeps until the next deadline or until another
+part of the node wakes it. An error here does not fail the node. It is logged, and the part that met
+a disk error has taken its directory offline.
 """
 
 import logging
@@ -81,7 +82,7 @@ class Upkeep:
         self.wake()
 
     def rebuild_soon(self, segment: Segment) -> None:
-        """Rebuild the indexes of a segment in the pool, once."""
+        """Rebuild the indexes of a segment in the thread pool, once."""
         self._doubted[segment] = None
         self.wake()
 

@@ -1,8 +1,9 @@
 """The metrics that clients push to their broker (KIP-714).
 
-``subscriptions`` decides which client pushes which metrics, ``instances`` when a client may ask and
-push, ``otlp`` reads pushed metrics, and ``series`` keeps the newest values for the metrics page.
+``subscriptions`` decides which client pushes which metrics. ``instances`` decides when a client may
+request its subscription, and when it may push. ``otlp`` decodes pushed metrics, and ``series``
+keeps the newest values for the metrics page.
 
-Nothing here reads a clock, waits or touches a connection. Everything is bounded:
-clients, series, labels and bytes.
+Nothing here reads a clock, waits or touches a connection. The numbers of clients, series, labels
+and bytes are bounded.
 """

@@ -1,12 +1,15 @@
-"""Decides when a client may ask for its subscription, and when it may push metrics (KIP-714).
+"""Decides when a client may request its subscription, and when it may push metrics (KIP-714).
 
-Decides with which error a request is refused, and which instances of clients are remembered. An
-instance is forgotten with its connection, when it was silent for long, when the subscriptions
-change, and when too many others came after it. It loses only the time of its last request.
+This module also decides with which error a request is refused, and which instances of clients are
+remembered. An instance is forgotten when its connection ends, when it was silent for long, when the
+subscriptions change, and when there are too many newer ones. A forgotten instance loses only the
+time of its last request.
 
-Invariants: a push that came too early is refused for that reason, even if it has other faults; a
-push that is refused later has used up its turn; after a client has said that it pushes for the last
-time, the next push is refused.
+Invariants:
+
+- A push that comes too early is refused for that reason, even if it has other faults.
+- A push that is refused for another reason counts as the push of its interval.
+- After a client has sent its last push (``is_terminating``), the next push is refused.
 """
 
 from collections import OrderedDict
@@ -35,7 +38,7 @@ _NEVER_MS = -(1 << 62)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """A client's push, before it is decoded."""
+    """The header fields of a client's push, before its metrics are decoded."""
 
     subscription_id: int
     is_terminating: bool
@@ -44,7 +47,10 @@ class Push:
 
 
 class Instance:
-    """One client, as long as the subscriptions are those of ``version``."""
+    """One instance of a client.
+
+    It is valid while the cluster's subscriptions have the version ``version``.
+    """
 
     __slots__ = (
         "_is_ending",
@@ -72,7 +78,7 @@ class Instance:
 
     @property
     def memory_ms(self) -> int:
-        """The time for which a silent client and its pushed metrics are remembered."""
+        """The time in ms for which a silent client and its pushed metrics are remembered."""
         return max(MIN_MEMORY_MS, MEMORY_INTERVALS * self.subscription.interval_ms)
 
     def is_silent_at(self, now_ms: int) -> bool:
@@ -80,10 +86,10 @@ class Instance:
         return now_ms - self.seen_ms >= self.memory_ms
 
     def begin_get(self, now_ms: int) -> None:
-        """Let the client ask what to push.
+        """Accept or refuse a client's request for its subscription.
 
         Raises:
-            KafkaError: THROTTLING_QUOTA_EXCEEDED, it asks too early.
+            KafkaError: THROTTLING_QUOTA_EXCEEDED, the request comes too early.
         """
         if now_ms - max(self._last_get_ms, self._last_push_ms) >= self.subscription.interval_ms:
             self._last_get_ms = now_ms
@@ -94,12 +100,15 @@ class Instance:
         self._last_error = ErrorCode.NONE
 
     def begin_push(self, push: Push, max_bytes: int, now_ms: int) -> None:
-        """Let the client push. The first push after a question may come at once, and so may the
-        last one of all.
+        """Accept or refuse a client's push.
+
+        The first push after a request for the subscription may come at once, and so may the last
+        push of the client.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the client had ended; THROTTLING_QUOTA_EXCEEDED;
-                UNKNOWN_SUBSCRIPTION_ID; UNSUPPORTED_COMPRESSION_TYPE; TELEMETRY_TOO_LARGE.
+            KafkaError: INVALID_REQUEST, the client has sent its last push already;
+                THROTTLING_QUOTA_EXCEEDED; UNKNOWN_SUBSCRIPTION_ID; UNSUPPORTED_COMPRESSION_TYPE;
+                TELEMETRY_TOO_LARGE.
         """
         try:
             self._check_push(push, max_bytes, now_ms)
@@ -140,7 +149,7 @@ class Instance:
 
 
 class Instances:
-    """The clients that asked or pushed recently.
+    """The instances of clients that recently requested a subscription or pushed.
 
     If there are too many, the one that was silent longest is removed.
     """
@@ -165,7 +174,8 @@ class Instances:
     ) -> Instance:
         """Return the instance of a client.
 
-        It is new if the client is unknown, or known by earlier subscriptions.
+        A new one is made if the client is unknown, was silent too long, or has an instance of an
+        earlier version of the subscriptions.
         """
         known = self._by_id.get(instance_id)
         if known is None or known.version != version or known.is_silent_at(now_ms):
@@ -177,7 +187,7 @@ class Instances:
         return known
 
     def forget(self, instance_id: UUID, connection_id: int) -> None:
-        """Forget a client whose connection has ended, unless it has come over another since."""
+        """Forget a client whose connection has ended, unless it has a new connection."""
         known = self._by_id.get(instance_id)
         if known is not None and known.connection_id == connection_id:
             del self._by_id[instance_id]

@@ -1,8 +1,8 @@
 """Decodes pushed metrics: OTLP's ``MetricsData`` (version 1) becomes points (KIP-714).
 
-Decides which kinds of metrics are kept: gauges, and sums that grow. Histograms and summaries, which
-no Kafka client pushes, are counted and passed over. The work is bounded by the bytes of the push,
-and by ``MAX_POINTS``. Labels above the bound are not read. The library is imported with the first
+This module decides which types of metrics are kept: gauges and sums. Histograms and summaries,
+which no Kafka client pushes, are counted and skipped. The size of the push and ``MAX_POINTS`` bound
+the work. Labels above their maximum number are not read. The library is imported with the first
 push, because most brokers never get one.
 """
 
@@ -34,9 +34,10 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Point(NamedTuple):
-    """One number.
+    """One number of a metric.
 
-    ``is_growth`` says that it is to be added to earlier pushes, ``is_count`` that it never falls.
+    ``is_growth`` means that the value is added to those of earlier pushes. ``is_count`` means that
+    the metric never decreases.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """The points of one push. ``left_out_count`` are points that were passed over."""
+    """The points of one push. ``left_out_count`` is the number of points that were skipped."""
 
     points: tuple[Point, ...]
     left_out_count: int
@@ -76,9 +77,9 @@ def read_push(codec: int, compressed: Buffer, max_bytes: int) -> Pushed:
 
 
 def _count(data: Any) -> int:
-    """Return how many points there are, without decoding any.
+    """Return the number of points in a push, without decoding any.
 
-    A metric of a kind that is passed over counts as one.
+    A metric of a skipped type counts as one point.
     """
     metrics = (
         metric
@@ -93,13 +94,13 @@ def _count(data: Any) -> int:
 
 
 def _kept_kind(metric: Any) -> str | None:
-    """Return the kind of a metric, None if it is passed over."""
+    """Return the type of a metric, or None if the metric is skipped."""
     kind: str | None = metric.WhichOneof("data")
     return kind if kind in {"gauge", "sum"} and 0 < len(metric.name) <= MAX_TEXT else None
 
 
 def _points(data: Any) -> Iterator[Point | None]:
-    """Yield the points, None for each that is passed over."""
+    """Yield the points of a push, and None for each point that is skipped."""
     for resource in data.resource_metrics:
         common = _labels(resource.resource.attributes)
         for scope in resource.scope_metrics:
@@ -125,7 +126,7 @@ def _points_of(metric: Any, common: Labels | None) -> Iterator[Point | None]:
 
 
 def _labels(attributes: Sequence[Any]) -> Labels | None:
-    """Return labels, None if they are more than are kept."""
+    """Return the labels of some attributes, or None if there are too many."""
     if len(attributes) > MAX_LABELS:
         return None
     return tuple(

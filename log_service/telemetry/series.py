@@ -1,8 +1,8 @@
 """The newest values of metrics that clients pushed (KIP-714), for the metrics page.
 
-Decides how many series are kept, and for how long after a client's last push. Growth is added up,
-so that a sum is a counter, whatever the client sends. A series that finds no room is counted and
-left out; existing ones stay.
+This module decides how many series are kept, and for how long after a client's last push. Points
+that hold growth are added up, so that a sum becomes a counter, whatever the client sends. If there
+is no room for a new series, it is counted and left out. Existing ones stay.
 
 Invariant: the number of series is bounded, over all clients and for each of them, and so is the
 length of each kept text.
@@ -20,7 +20,7 @@ MAX_SERIES_OF_CLIENT = 2_000
 
 
 class Value(NamedTuple):
-    """The newest value of a series; ``is_count`` says that it never falls."""
+    """The newest value of a series. ``is_count`` means that it never decreases."""
 
     value: float
     is_count: bool
@@ -66,15 +66,15 @@ class PushedSeries:
 
     @property
     def client_count(self) -> int:
-        """Clients of which something is kept."""
+        """The number of clients whose metrics are kept."""
         return len(self._clients)
 
     def take(
         self, instance_id: UUID, client_id: str, pushed: Pushed, now_ms: int, keep_ms: int
     ) -> None:
-        """Take the metrics that a client pushed.
+        """Store the metrics that a client pushed.
 
-        Keep it for ``keep_ms``, or until the client pushes again.
+        They are kept for ``keep_ms`` after the client's last push.
         """
         self.forget_silent(now_ms)
         self.push_count += 1
@@ -100,14 +100,14 @@ class PushedSeries:
         client.values[key] = Value(before + point.value, point.is_count)
 
     def forget_silent(self, now_ms: int) -> None:
-        """Forget the clients that did not push for too long."""
+        """Forget the clients whose last push is too long ago."""
         for instance_id in [
             key for key, client in self._clients.items() if client.forgotten_at_ms <= now_ms
         ]:
             self._count -= len(self._clients.pop(instance_id).values)
 
     def by_name(self) -> Iterator[tuple[str, list[Shown]]]:
-        """Yield the series of each metric's name, in the order of names."""
+        """Yield (name, series) of each metric, in the order of names."""
         names: dict[str, list[Shown]] = {}
         for instance_id, client in self._clients.items():
             for (name, labels), value in client.values.items():
@@ -118,5 +118,5 @@ class PushedSeries:
 
 
 def are_counts(shown: Iterable[Shown]) -> bool:
-    """Whether all series of a metric never fall."""
+    """Whether no series of a metric ever decreases, so that the metric is a counter."""
     return all(each.value.is_count for each in shown)

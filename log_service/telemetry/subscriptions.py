@@ -1,9 +1,9 @@
-"""Decides which client pushes which metrics, and how often. The ``client-metrics`` resources of a
-cluster configure that (KIP-714).
+"""Decides which client pushes which metrics, and how often, by ``client-metrics`` resources.
 
-Each resource names prefixes of metrics, an interval, and the clients that it is for, by regular
-expressions of their attributes. A client pushes the metrics of all resources that match it, at the
-shortest of their intervals.
+These resources are part of the cluster's configuration (KIP-714). Each resource names prefixes of
+metrics, an interval, and the clients that it applies to, by regular expressions of their
+attributes. A client pushes the metrics of all resources that match it, at the shortest of their
+intervals.
 """
 
 import logging
@@ -23,7 +23,7 @@ ALL_METRICS = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAttributes:
-    """Attributes by which clients are matched, each as text."""
+    """Attributes of a client as texts, which the patterns of resources have to match."""
 
     client_instance_id: str
     client_id: str
@@ -45,17 +45,17 @@ class Resource:
     patterns: tuple[tuple[str, str], ...]
 
     def is_for(self, client: ClientAttributes) -> bool:
-        """Whether a client is one of those that the resource is for."""
+        """Whether the resource applies to a client."""
         return all(
             is_match(pattern, getattr(client, attribute)) for attribute, pattern in self.patterns
         )
 
 
 def resource(name: str, configs: Mapping[str, str]) -> Resource | None:
-    """Return the subscription in a resource's configuration.
+    """Return the subscription in a resource's configuration, or None if it is not usable.
 
-    None if it is unusable, which is logged. Apache Kafka accepts Java's syntax, so a metadata log
-    of Apache Kafka may have expressions that RE2 does not accept.
+    An unusable one is logged. Apache Kafka accepts Java's syntax, so a metadata log of Apache Kafka
+    may have expressions that RE2 does not accept.
     """
     patterns = []
     for item in _items(configs.get("match", "")):
@@ -85,7 +85,8 @@ def _items(text: str) -> list[str]:
 class Subscription:
     """The metrics that one client pushes, by prefix.
 
-    There are none if it pushes nothing. The id changes with them, so a client notices.
+    ``metrics`` is empty if the client pushes nothing. The id changes with the metrics and the
+    interval, so that the client notices a change.
     """
 
     subscription_id: int

@@ -42,9 +42,10 @@ _PASSING_CODES = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_
 
 
 class Cleaner:
-    """The cleaner of all ``logs`` that are ``claimed``, so that their configuration is known.
+    """The cleaner of the ``logs`` of one node.
 
-    The log manager changes both collections.
+    It leaves out logs that are not ``claimed``, because the configuration of their topic is not
+    known yet. The log manager changes both collections.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Cleaner:
     # Asking
 
     def look(self, log: Log) -> Cleanable:
-        """Return how dirty a log is."""
+        """Return the dirty part of a log that a pass would clean now."""
         return look_at(log, self._clock.wall_ms(), self._high_watermark_of(log))
 
     async def clean_now(
@@ -191,7 +192,8 @@ class Cleaner:
         """Return the log to clean next: a requested one, or else the one with the largest dirty
         ratio.
 
-        Return None if no log is due, or if no thread is free.
+        Unless ``is_full``, only logs of the topic of committed offsets are compared. Return None if
+        no log is due, or if no thread is free.
         """
         if not self._is_enabled or len(self._running) >= self.config.thread_count:
             return None
@@ -207,7 +209,7 @@ class Cleaner:
     async def _dirtiest(self, *, is_full: bool) -> Log | None:
         """Return the log with the largest dirty ratio, among the logs that are due.
 
-        Unless ``is_full``, only the log of committed offsets is checked.
+        Unless ``is_full``, only logs of the topic of committed offsets are checked.
         """
         found, worst_ratio, dirtiest_ratio, uncleanable = None, -1.0, 0.0, self.uncleanable
         for turn, key in enumerate(list(self._logs)):

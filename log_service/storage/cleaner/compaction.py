@@ -49,8 +49,8 @@ Batches = Iterator[tuple[int, BatchHeader, memoryview]]
 class PassOutcome:
     """The result of a pass.
 
-    The log is now compacted below ``end_offset``. Bytes and segments are those of the exchanged
-    segments.
+    The log is now compacted below ``end_offset``. The counts of bytes and segments cover the
+    segments that the pass replaced.
     """
 
     end_offset: int
@@ -270,7 +270,10 @@ class Compaction:
             await self._pace(position - before)
 
     def _note_written(self, size_bytes: int) -> None:
-        """Abort the pass if the disk is nearly full, because appends need the space more."""
+        """Count written bytes, and abort the pass if the disk is nearly full.
+
+        Appends need the remaining space more than the pass does.
+        """
         home = self._log.home
         if home.note_written(size_bytes):
             raise OSError(errno.ENOSPC, home.append_refusal)
@@ -302,7 +305,7 @@ class Compaction:
         return position, is_end
 
     async def _in_pool(self, function: Callable[[], T], segments: list[Segment]) -> T:
-        """Run a slice over ``segments`` in the pool.
+        """Run a slice over ``segments`` in the thread pool.
 
         If the segments were removed meanwhile, an error is replaced by PassAborted.
         """

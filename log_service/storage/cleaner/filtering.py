@@ -37,7 +37,7 @@ from log_service.storage.cleaner.transactions import PassTransactions
 class LastWrite:
     """The epoch and the last offset of an active producer's last write.
 
-    ``last_offset`` is the end of its last batch of records, or None if a marker followed.
+    ``last_offset`` is the last offset of its last batch of records, or None if a marker followed.
     """
 
     producer_epoch: int

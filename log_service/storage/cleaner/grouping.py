@@ -32,7 +32,7 @@ def group_segments(
 
 
 class _Room:
-    """The remaining limits of one group."""
+    """The bytes of batches and indexes that may still be added to one group."""
 
     def __init__(self, config: LogConfig) -> None:
         self._size_bytes = config.segment_bytes
@@ -51,7 +51,7 @@ class _Room:
         )
 
     def take(self, segment: Segment) -> None:
-        """Count ``segment``. It is alone in its group, or ``takes`` has returned true for it."""
+        """Add ``segment`` to the group. It is the first one, or ``takes`` returned true for it."""
         self._size_bytes -= segment.size_bytes
         self._index_bytes -= segment.offset_index.size_bytes
         self._time_index_bytes -= segment.time_index.size_bytes

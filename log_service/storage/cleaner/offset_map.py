@@ -1,7 +1,7 @@
 """The latest offset of each key, within a memory limit.
 
-Keys and their share of the table count against the limit, so that a log with more keys takes more
-passes instead of more memory. The map does not know batches.
+Keys and their entries in the hash table count against the limit, so that a log with more keys takes
+more passes instead of more memory. The map does not know batches.
 
 Invariants:
 
@@ -106,7 +106,7 @@ class OffsetMap:
 
 
 def _held(keys: Sequence[bytes]) -> Sequence[bytes]:
-    """Return each key in the form in which the map holds it."""
+    """Return each key as the map stores it: a short key itself, and a long key as its digest."""
     if not keys or max(map(len, keys)) <= _LONGEST_HELD_BYTES:
         return keys
     return [

@@ -60,7 +60,10 @@ def new_cleaned_segment(log: Log, base_offset: int) -> Segment:
 
 
 def discard(segment: Segment) -> None:
-    """Remove the files of an unfinished cleaned segment under all of their names, batches first."""
+    """Remove the files of an unfinished cleaned segment, whichever suffix they have.
+
+    Batches are removed first.
+    """
     segment.close_file()
     for suffix in SEGMENT_SUFFIXES:
         for tail in (SWAP_SUFFIX, CLEANED_SUFFIX):
@@ -122,7 +125,7 @@ def finish_exchanges(
 ) -> list[str]:
     """Finish or undo exchanges that a crash interrupted, and return the valid file names.
 
-    An exchange that reached ``.swap`` is finished. Any other exchange is undone.
+    An exchange is finished if its new files already end in ``.swap``. Any other one is undone.
 
     Raises:
         StorageError: a file of an exchange is damaged.

@@ -21,7 +21,7 @@ class Throttle:
     async def wait(self, size_bytes: int) -> None:
         """Count ``size_bytes`` of a slice that was read, and wait until the next slice may begin.
 
-        The bytes that the slice wrote are not counted. They are about as many.
+        The written bytes are not counted, although a slice may write about as much as it reads.
         """
         if math.isinf(self.bytes_per_second):
             await trio.lowlevel.checkpoint()

@@ -70,7 +70,10 @@ class PassTransactions:
             self.note_control(header, ControlType.ABORT)
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """Return the index entries of the segment that the pass has just read, and clear them."""
+        """Return the aborted transactions whose markers are retained in the segment just read.
+
+        They become the index of aborted transactions of the cleaned segment. The pass forgets them.
+        """
         kept, self._kept = self._kept, []
         return kept
 
