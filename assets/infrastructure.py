@@ -1,4 +1,4 @@
-"""The cluster that carries the example, with its health checks and the jobs that operate it.
+"""The cluster on which the example runs, with its health checks and the jobs that operate it.
 
 The jobs are dry runs unless their config says otherwise.
 """

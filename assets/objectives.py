@@ -1,6 +1,6 @@
 """Lag objectives of the tables: every record is in its table within a number of seconds.
 
-The topic sensor reports when an objective is kept or missed.
+The watchdog reports when an objective is kept or missed.
 """
 
 from assets.pipelines import airlines, airports, clean_flights, planes, weather

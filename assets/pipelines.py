@@ -112,7 +112,7 @@ def clean_flights(records: DataFrame) -> DataFrame:
 def weather(records: DataFrame) -> DataFrame:
     """Hourly weather by airport, one row per airport and hour in UTC.
 
-    Units are degrees Fahrenheit, miles per hour, inches, millibars, and miles of sight.
+    Units are degrees Fahrenheit, miles per hour, inches and millibars. Visibility is in miles.
     """
     return records.select(*PROVENANCE, "origin", "time_hour", *WEATHER_COLUMNS)
 
@@ -132,7 +132,7 @@ def weather(records: DataFrame) -> DataFrame:
 def planes(records: DataFrame) -> DataFrame:
     """Planes by tail number: year of construction, manufacturer, seats, engines.
 
-    Cruising speed is left out, because it is known of few planes.
+    Cruising speed is left out, because it is known for few planes only.
     """
     return records.select(
         *PROVENANCE,

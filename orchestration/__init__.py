@@ -4,15 +4,15 @@ A project imports names from here and from no inner module: ``from orchestration
 topic_asset, spark_table``. The stub beside this file lists them. They are loaded when they are
 first used.
 
-A room imports only rooms that stand above it in this list:
+A package imports only from packages that come before it in this list:
 
 - ``values``: the meaning of a record's value. ``offsets``: ranges of offsets, and the plan of a
   run. ``project``: the folder that declares all this. ``settings``: all settings.
 - ``lake``: Delta tables that hold their own progress. ``log_client``: the log service as the
   platform sees it. ``formats``: Avro and Protobuf. ``quality``: rules and expectations.
-- ``databases``: SQL databases. ``retained``: the records that log and archive hold of a topic.
-  ``dead_letters``: rejected records, and the way back. ``spark``: its Java, its sessions, its
-  server.
+- ``databases``: SQL databases. ``retained``: the records of a topic that its log or its archive
+  still holds. ``dead_letters``: rejected records, their fixes and replays. ``spark``: its Java, its
+  sessions, its server.
 - ``rows``: DuckDB's decisions over the rows of a batch. ``warehouse``: marts, and queries over all.
 - ``resources``: the resources of assets. ``topics``: topics as assets.
 - ``transforms``: functions over DataFrames become tables, topics or tables of a database.
@@ -21,7 +21,7 @@ A room imports only rooms that stand above it in this list:
   topics. ``marts``: results for other readers. ``calls``: Python calls without Dagster.
 - ``assembly``: a project's Definitions. ``components``: declarations in YAML. ``infrastructure``:
   cluster, mirrors and queues in the UI.
-- ``definitions``: the Definitions of the project in the present folder.
+- ``definitions``: the Definitions of the project in the current folder.
 - ``installation``: the processes that ``tidelog up`` starts. ``cli``: commands about tables.
   ``demo``: the whole path on real data. ``__main__``: starts a process of the installation.
 - ``console``: the pages on tables in the web console.
@@ -29,7 +29,7 @@ A room imports only rooms that stand above it in this list:
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name, or the list of all."""
+    """Load a public name, or ``__all__``."""
     _attach()
     return globals()[name] if name == "__all__" else globals()["__getattr__"](name)
 
@@ -43,8 +43,8 @@ def __dir__() -> list[str]:
 def _attach() -> None:
     """Replace these functions by the lazy loader, which reads the names in the stub.
 
-    The loader needs the compiler's modules. They are imported at the first use of a name, so that a
-    process that imports only an inner module does not load them.
+    The loader needs Python's compiler modules. They are imported at the first use of a name, so
+    that a process that imports only an inner module does not load them.
     """
     from lazy_loader import attach_stub  # noqa: PLC0415 - for the first use of a name
 

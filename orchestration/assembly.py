@@ -4,12 +4,13 @@
 
     defs = dg.Definitions.merge(assemble([my_pipelines]), my_other_definitions)
 
-Runs execute in one process, because a killed run then has no step process that goes on writing.
-Decides which standard sensors and which upkeep a project without its own gets. Each table from a
-topic gets its replays, and all of them get the asset of their dead letters. A topic that declares a
-table, such as an archive, gets its asset. A topic is downstream of the transforms and sources that
-send to it. A top-level name of a module in ``assets`` or ``sensors`` that is a definition of
-Dagster's belongs to the project. Opens no connection and reads no environment while it loads.
+Runs execute in one process. If a run is killed, no step process is left that continues to write.
+Decides which standard sensors and which upkeep a project gets that declares none. Each table from a
+topic gets its replays, and all of them together get the asset of their dead letters. A topic that
+declares a table, such as an archive, gets the table's asset. A topic is downstream of the
+transforms and sources that send to it. An object of Dagster that a module in ``assets`` or
+``sensors`` holds under a top-level name belongs to the project. Opens no connection and reads no
+environment while it loads.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -46,11 +47,11 @@ def assemble(
     ``definitions`` are made by components (``dg.load_from_defs_folder``). They are treated as if a
     module declared their contents.
 
-    Added are the standard sensors (that of sources if there is a source), unless the modules
-    declare their own. ``has_sensors`` says whether they do. If it is None, they do if a module lies
-    in a package ``sensors``. Also added are upkeep if none is declared, archives, replays, the
-    asset of the dead letters, and the resources ``log_service``, ``spark``, ``lake``, ``warehouse``
-    and ``database``.
+    The standard sensors are added unless the modules declare sensors of their own. The sensor of
+    sources is among them only if there is a source. ``has_sensors`` says whether the modules
+    declare sensors. If it is None, they do if a module lies in a package ``sensors``. Upkeep is
+    added if none is declared. Also added are archives, replays, the asset of the dead letters, and
+    the resources ``log_service``, ``spark``, ``lake``, ``warehouse`` and ``database``.
 
     :raises ValueError: declarations do not fit together. The text names them.
     """
@@ -109,10 +110,10 @@ def assemble(
 def registry_checks(
     assets: Sequence[dg.AssetsDefinition], followed: Collection[str]
 ) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of topics whose schemas are in a registry, and of the tables that follow
-    them.
+    """Return the checks that compare topics, and tables that read them, with a schema registry.
 
-    ``followed`` are the tables that read values.
+    A topic is checked if its schemas are in a registry. ``followed`` names the tables that read the
+    values of their topics.
     """
     specs = {spec.name: spec for spec in topic_specs(assets) if registry_schemas([spec])}
     on_topics = [registry_check(spec.asset_key, [spec]) for spec in specs.values()]
@@ -126,7 +127,7 @@ def registry_checks(
 
 
 def contents(definitions: dg.Definitions) -> Iterator[Any]:
-    """Yield the contents of ``definitions``, each as a module would declare it."""
+    """Yield the assets, checks, sensors, schedules and jobs of ``definitions``, one by one."""
     parts = (
         definitions.assets,
         definitions.asset_checks,
@@ -139,8 +140,9 @@ def contents(definitions: dg.Definitions) -> Iterator[Any]:
 
 
 def surroundings(definitions: dg.Definitions) -> dg.Definitions:
-    """Return the resources, executor, loggers and metadata of ``definitions``, without their
-    contents.
+    """Return ``definitions`` without their assets, checks, sensors, schedules and jobs.
+
+    Resources, executor, loggers and metadata are kept.
     """
     return dg.Definitions(
         resources=definitions.resources,
@@ -153,9 +155,7 @@ def surroundings(definitions: dg.Definitions) -> dg.Definitions:
 def fed(
     assets: Sequence[Any], feeds: Sequence[TopicFeed], sources: Sequence[SourceFeed]
 ) -> list[Any]:
-    """Return ``assets``, with the transforms and sources upstream of the topics that they send
-    to.
-    """
+    """Return ``assets``, with each topic downstream of the transforms and sources that fill it."""
     senders: dict[dg.AssetKey, list[dg.AssetKey]] = {}
     for source in sources:
         senders.setdefault(dg.AssetKey([TOPIC_PREFIX, source.topic]), []).append(source.asset_key)
@@ -181,7 +181,7 @@ def _keys(asset: Any) -> set[dg.AssetKey]:
 
 
 def declared(modules: Sequence[ModuleType]) -> Iterator[Any]:
-    """Yield every object with a top-level name in a module, or in a list with such a name, once."""
+    """Yield each object once that a module, or a list in it, holds under a top-level name."""
     seen: set[int] = set()
     for module in modules:
         for value in vars(module).values():

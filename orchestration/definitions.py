@@ -1,9 +1,9 @@
 """The Definitions of the project of this process.
 
-``tidelog up``, ``dagster dev``, ``dg dev`` and a workspace.yaml load them. They are the modules of
-``assets`` and ``sensors`` and the components of every ``defs.yaml`` below ``assets``, put together
-by ``orchestration.assembly``. A folder that is not a project, or a mistake in it, is reported as
-one sentence.
+``tidelog up``, ``dagster dev``, ``dg dev`` and a workspace.yaml load this module.
+``orchestration.assembly`` puts them together from the modules of ``assets`` and ``sensors`` and the
+components of every ``defs.yaml`` below ``assets``. A folder that is not a project, or a mistake in
+it, is reported as one sentence.
 """
 
 import sys

@@ -59,7 +59,8 @@ class SettingsError(ValueError):
 class Settings:
     """The settings of the platform.
 
-    Paths are absolute. Sizes are counts or bytes as named. URLs are never shown.
+    Paths are absolute. Sizes are counts or bytes, as their names say. URLs that may hold secrets
+    are not shown.
     """
 
     bootstrap_servers: str
@@ -93,19 +94,17 @@ class Settings:
 
     @property
     def java_directory(self) -> Path:
-        """The place of the private JAVA_HOME when no Java is installed."""
+        """The folder for the JAVA_HOME that is built if no Java is installed."""
         return self.data_directory / "java"
 
     @property
     def spark_scratch_directory(self) -> Path:
-        """The folder for Spark's spills and warehouse folder, so that none is left in the current
-        directory.
-        """
+        """The folder for Spark's temporary files and warehouse, so that none is left elsewhere."""
         return self.data_directory / "spark"
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings of ``environ`` (the process's, if None).
+    """Return the settings of ``environ``, by default the environment of the process.
 
     :raises SettingsError: a variable holds an unusable value.
     """
@@ -149,9 +148,9 @@ def client_settings(
 ) -> dict[str, Any]:
     """Return the settings by which clients of the log service encrypt and log in.
 
-    They come from TIDELOG_CLIENT_CONFIG, and TIDELOG_SASL_... and the like. Each process reads them
-    when it connects, so that no secret stands in a run's configuration, a pickle or an event. A
-    ``file`` of properties replaces the environment, because that is about another cluster.
+    They come from TIDELOG_CLIENT_CONFIG, TIDELOG_SASL_... and similar variables. Each process reads
+    them when it connects, so that no secret is in a run's configuration, a pickle or an event. A
+    ``file`` of properties replaces the environment, because the file is for another cluster.
 
     :raises ConfigError: the file cannot be read or understood.
     """
@@ -171,7 +170,7 @@ def registry_settings(environ: Mapping[str, str] | None = None) -> tuple[str, di
     Each process reads them when it connects, because they may hold secrets. By default it is the
     registry that ``tidelog up`` starts.
 
-    :raises SettingsError: a number is none.
+    :raises SettingsError: the value of a numeric setting is not a number.
     """
     given = os.environ if environ is None else environ
     port = _whole_number(
@@ -214,7 +213,7 @@ def instance_home() -> Path:
 
 
 def export_environment(variables: Mapping[str, str]) -> None:
-    """Set ``variables`` for this process.
+    """Set ``variables`` in the environment of this process.
 
     Spark's launcher and its Python workers read JAVA_HOME and PYSPARK_PYTHON only from there.
     """
@@ -222,10 +221,10 @@ def export_environment(variables: Mapping[str, str]) -> None:
 
 
 def use_utc() -> None:
-    """Give this process, and those that it starts, the time zone UTC.
+    """Set the time zone of this process, and of those that it starts, to UTC.
 
-    PySpark makes local times of Spark's, in the driver and in Python functions. With the host's
-    zone a result would depend on the host.
+    PySpark converts Spark's times to local times, in the driver and in Python functions. With the
+    host's zone a result would depend on the host.
     """
     os.environ["TZ"] = "UTC"
     time.tzset()
@@ -233,7 +232,7 @@ def use_utc() -> None:
 
 @contextmanager
 def named_in_environment(name: str, value: str) -> Iterator[None]:
-    """Set one variable for this process, and restore it afterwards."""
+    """Set an environment variable of this process in the block, and restore it afterwards."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -252,7 +251,8 @@ def _text(given: Mapping[str, str], name: str, default: str) -> str:
 def _own_broker(given: Mapping[str, str]) -> str:
     """Return the address of the broker that ``tidelog up`` starts with these settings.
 
-    Port 0 stands for a free port, which only a running installation knows.
+    The setting 0 means any free port. Only a running installation knows that port, so the default
+    port is returned for it.
     """
     port = _whole_number(
         given, "TIDELOG_BROKER_PORT", DEFAULT_BROKER_PORT, at_least=0, at_most=65_535
@@ -261,9 +261,9 @@ def _own_broker(given: Mapping[str, str]) -> str:
 
 
 def _own_database(given: Mapping[str, str], base: Path) -> str:
-    """Return the database of SQL tables if none is named.
+    """Return the URL of the database for SQL tables that is used if no setting names one.
 
-    It is PostgreSQL if that is configured for everything, else a SQLite file.
+    It is the PostgreSQL database of TIDELOG_POSTGRES_URL if that is set, else a SQLite file.
     """
     url = _postgres_url(given)
     return (
@@ -284,7 +284,7 @@ def _postgres_url(given: Mapping[str, str]) -> str | None:
 
 
 def _webhook(given: Mapping[str, str]) -> SecretText | None:
-    """Return the URL of the webhook. The refusal of a bad one does not show it."""
+    """Return the URL of the webhook. If it cannot be used, the error does not show it."""
     url = given.get("TIDELOG_ALERT_WEBHOOK") or None
     if url is None:
         return None
@@ -313,7 +313,7 @@ def _webhook(given: Mapping[str, str]) -> SecretText | None:
 
 
 def ui_hosts(given: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names under which browsers may open Dagster's UI beside the address that it binds.
+    """Return names under which browsers may open Dagster's UI, in addition to its own address.
 
     :raises SettingsError: a name has a port, a scheme or a wildcard.
     """
@@ -330,7 +330,7 @@ def ui_hosts(given: Mapping[str, str]) -> tuple[str, ...]:
 def ui_login(given: Mapping[str, str]) -> Path | None:
     """Return the properties file of the client that checks passwords for Dagster's UI.
 
-    With None the UI asks for no passwords.
+    None means that the UI asks for no passwords.
     """
     named = given.get(UI_LOGIN)
     return Path(named).expanduser().absolute() if named else None

@@ -1,4 +1,4 @@
 """The example project's sensors: the platform's sensors that run here, with their settings.
 
-``orchestration.sensing`` holds their decisions.
+``orchestration.sensing`` implements them.
 """

@@ -1,4 +1,4 @@
-"""Judges whether tables keep up, and reports sensors that fail or hang.
+"""Judges whether tables meet their lag objectives, and reports sensors that fail or hang.
 
 ``notify=`` sends alerts elsewhere.
 """

@@ -1,8 +1,8 @@
 """Answers queries in SQL from Python: ``ask("SELECT count(*) FROM clean_orders")``.
 
-A query may read tables, marts, dead letters and topics at once. It serves scripts and notebooks,
-and ``tidelog sql`` does the same on the command line. Uses the lake, the warehouse and the broker
-of the settings.
+A query may read tables, marts, dead letters and topics at once. The function is for scripts and
+notebooks, and ``tidelog sql`` does the same on the command line. Uses the lake, the warehouse and
+the broker of the settings.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,15 +48,15 @@ def ask(
     _value`` (texts), ``_bytes`` and ``_headers``. Those in ``topics`` have a column per field of
     their schema, too. With ``is_archive_only`` no broker is asked, and a topic is only its archive.
     ``timeout_ms`` bounds each request to the log service, but not the whole answer. The client's
-    own default holds if it is None. ``confinement`` bounds a query that another person wrote. It
-    may name topics among its relations, as ``topics.NAME``.
+    own default applies if it is None. ``confinement`` limits a query that another person wrote. Its
+    ``relations`` may contain topics, as ``topics.NAME``.
 
     Warns with ``IncompleteAnswerWarning`` if records of a topic were removed before they were
-    archived, if a batch cannot be read, and if a topic is gone.
+    archived, if a batch cannot be read, and if a topic is deleted.
 
-    :raises WarehouseError: the SQL is not a single question, DuckDB cannot answer it, or the
-        confinement does not name one of its topics.
-    :raises LogServiceError: a topic is asked for, and the log service does not respond.
+    :raises WarehouseError: the SQL is not a single query, DuckDB cannot answer it, or it reads a
+        topic that the confinement does not name.
+    :raises LogServiceError: the query reads a topic, and the log service does not respond.
     """
     validate_question(sql)
     found = settings or load_settings()
@@ -86,9 +86,10 @@ def _refuse_topics(names: Iterable[str], confinement: Confinement) -> None:
 
 @contextmanager
 def _advised(lake: Lake, names: Iterable[str]) -> Iterator[None]:
-    """Add advice to a refusal of the log service, if all topics have an archive.
+    """Advise to query the archives alone, if the log service fails and each topic has an archive.
 
-    The advice is that the archives can be queried without the log service.
+    Wrap the code that reads the topics ``names``. The advice is added to the text of its
+    ``LogServiceError``.
     """
     try:
         yield

@@ -30,7 +30,7 @@ RecordPlace = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _FixedLetters:
-    """Reads dead letters, with the values of their fixes, in the manner of a log reader."""
+    """A log reader that reads dead letters, with the values of their fixes, in place of the log."""
 
     letters: Sequence[Mapping[str, Any]]
     values: Mapping[RecordPlace, bytes | None]
@@ -61,7 +61,7 @@ class _FixedLetters:
 
 
 def follower(name: str) -> TopicTable | None:
-    """Return the table of ``name`` whose transform can be tried. None if there is none."""
+    """Return the table ``name`` if its transform can be tried on chosen records, else None."""
     kind = declared(name)
     return None if kind is None else kind.follower
 
@@ -73,7 +73,7 @@ def rejected_again(
     letters: Iterable[Mapping[str, Any]],
     fixes: Sequence[Fix],
 ) -> dict[RecordPlace, Rejection]:
-    """Return the rejections that ``table`` would make of the records of ``fixes``.
+    """Return the rejections that ``table`` would make of the records of ``fixes``, by record.
 
     ``letters`` are its dead letters, in order.
 

@@ -1,8 +1,8 @@
 """Replays from Python, without Dagster: ``replay(clean_orders, from_time="2026-01-01T00:00:00Z")``.
 
-It serves scripts and notebooks in a project's folder. It uses broker, lake, Spark and database of
-the settings. The commits are those of the job ``replay_TABLE``, but the Dagster UI shows nothing of
-it.
+The function is for scripts and notebooks in a project's folder. It uses broker, lake, Spark and
+database of the settings. The commits are those of the job ``replay_TABLE``, but the Dagster UI
+does not show the replay.
 """
 
 import logging
@@ -47,7 +47,7 @@ def replay(
 ) -> Replayed:
     """Read committed records once more into ``table``.
 
-    It is an asset of the project, or its name once the project is imported. ``offsets`` are
+    ``table`` is an asset of the project, or its name once the project is imported. ``offsets`` are
     (partition, start, end), end exclusive. Times are of records, ``to_time`` exclusive, UTC if
     they name no zone. A transform to a topic takes ``dead_letters=True`` alone. A join and a table
     of aggregates take ``everything=True``. Records that the log no longer holds are read from the

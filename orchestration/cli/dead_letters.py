@@ -31,7 +31,7 @@ SHOWN = ["place", "record_time", "rule", "reason", "duplicate_of", "value"]
 
 
 class PlaceParameter(click.ParamType["Place"]):
-    """``PARTITION:OFFSET``, or ``TOPIC/PARTITION:OFFSET``."""
+    """A click parameter ``PARTITION:OFFSET`` or ``TOPIC/PARTITION:OFFSET``."""
 
     name = "place"
 
@@ -124,7 +124,7 @@ def show(*, table: str, place: "Place", as_json: bool) -> None:
     """Show a dead letter whole, with the reason and the time of its rejection.
 
     A repeated record shows its original, too. Key, headers and value follow. The topic is needed if
-    a table rejected records of several, as a join does.
+    a table rejected records of several topics, as a join does.
     """
     with opened_letters() as (letters, _):
         from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
@@ -177,8 +177,8 @@ def fix(
 
     --value or --edit corrects one record. --with corrects all of a table (or of a --rule) by a
     function of the project. Every later replay reads the fix, too, so that replaying all of history
-    gives the same rows again. A join is replayed whole. Without --execute the command also shows
-    which records the table would reject again.
+    gives the same rows again. A join is replayed whole. Without --execute the command only shows
+    the fixes, and which records the table would reject again.
 
     \b
       tidelog dead-letters fix clean_orders 0:17 --value '{"id": 17}' --execute
@@ -243,10 +243,10 @@ def fix(
 def replay(
     *, table: str, place: "Place | None", rule: str | None, execute: bool, as_json: bool
 ) -> None:
-    """Read all dead letters of TABLE once more, those of a rule, or one.
+    """Read all dead letters of TABLE once more, or those of a rule, or one.
 
-    Records between those of a rule may be read again, too. A join is replayed whole for a part.
-    This is of use after a rule was relaxed, a transform corrected, or fixes were kept.
+    Records with offsets between those of a rule may be read again, too. A join is always replayed
+    whole. Use it after a rule was relaxed, a transform corrected, or fixes were kept.
     """
     if place is not None and rule is not None:
         raise click.UsageError("a place is one dead letter: give it without --rule")
@@ -283,7 +283,10 @@ def replay(
 
 @contextmanager
 def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
-    """Yield the dead letters of this lake, and the settings. Errors inside become one sentence."""
+    """Yield the dead letters of this lake, and the settings.
+
+    Errors of the platform inside the block become one sentence at the terminal.
+    """
     from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command
         explained,
         found_settings,
@@ -301,7 +304,7 @@ def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
 
 
 def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> dict[str, str]:
-    """Return the names, by id, of deleted topics that a table has dead letters of.
+    """Return the names, by id, of deleted topics of which a table still has dead letters.
 
     It is empty if the broker cannot be reached, because the replay then reports that itself.
     """
@@ -324,7 +327,10 @@ def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> 
 
 
 def refuse_deleted(topic_ids: Sequence[str], deleted: Mapping[str, str]) -> None:
-    """Refuse the fix of a record whose topic is deleted. ``deleted`` holds names by id."""
+    """Refuse the fix of a record whose topic is deleted.
+
+    ``deleted`` holds the names of deleted topics by id.
+    """
     for topic_id in topic_ids:
         if topic_id in deleted:
             raise click.ClickException(
@@ -334,7 +340,7 @@ def refuse_deleted(topic_ids: Sequence[str], deleted: Mapping[str, str]) -> None
 
 
 def print_deleted(count: int) -> None:
-    """Tell how many dead letters cannot be replayed."""
+    """Print how many dead letters cannot be replayed, because their topics are deleted."""
     if count:
         verbs = ("is", "stays") if count == 1 else ("are", "stay")
         click.echo(
@@ -352,7 +358,10 @@ def chosen_rule(rule: str | None) -> Any:
 
 
 def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return a dead letter as it is shown. ``names`` are those of ``names_of_topics``."""
+    """Return a dead letter with the names and texts that commands print.
+
+    ``names`` are those of ``names_of_topics``.
+    """
     from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
         place_of,
     )
@@ -376,7 +385,7 @@ def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]
 
 
 def shown_time(moment: datetime | None) -> str | None:
-    """Return a time as all commands show it, in UTC with the milliseconds of a record's time."""
+    """Return a time as all commands show it, in UTC with milliseconds."""
     return None if moment is None else as_time(round(moment.timestamp() * 1_000))
 
 
@@ -431,8 +440,8 @@ def tried(
 ) -> tuple[Mapping["RecordPlace", str] | None, str]:
     """Return the reasons why the table would reject fixed records again, by record.
 
-    They are None if there was no trial. The text then gives the reason. ``found`` are the table's
-    dead letters.
+    They are None if the fixes could not be tried. The text then gives the reason. ``found`` are the
+    table's dead letters.
     """
     from orchestration.calls.fix_trial import (  # noqa: PLC0415 - with the command, not with its help
         follower,
@@ -479,9 +488,9 @@ def show_fixes(
     as_json: bool,
     nothing: str,
 ) -> None:
-    """Print the fixes, and which of them would be rejected ``again``, as ``tried`` returned it.
+    """Print the fixes, and which of them the table would reject again.
 
-    ``nothing`` is printed if there are no fixes.
+    ``again`` is the first result of ``tried``. ``nothing`` is printed if there are no fixes.
     """
     from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
         names_of_topics,
@@ -535,9 +544,9 @@ def nothing_to_fix(table: str, rule: str | None, letters: "DeadLetters") -> str:
 def replayed(
     settings: "Settings", table: str, ranges: Sequence["OffsetRange"] | None
 ) -> dict[str, Any]:
-    """Replay ranges of a table by the project's job, or with None its rejected records.
+    """Replay ``ranges`` of a table by the project's job, or its dead letters if they are None.
 
-    A table without a replay of a part is replayed whole.
+    A table that cannot replay a part is replayed whole.
     """
     from orchestration.cli.replay import (  # noqa: PLC0415 - with the command, not with its help
         refuse_transforms,

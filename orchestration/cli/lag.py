@@ -166,7 +166,7 @@ def lag_columns(
 class Counts:
     """Counts the rows of tables in the lake and of tables in DuckDB files.
 
-    Those of a SQL database are not counted, and a transform to a topic has none.
+    Tables of a SQL database are not counted, and a transform to a topic has no rows.
     """
 
     lake: "Lake"
@@ -195,7 +195,7 @@ class Counts:
 def failed_runs(
     keys: "Collection[dg.AssetKey]", settings: "Settings"
 ) -> "Mapping[dg.AssetKey, str]":
-    """Return the reasons of the assets whose last run failed. Without Dagster there are none."""
+    """Return, by asset, why its last run failed. It is empty without a Dagster instance."""
     from orchestration.installation.instance import (  # noqa: PLC0415 - with the command, not with its help
         open_instance,
     )

@@ -1,6 +1,6 @@
 """``tidelog replay``: reads committed records once more into a table.
 
-Shows the offsets, and ``--execute`` does it.
+Without ``--execute`` it only shows the offsets of these records.
 """
 
 import re
@@ -85,10 +85,10 @@ def replay(
 
     TABLE is a name, or the asset as the Dagster UI shows it: clean_orders or lake/clean_orders.
 
-    It serves a transform that was corrected, a rule that changed, or records that were rejected.
-    The table's checkpoint stays where it is, and rows of other records are not touched. Run it in
-    the folder of the project. A replay that is stopped, or killed, has replaced some pieces whole
-    and the others not at all. Then run it again.
+    Use it after a transform was corrected, a rule changed, or records were rejected. The table's
+    checkpoint does not change, and rows of other records are not touched. Run it in the folder of
+    the project. A replay that is stopped, or killed, has replaced some pieces whole and the others
+    not at all. Then run it again.
 
     \b
       tidelog replay clean_orders --from 2026-01-01 --to 2026-02-01
@@ -174,7 +174,7 @@ def show_replay(table: str, totals: Mapping[str, Any], *, execute: bool, as_json
 
 
 def from_archive(totals: Mapping[str, Any]) -> str:
-    """Return the note on offsets that the log no longer holds. It is empty if there are none."""
+    """Return a note on the offsets that are read from the archive, empty if there are none."""
     count = totals.get("offsets_from_the_archive")
     return f"; {count} of them from the archive" if count else ""
 
@@ -222,5 +222,5 @@ def why_built_anew(name: str, assets: "Iterable[dg.AssetsDefinition]") -> str | 
 
 
 def iso(moment_ms: int | None) -> str | None:
-    """Return a time as the job takes it."""
+    """Return a time in milliseconds as ISO 8601 text (UTC), which the job's config takes."""
     return None if moment_ms is None else datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat()

@@ -43,14 +43,14 @@ DECLARED: Mapping[str, str] = {
 )
 @json_option
 def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) -> None:
-    """Answer a question in SQL (DuckDB's), read from standard input if none is given.
+    """Answer a query in SQL (DuckDB's), read from standard input if none is given.
 
     Relations are the tables of the lake and the marts by their names, `dead_letters`, and
     `topics.NAME` for any topic of the log service. A topic has the columns _partition, _offset,
     _timestamp, _key, _value, _bytes and _headers. A topic that the project of this folder declares
-    with a schema has the fields of its JSON, too. A topic with an archive is archive and log
-    together. The conditions of a question on _partition, _offset and _timestamp decide what is
-    read.
+    with a schema has the fields of its JSON, too. The records of a topic with an archive come from
+    archive and log together. The conditions of a query on _partition, _offset and _timestamp decide
+    which records are read.
 
     \b
       tidelog sql "SELECT country, count(*) FROM clean_orders GROUP BY ALL"
@@ -89,9 +89,9 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
 def answered(question: str, settings: "Settings", **how: Any) -> "tuple[pa.Table, list[str]]":
     """Return the answer to a query, and a sentence for each kind of missing records.
 
-    ``how`` goes to ``ask``.
+    ``how`` are further arguments for ``ask``.
 
-    :raises ClickException: the question cannot be answered.
+    :raises ClickException: the query cannot be answered.
     """
     from orchestration.cli.surroundings import explained  # noqa: PLC0415 - with the command
 
@@ -140,7 +140,7 @@ def declared_topics(question: str) -> list[Any]:
 
 
 def declared_as(name: str) -> str:
-    """Return a line on the project's declaration of a relation that does not exist yet.
+    """Return a line which says that the project declares a relation that does not exist yet.
 
     It is empty if the project declares none of that name.
     """
@@ -173,7 +173,7 @@ def write_csv(answer: Any) -> None:
 
 
 def plain_rows(rows: Any) -> list[dict[str, Any]]:
-    """Return the rows of an Arrow table or batch as JSON has them.
+    """Return the rows of an Arrow table or batch as values that JSON can hold.
 
     Times beyond the years 1 to 9999, which older releases stored, are texts, too.
     """
@@ -189,7 +189,7 @@ def plain_rows(rows: Any) -> list[dict[str, Any]]:
 
 
 def plain(value: Any, kind: Any) -> Any:
-    """Return a value of an Arrow type as JSON has it.
+    """Return a value of the Arrow type ``kind`` as a value that JSON can hold.
 
     A MAP is an object, and its keys are texts. Bytes, times, decimals and numbers that are not
     finite are texts, because JSON has none of them.

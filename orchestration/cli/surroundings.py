@@ -1,9 +1,8 @@
-"""Finds the surroundings of a command: project, settings, Dagster's instance, and running
-processes.
+"""Finds the surroundings of a command: project, settings, Dagster instance, running processes.
 
 The project is that of the current folder. A command uses the broker and the warm Spark server of a
-``tidelog up`` that runs on the same data, unless the settings name others. An error that a
-traceback would not explain is one sentence.
+``tidelog up`` that runs on the same data, unless the settings name others. Errors that a user can
+act on are shown as one sentence, without a traceback.
 """
 
 import logging
@@ -42,15 +41,14 @@ READY = "ready"
 ERROR_OUTPUT = 2
 """The descriptor of the error output, which a JVM inherits."""
 SPARK_LOG = "command.log"
-"""The file in Spark's folder with the lines of the last command's Spark."""
+"""The file in Spark's folder with the log of the Spark that the last command started."""
 QUIET_LOGGERS = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 
 def found_settings() -> Settings:
-    """Return the settings in force here.
+    """Return the settings that apply here.
 
-    Broker, registry and Spark are those of a running ``tidelog up`` if the settings name no
-    others.
+    If the settings name no broker, registry or Spark, those of a running ``tidelog up`` are used.
 
     :raises ClickException: a setting cannot be used, or the platform is not installed.
     """
@@ -103,7 +101,7 @@ def loaded_project() -> "dg.Definitions":
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn refusals of the platform into a sentence at the terminal."""
+    """Turn the platform's errors in the block into a sentence at the terminal."""
     from orchestration.transforms.dagster_views.failures import (  # noqa: PLC0415 - with the command, not with its help
         FINAL,
         PASSING,
@@ -117,10 +115,10 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def quiet_spark(settings: Settings) -> Iterator[None]:
-    """Keep the lines of a Spark that starts in this process away from the terminal.
+    """Keep the log lines of a Spark that starts in this process away from the terminal.
 
-    They go into a file of the data directory. Python's own error output stays where it is. A warm
-    server writes into the logs of its installation anyway.
+    They go into a file of the data directory. Python's own error output still goes to the terminal.
+    A warm server writes into the logs of its installation anyway.
     """
     if settings.spark_remote:
         yield
@@ -146,7 +144,8 @@ def run_replay(
     """Replay into ``table`` by the project's job, and return the metadata of its one output.
 
     The offsets are planned first, outside of the installation's Dagster. So neither a dry run nor a
-    refused replay appears among its runs. The replay itself is a run of it, if there is one.
+    refused replay appears among the runs in its UI. The replay itself is such a run, if there is an
+    installation.
 
     :raises ClickException: the replay is refused, or fails.
     """
@@ -194,7 +193,7 @@ def _ran(
 
 
 def why_failed(result: "dg.ExecuteInProcessResult") -> str:
-    """Return the sentence of the first step that failed."""
+    """Return the error message of the first step that failed."""
     for event in result.all_events:
         if event.event_type_value == "STEP_FAILURE":
             data = event.step_failure_data

@@ -1,6 +1,6 @@
 """``tidelog take-over``: gives the project a database table that belongs to another owner.
 
-Shows the owner, and ``--execute`` does it.
+Without ``--execute`` it only shows the owner.
 """
 
 from collections.abc import Iterator
@@ -118,7 +118,7 @@ def opened_table(definitions: "dg.Definitions", table: str) -> Iterator[tuple[st
 
 
 def chosen(table: str, known: list[str]) -> str:
-    """Return the asset among ``known`` that ``table`` names, with its first part or without.
+    """Return the asset among ``known`` that ``table`` names, with or without its prefix (``sql/``).
 
     :raises ClickException: no asset has that name, or two have it.
     """

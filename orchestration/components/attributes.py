@@ -30,7 +30,7 @@ class Declaration(dg.Component):
     def declare(self, context: dg.ComponentLoadContext) -> Made:
         """Return the asset.
 
-        :raises ValueError: the attributes make no sense.
+        :raises ValueError: the attributes cannot be used.
         """
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
@@ -64,9 +64,9 @@ def folder_of(context: dg.ComponentLoadContext) -> Path:
 
 @contextmanager
 def refusals_placed(context: dg.ComponentLoadContext) -> Iterator[None]:
-    """Tell file and line of a declaration that makes no sense.
+    """Add file and line to the error of a declaration that cannot be used.
 
-    :raises ProjectError: the declaration makes no sense.
+    :raises ProjectError: the declaration cannot be used.
     """
     try:
         yield
@@ -85,7 +85,7 @@ def place_of(context: dg.ComponentLoadContext, text: str = "") -> str:
 
 
 def blamed(attributes: Mapping[str, Any], text: str) -> str:
-    """Return the attribute to blame for an error.
+    """Return the attribute to blame for an error, whose sentence is ``text``.
 
     It is the longest attribute that the sentence names, else ``name``.
     """
@@ -106,11 +106,12 @@ def line_of(position: SourcePositionTree, path: Sequence[str | int]) -> str:
 def example(attributes: Callable[[str], Mapping[str, Any]]) -> type[dg.Scaffolder[Any]]:
     """Return a scaffolder for ``dg scaffold``.
 
-    It writes attributes that load, with the folder's name.
+    It writes a component with the example attributes that ``attributes`` returns for the name of
+    the component's folder. The component can be loaded as it is.
     """
 
     class ExampleScaffolder(dg.Scaffolder):
-        """Writes a component that loads, for its owner to change."""
+        """Writes an example component that can be loaded, for the user to change."""
 
         def scaffold(self, request: "dg.ScaffoldRequest[Any]") -> None:
             """Write the component."""

@@ -67,9 +67,9 @@ def component_files(folder: Path) -> Iterator[Path]:
 
 
 def _declared(tree: ComponentTree, file: Path) -> ComponentDecl[Any]:
-    """Return the declaration of a file.
+    """Return the component declaration in a file.
 
-    It is noted in Dagster's tree, which then looks for no other file.
+    It is stored in Dagster's tree, which then looks for no other file.
     """
     with mistakes_as_sentences(file):
         context = tree.decl_load_context.for_component_loc(ComponentPath.from_path(file.parent))
@@ -107,7 +107,10 @@ def mistakes_as_sentences(file: Path) -> Iterator[None]:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Return the cause of an error: Tidelog's own sentence, a refused value, or the first cause."""
+    """Return the part of an error that tells the cause.
+
+    It is an error of Tidelog or of pydantic in the chain of causes, else the first cause.
+    """
     while (
         not isinstance(error, ProjectError | ValidationError)
         and (cause := error.__cause__ or error.__context__) is not None
@@ -133,10 +136,9 @@ def sentence(file: Path, error: BaseException) -> str:
 
 
 def _meant(error: ValidationError) -> list[Any]:
-    """Return the refusals, unknown attributes first.
+    """Return the errors of a validation that tell what is wrong, unknown attributes first.
 
-    Refusals that only say "not a template" are left out, because pydantic gives one for every
-    value.
+    pydantic also reports for every value that it is not a template. These errors are left out.
     """
     found = [one for one in error.errors() if one["type"] != "string_type"] or list(error.errors())
     return sorted(found, key=lambda one: one["type"] != UNKNOWN)
@@ -155,8 +157,9 @@ def _refusal(file: Path, error: Any) -> str:
 
 
 def _parts(part: str | int) -> list[str | int]:
-    """Return the keys of a path, without the line that Dagster adds and the type that pydantic
-    adds.
+    """Return the keys in one part of the location of a pydantic error.
+
+    Dagster adds a line to a part, and pydantic adds a type. Both are left out.
     """
     if isinstance(part, int):
         return [part]
@@ -178,7 +181,7 @@ def suggestion(file: Path, wrong: str) -> str:
 
 
 def known_attributes(document: Any) -> Iterator[str]:
-    """Yield the attributes of a document's component, and of the models in them."""
+    """Yield the names of attributes that a document's component and its nested models know."""
     module, _, name = (
         str(document.get("type", "")).rpartition(".")
         if isinstance(document, dict)
@@ -191,7 +194,7 @@ def known_attributes(document: Any) -> Iterator[str]:
 
 
 def fields_of(model: Any) -> Iterator[str]:
-    """Yield the fields of a model, and of the models that they hold."""
+    """Yield the names of the fields of a model, and of the models nested in it."""
     for name, field in getattr(model, "model_fields", {}).items():
         yield name
         for part in _types_in(field.annotation):
@@ -209,7 +212,7 @@ def placed(
 ) -> str:
     """Return file and line of a value at ``path``, in the document that contains ``near``.
 
-    If ``near`` is not known, they are those of the value itself.
+    If ``near`` is None, find the value itself in the documents.
     """
     for document in documents(file):
         position = document.source_position_tree.position
@@ -224,7 +227,7 @@ def placed(
 def _places_of(
     held: Any, key: str, value: object, path: tuple[str | int, ...]
 ) -> Iterator[tuple[str | int, ...]]:
-    """Yield where in a document a key has a value."""
+    """Yield each path in a document at which ``key`` has ``value``."""
     entries = (
         held.items()
         if isinstance(held, dict)
@@ -239,7 +242,7 @@ def _places_of(
 
 
 def type_line(file: Path) -> str:
-    """Return file and line of the first component's type."""
+    """Return the position (file and line) at which the first component names its type."""
     found = documents(file)
     return line_of(found[0].source_position_tree, ("type",)) if found else str(file)
 

@@ -1,9 +1,9 @@
 """The component of a transform in SQL, the YAML form of ``spark_table``.
 
-It makes a table from a topic or from tables. The statement is Spark's SQL. Over a topic it reads
-the topic by its name, as a relation of the record's fields and of ``_topic_id``, ``_partition``,
-``_offset``, ``_timestamp`` and ``_key``, and with ``has_headers`` of ``_headers``. Over tables it
-reads those by their names. Rules, repetitions and dead letters are those of every table.
+It makes a table from a topic or from tables. The statement is Spark's SQL. It names its topic or
+its tables as relations. The columns of a topic are the fields of its records, ``_topic_id``,
+``_partition``, ``_offset``, ``_timestamp`` and ``_key``, and with ``has_headers`` also
+``_headers``. Rules, repetitions and dead letters are those of every table.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -168,15 +168,15 @@ def named_topic(name: str) -> TopicSpec:
 
 
 def known_columns(topic: TopicSpec, *, has_headers: bool = False) -> Collection[str]:
-    """Return the columns that a topic's records surely have."""
+    """Return the columns that every record of a topic has in a transform."""
     own = ["_value"] if topic.fields is None else topic.fields.names
     return {*PROVENANCE, "_timestamp", "_key", *(["_headers"] if has_headers else []), *own}
 
 
 def day(text: str) -> date:
-    """Return a day.
+    """Return the date that ``text`` writes in ISO 8601.
 
-    :raises ValueError: the value is not a day.
+    :raises ValueError: the text is not a date.
     """
     try:
         return date.fromisoformat(text)

@@ -173,9 +173,9 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
         return component
 
     def spec(self, folder: Path | None = None) -> TopicSpec:
-        """Return the declaration. Schema files lie in ``folder``.
+        """Return the topic's declaration. Paths of schema files are relative to ``folder``.
 
-        :raises ValueError: the declaration makes no sense.
+        :raises ValueError: the attributes cannot be used.
         """
         return TopicSpec(
             name=self.name,
@@ -201,7 +201,7 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     def _schema(
         self, folder: Path, *names: str
     ) -> str | AvroSchema | ProtobufSchema | RegistrySchema | None:
-        """Return the schema that is given under one of ``names``."""
+        """Return the schema that is given by one of the attributes ``names``."""
         given = {name: one for name in names if (one := getattr(self, name)) is not None}
         if len(given) > 1:
             raise ValueError(

@@ -4,12 +4,12 @@ The console's process imports no Dagster, DuckDB or Arrow for them. Processes of
 the facts up. They are started at first use and end when idle. The entry point ``tidelog.console``
 names ``area.area``.
 
-The rooms, from the bottom up:
+The modules, from the bottom up:
 
 - ``values``: the facts on tables. ``commits``: offset ranges and pace of commits.
-- ``process``: the processes that know the facts.
-- ``worker``: such a process, as the console asks it. ``jobs``: work that takes long. ``rights``:
-  who may see, ask and change.
+- ``process``: the code of the processes that look the facts up.
+- ``worker``: the console's handle on such a process. ``jobs``: work that takes long. ``rights``:
+  who may see, query and change tables.
 - ``platform``: the project's folder with all of these. ``pages``: the requests. ``flow``: the part
   of the page Flow.
 - ``area``: the routes.

@@ -14,7 +14,7 @@ from orchestration.console.values import TableFacts
 
 
 async def show_flow(platform: Platform, page_request: PageRequest) -> FlowPart:
-    """Return the flow through the tables that the person may read.
+    """Return the edges between topics, tables and marts that the person may read.
 
     Raises:
         HttpError: the project cannot be loaded.
@@ -31,7 +31,8 @@ async def show_flow(platform: Platform, page_request: PageRequest) -> FlowPart:
 def platform_flow(tables: Iterable[TableFacts]) -> FlowPart:
     """Return the edges from topics to tables, between tables, and on to topics and marts.
 
-    A table that follows several topics has no lag and rate at a single edge.
+    The edges to a table that follows several topics show no lag and no rate, because both are known
+    only for the whole table.
     """
     edges: list[FlowEdge] = []
     shown = sorted(tables, key=lambda each: each.asset)

@@ -1,4 +1,4 @@
-"""Long work: it runs in the background with a page of its own, until it is done or stopped.
+"""Work that takes long and runs in the background, with a page of its own.
 
 Invariants: the number of running jobs is bounded, in total and per person. Only the person who
 began a job sees it. The results of the last jobs are kept, and older ones are forgotten.
@@ -42,7 +42,7 @@ class Job:
 
     @property
     def is_running(self) -> bool:
-        """Whether the work goes on."""
+        """Whether the work is still running."""
         return self.state == RUNNING
 
 
@@ -59,7 +59,7 @@ class Jobs:
         """Begin a job in a nursery that outlives the request.
 
         Raises:
-            HttpError: 503, too many go on.
+            HttpError: 503, too many jobs are running.
         """
         running = [each for each in self._jobs.values() if each.is_running]
         own = [each for each in running if each.user == user]

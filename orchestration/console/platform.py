@@ -1,7 +1,7 @@
 """The platform behind the pages: the project's folder, its processes, and their last answers.
 
-Facts are asked anew after a few seconds. People share them, and each page shows what the rights of
-its person allow.
+Answers are cached for a few seconds, and all people share them. Each page shows only the facts that
+its person has a right to.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -38,8 +38,8 @@ NO_PLATFORM = "The platform is not installed here: pip install 'tidelog[platform
 class Overview:
     """The project as it is now.
 
-    ``topics`` are all that it declares or reads. ``trouble`` is the reason why some facts are not
-    known.
+    ``topics`` are all topics that it declares or reads. ``trouble`` is the reason why some facts
+    are not known.
     """
 
     tables: tuple[TableFacts, ...]
@@ -52,7 +52,7 @@ class Overview:
         return next((each for each in self.tables if each.name == name), None)
 
     def needed_topics(self, name: str) -> tuple[str, ...]:
-        """Return the topics whose rights decide about the tables of a name."""
+        """Return the topics whose rights decide about the tables with the name ``name``."""
         return needed_topics([each for each in self.tables if each.name == name], self.topics)
 
 
@@ -147,7 +147,7 @@ class Platform:
         self._asked.clear()
 
     async def sight(self, page_request: PageRequest, more_topics: Collection[str] = ()) -> Sight:
-        """Return the project as the person may see it. ``more_topics`` are asked for, too.
+        """Return the project as the person may see it, with the rights on ``more_topics``, too.
 
         Raises:
             HttpError: there is no project, or it cannot be loaded.

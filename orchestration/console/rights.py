@@ -1,11 +1,11 @@
-"""Decides who may see tables, ask in SQL and change: rights on tables follow those on topics.
+"""Decides who may see, query and change tables: rights on tables follow those on topics.
 
-A table's rows come from topics, and a person who may read these may read the table. A fix changes
-the value of a record, so it needs WRITE on the table's topics. Without logins the console acts as
-itself, and may do all.
+A table's rows come from topics, and a person who may read these topics may read the table. A fix
+changes the value of a record, so it needs WRITE on the table's topics. If the console has no
+logins, everybody may do all with the console's own rights.
 
 Invariant: topics are compared by their ids, too. Rights on a topic of another cluster that has the
-same name count for nothing.
+same name do not count.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -71,8 +71,8 @@ def rights_on(
 ) -> Rights:
     """Return the rights of a person.
 
-    ``operations`` has the id and the allowed operations of each topic at the person's cluster,
-    ``ids`` the ids at the project's.
+    ``operations`` holds the id and the allowed operations of each topic at the cluster where the
+    person logged in. ``ids`` holds the ids of these topics at the project's cluster.
     """
     own = {
         name: allowed
@@ -86,9 +86,9 @@ def rights_on(
 
 
 def needed_topics(tables: Sequence[TableFacts], every_topic: Collection[str]) -> tuple[str, ...]:
-    """Return the topics whose rights a name needs. The name may stand for several tables.
+    """Return the topics on which a person needs rights, for ``tables`` that share one name.
 
-    A table without known sources needs all topics of the project.
+    If the source topics of a table are unknown, these are ``every_topic``, all of the project.
     """
     if tables and all(table.sources for table in tables):
         return tuple(sorted({topic for table in tables for topic in table.sources}))

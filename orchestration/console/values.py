@@ -18,7 +18,7 @@ class TableFacts:
     ``asset`` is its key as the Dagster UI shows it. ``topics`` are those that it follows itself,
     ``inputs`` the tables and marts that it is made of, ``sources`` all topics that its rows come
     from, also through other tables. ``target`` is the topic that a transform sends to. Numbers that
-    are not known are None. ``failure`` is the reason of the last run, if that failed.
+    are not known are None. ``failure`` is the reason why the last run failed, empty if it did not.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """The console's handle on a process of the platform, which starts at first use and ends when idle.
 
-Invariants: one request is open at a time. The number of waiting requests is bounded, in total and
-per person. A process whose request was stopped or took too long is killed, with all that it started
-and spilled. It ends after a while without requests, and with the console. A response is
-bounded.
+Invariants: the process has one request at a time. The number of waiting requests is bounded, in
+total and per person. If a request is stopped or takes too long, its process is killed with all
+child processes, and its temporary files are removed. The process ends after a while without
+requests, and with the console. The size of a response is bounded.
 """
 
 import json
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 class WorkerKind:
     """A kind of process. ``idle_s`` 0 ends it after each request.
 
-    With ``has_own_folder`` its temporary files are in a folder that goes with it.
+    With ``has_own_folder`` its temporary files are in a folder that is removed with it.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Worker:
         """Return the result of a method for a user. ``nursery`` outlives the request.
 
         Raises:
-            HttpError: the platform refuses, the deadline passed, or too many wait.
+            HttpError: the platform refuses, the deadline passed, or too many requests wait.
         """
         if user and self._open[user] >= MAX_OF_PERSON:
             raise HttpError(503, OWN_BUSY, (("retry-after", "5"),))
@@ -199,7 +199,7 @@ class Worker:
 
 @contextmanager
 def _deadline(limit_s: float, text: str) -> Iterator[None]:
-    """Refuse a request with a sentence once its time is over.
+    """Refuse a request with the sentence ``text`` if the block takes longer than ``limit_s``.
 
     Raises:
         HttpError: 503.

@@ -26,7 +26,7 @@ QUERY_CANCELED = "57014"
 def connect_arguments(url: URL, *, connect_s: int, lock_s: int | None = None) -> dict[str, Any]:
     """Return the arguments for the driver of ``url`` that make it connect within ``connect_s``.
 
-    SQLite waits ``lock_s`` for a lock. A limit in the URL itself goes before these.
+    SQLite waits ``lock_s`` for a lock. A limit in the URL itself takes precedence.
     """
     backend = url.get_backend_name()
     if backend == "sqlite":
@@ -37,9 +37,9 @@ def connect_arguments(url: URL, *, connect_s: int, lock_s: int | None = None) ->
 
 
 def limit_statements(engine: Engine, within_s: int) -> None:
-    """Have PostgreSQL cancel each statement of the engine's transactions that takes longer.
+    """Make PostgreSQL cancel statements of the engine that take longer than ``within_s``.
 
-    A limit in the URL itself goes before this.
+    A limit in the URL itself takes precedence.
     """
     if not _is_libpq(engine.url) or "statement_timeout" in str(engine.url.query.get("options", "")):
         return
@@ -50,8 +50,9 @@ def limit_statements(engine: Engine, within_s: int) -> None:
 
 
 def is_cut_off(error: Exception) -> bool:
-    """Return whether PostgreSQL canceled the statement of a driver's ``error`` at its time
-    limit.
+    """Return whether PostgreSQL canceled a statement at its time limit.
+
+    ``error`` is that of the driver.
     """
     return QUERY_CANCELED in {getattr(error, "sqlstate", None), getattr(error, "pgcode", None)}
 

@@ -46,7 +46,7 @@ class NotOwnerError(ProgressError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """An asset, as ``lake/accounts``, of the lake with that id.
+    """The owner of a table: one asset, such as ``lake/accounts``, of one lake.
 
     ``place`` shows people where the lake is. ``deployment`` is part of the identity if the progress
     is stored under its name. Otherwise it is empty.
@@ -85,8 +85,9 @@ def owner_of(root: Path, asset: str, deployment: str | None = None) -> Owner:
 
 
 def lake_id(root: Path) -> str:
-    """Return the id of the lake in ``root``. The id is created at first use. If several processes
-    create one at once, one wins.
+    """Return the id of the lake in ``root``.
+
+    The id is created at first use. If several processes create one at once, one wins.
 
     :raises OSError: the file cannot be read or written.
     """
@@ -105,9 +106,9 @@ def lake_id(root: Path) -> str:
 
 
 def _place(draft: Path, path: Path) -> None:
-    """Give ``draft`` the name ``path``, unless that is taken.
+    """Give ``draft`` the name ``path``, unless that name is taken.
 
-    A file system without links needs a second look for the name.
+    If the file system has no hard links, the name is checked first, and then the file is renamed.
     """
     try:
         os.link(draft, path)
@@ -155,8 +156,8 @@ def hold(
 ) -> None:
     """Lock the table's owner, which has to be ``owner``, until the transaction ends.
 
-    A table without owner becomes its own. ``others`` returns the owner of such a table by the rest
-    of the database, None if there is none.
+    A table without a known owner gets ``owner``, unless ``others`` names another writer. ``others``
+    looks for one in the rest of the database, and returns None if there is none.
 
     :raises NotOwnerError: the table belongs to another owner.
     :raises IntegrityError: another owner claims it at this moment.
@@ -183,13 +184,13 @@ def hold(
 
 
 def owner_text(owner: Owner, written_at: datetime) -> str:
-    """Return an owner and when it last wrote, for a sentence."""
+    """Return an owner, and when it last wrote, as part of a sentence."""
     at = written_at if written_at.tzinfo is None else written_at.astimezone(UTC)
     return f"{owner}, which last wrote it at {at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def give(connection: sa.Connection, table: str, owner: Owner) -> None:
-    """Make ``owner`` the owner of ``table`` in the place of any other."""
+    """Make ``owner`` the owner of ``table``, whoever owned it before."""
     connection.execute(_owners.delete().where(_owners.c.table_name == table.lower()))
     _insert(connection, table, owner, datetime.now(UTC))
 

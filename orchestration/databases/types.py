@@ -1,7 +1,7 @@
 """Arrow rows for a SQL database: the type of each column, and values in portions.
 
-Decides nothing else. Knows SQLAlchemy's types, and of databases only that SQLite keeps no time
-zones, so its times are UTC.
+Decides nothing else. Knows SQLAlchemy's types. Of the differences between databases it knows only
+that SQLite stores no time zones, so its times are UTC.
 """
 
 import json
@@ -15,11 +15,11 @@ import sqlalchemy as sa
 
 ROWS_AT_ONCE = 5_000
 KEY_LENGTH = 255
-"""Most letters of a text in a key, because indexes of some databases take no longer ones."""
+"""Most characters of a text in a key, because indexes of some databases refuse longer texts."""
 
 
 def chunks(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows as dictionaries, at most ``ROWS_AT_ONCE`` together."""
+    """Yield the rows as dictionaries by column, in lists of at most ``ROWS_AT_ONCE``."""
     moments = (
         [field.name for field in rows.schema if pa.types.is_timestamp(field.type) and field.type.tz]
         if dialect == "sqlite"
@@ -40,8 +40,8 @@ def chunks(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
 def json_text(value: object) -> str:
     """Return a list or struct as JSON.
 
-    Values without a form in JSON are texts. Bytes are base64, as a schema takes them and Spark
-    writes them.
+    Values that JSON cannot express are texts. Bytes are base64, which a schema reads and Spark
+    writes for them.
     """
     return json.dumps(value, default=_as_text)
 
@@ -56,7 +56,7 @@ def _without_zone(moment: datetime | None) -> datetime | None:
 
 
 def sql_column(field: pa.Field, *, is_key: bool) -> "sa.Column[Any]":
-    """Return the column for a field. A key's column is part of the primary key."""
+    """Return the SQL column for an Arrow field. A key column is part of the primary key."""
     kind = (
         sa.String(KEY_LENGTH)
         if is_key and pa.types.is_string(field.type)

@@ -1,4 +1,4 @@
-"""Decides whether a secret may stand in a database's URL, and shows the URL without it.
+"""Decides whether a database's URL may contain a secret, and shows the URL without it.
 
 URLs have SQLAlchemy's form. Drivers have hundreds of options, and some hold secrets under names
 that do not say so (``credentials_base64``, ``api_key``). So only the values of options that are
@@ -72,7 +72,10 @@ def is_harmless(option: str) -> bool:
 
 
 def _options(url: URL) -> Iterator[str]:
-    """Yield the names of options, and in place of ODBC's connection string those within it."""
+    """Yield the names of a URL's options.
+
+    The option with ODBC's connection string is replaced by the options in that string.
+    """
     for name, given in url.query.items():
         if name.lower() != ODBC:
             yield name

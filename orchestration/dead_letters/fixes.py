@@ -47,7 +47,10 @@ class FixError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """The value to read in place of a rejected record's. None is a record without value."""
+    """The value to read in place of the value of a rejected record.
+
+    None stands for a record without value.
+    """
 
     topic_id: str
     partition: int
@@ -144,9 +147,9 @@ class Fixes:
     def put(
         self, target: str, fixes: Sequence[Fix], *, note: str = "", now: datetime | None = None
     ) -> None:
-        """Keep ``fixes``, in place of older ones of the same offsets, in one commit.
+        """Store ``fixes`` in one commit. They replace older fixes of the same offsets.
 
-        :raises CommitConflictError: rivals were faster in every attempt.
+        :raises CommitConflictError: in every attempt another writer was faster.
         """
         if not fixes:
             return
@@ -246,12 +249,18 @@ def repaired(
 
 
 def replay_ranges(fixes: Sequence[Fix]) -> list[OffsetRange]:
-    """Return ranges that cover ``fixes``, at most fifty per partition (gaps are bridged)."""
+    """Return ranges that cover ``fixes``, at most fifty per partition.
+
+    Ranges may include offsets without a fix.
+    """
     return ranges_at((one.partition, one.offset) for one in fixes)
 
 
 def ranges_at(places: Iterable[At]) -> list[OffsetRange]:
-    """Return ranges that cover places, at most fifty per partition (gaps are bridged)."""
+    """Return ranges that cover ``places``, at most fifty per partition.
+
+    Ranges may include other offsets.
+    """
     offsets: dict[int, list[int]] = {}
     for partition, offset in places:
         offsets.setdefault(partition, []).append(offset)

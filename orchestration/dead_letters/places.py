@@ -2,8 +2,8 @@
 
 Decides which dead letter is meant. A table can have two with the same partition and offset, because
 a join rejects records of two topics, and because a topic may be deleted and created again under its
-name. An ambiguous place is refused, and the refusal lists the candidates. The topic's name stands
-before the slash, or its id if two topics have one name.
+name. An ambiguous place is refused, and the refusal lists the candidates. The part before the slash
+is the topic's name, or its id if two topics have one name.
 """
 
 import re
@@ -50,9 +50,9 @@ class Place:
 
 
 def names_of_topics(letters: DeadLetters, target: str) -> dict[str, str | None]:
-    """Return, by topic id, the beginning of the places of a table's dead letters.
+    """Return, by topic id, the topic part of the notation for places of a table's dead letters.
 
-    It is None if all of them come from one topic.
+    It is None if all of them come from one topic, because the places then need no topic.
     """
     topics = letters.topics_of(target)
     if len(topics) < 2:

@@ -1,14 +1,15 @@
 """Keeps the records that tables rejected in one Delta table, with the reason.
 
-Two tables cannot commit together, and the target's commit alone decides. So the dead letters go
-first. Each commit of them is an *attempt* with a rising number per target and topic id. New rows
-have it as ``attempt``, and rows that a replay withdraws have it as ``ended_by``. The target's
-commit then names the number (application transaction ``letters/<topic id>``). In that moment the
-new rows count and the others do not. Readers use ``committed``. Knows no rule and no Spark.
+Two tables cannot commit together, and the target's commit alone decides. So the dead letters are
+committed first. Each commit of them is an *attempt* with a rising number per target and topic id.
+New rows have it as ``attempt``, and rows that a replay withdraws have it as ``ended_by``. The
+target's commit then names the number (application transaction ``letters/<topic id>``). From that
+moment the new rows count and the withdrawn ones do not. Readers use ``committed``. Knows no rule
+and no Spark.
 
 A killed attempt leaves rows with a number that the target never named. The next attempt removes
-them after an empty commit to the target (``fence``). A slow run that is still alive behind those
-rows conflicts there, instead of naming rows that are gone.
+them after an empty commit to the target (``fence``). If the run that wrote these rows is still
+alive, its commit to the target then conflicts, instead of naming rows that are gone.
 Invariants: a committed record is either in its target or a dead letter that counts, never both and
 never neither. A slower rival conflicts instead of erasing, because it commits from a snapshot
 loaded before it read the checkpoint.
@@ -71,7 +72,7 @@ They are added when such a table is first opened.
 """
 PARTITION_COLUMN = "target"
 NOT_ENDED = -1
-"""``ended_by`` of a row whose end was called off."""
+"""``ended_by`` of a row that an attempt was to end, but the attempt was given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +80,8 @@ class Rejection:
     """The reason why one record is not in the table.
 
     ``rule`` is the rule's name, "schema" or "unique_by". For a repeated key, ``duplicate_of`` is
-    the place ``partition:offset`` of the record with the key. ``topic id/`` stands before it if
-    that record is of a deleted topic of this name.
+    the place ``partition:offset`` of the record with the key. It begins with ``topic id/`` if that
+    record is of a deleted topic with the same name.
     """
 
     partition: int
@@ -92,7 +93,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The target table that rejects, the topic's name and id, and the run."""
+    """The origin of dead letters: the target table, the topic's name and id, and the run."""
 
     target: str
     topic: str
@@ -103,7 +104,7 @@ class Origin:
 def envelopes(
     origin: Origin, rejections: Sequence[Rejection], records: pa.Table, now: datetime
 ) -> pa.Table:
-    """Join ``rejections`` with their ``records`` into rows of the table.
+    """Join ``rejections`` with their ``records`` into rows of the dead-letter table.
 
     The records have the columns ``_partition, _offset, _timestamp, key, value, headers``.
 
@@ -169,8 +170,8 @@ class DeadLetters:
         Usually there are no such rows, and then no commit is made. The target is fenced first, so
         that none of these attempts can be named any more.
 
-        :raises CommitConflictError: a rival committed to the target, or dead letters of it, since
-            the snapshots.
+        :raises CommitConflictError: since the snapshots, another run committed to the target, or
+            dead letters of the target.
         """
         named = named_attempt(target, origin.topic_id)
         unnamed = pads.field("attempt") > named
@@ -210,11 +211,11 @@ class DeadLetters:
         committed: Mapping[int, Checkpoint],
         rows: pa.Table,
     ) -> int | None:
-        """Make ``rows`` the dead letters of ``ranges``, in place of all at or above the
-        checkpoints.
+        """Make ``rows`` the pending dead letters of ``ranges``.
 
-        Return the number of the attempt for the target's commit. It is None, without a commit,
-        if there are neither rows nor pending dead letters.
+        They replace all rows at or above the checkpoints. Return the number of the attempt for the
+        target's commit. It is None, without a commit, if there are neither rows nor pending dead
+        letters.
 
         :raises CommitConflictError: a rival run of the same target committed dead letters since
             ``snapshot``.
@@ -245,11 +246,11 @@ class DeadLetters:
     def begin_replay(
         self, snapshot: TableSnapshot, origin: Origin, ranges: OffsetRanges, rows: pa.Table
     ) -> int | None:
-        """Put ``rows``, the rejections of a replay of ``ranges``, beside the dead letters they
-        replace.
+        """Commit ``rows``, the rejections of a replay, beside the dead letters that they replace.
 
-        The target's commit decides which of them count, and has to name the returned number. It is
-        None, without a commit, if there were no dead letters and are none now.
+        ``ranges`` are those of the replay. The target's commit decides which of them count, and has
+        to name the returned number. It is None, without a commit, if there were no dead letters and
+        are none now.
 
         :raises CommitConflictError: a rival run of the same target committed dead letters since
             ``snapshot``.
@@ -267,7 +268,7 @@ class DeadLetters:
     def settle_replay(self, origin: Origin, ranges: OffsetRanges, attempt: int) -> None:
         """Remove the rows that the attempt has ended, after the target named it.
 
-        This only tidies up, because these rows do not count any more.
+        This only saves space, because these rows do not count any more.
         """
         snapshot = self.snapshot()
         existing = self._of_ranges(snapshot, origin, ranges)
@@ -279,9 +280,9 @@ class DeadLetters:
     def committed(self, targets: Collection[str] | None = None) -> pads.Dataset:
         """Return the dead letters that count.
 
-        They are below the checkpoint of their target and of attempts that it named. ``targets``
-        restricts them to these tables, so that no other table has to be whole. If there was no
-        rejection yet, there is no table, and a reader does not create one.
+        Their offsets are below the checkpoint of their target, and the target has named their
+        attempt. ``targets`` restricts them to these tables, and no other table is read. If there
+        was no rejection yet, there is no table, and a reader does not create one.
         """
         snapshot = self._written()
         if snapshot is None:
@@ -340,8 +341,9 @@ class DeadLetters:
         return list(ordered.rename_columns([*columns, "count"]).to_pylist())
 
     def by_day(self) -> list[dict[str, str | int]]:
-        """Return the counts of committed dead letters by day of rejection (UTC), target and rule,
-        in order.
+        """Return the counts of committed dead letters by day, target and rule, in order.
+
+        The day is that of the rejection (UTC).
         """
         found = self.committed().to_table(columns=["rejected_at", "target", "rule"])
         days = pc.strftime(found["rejected_at"], format="%Y-%m-%d")
@@ -370,7 +372,7 @@ class DeadLetters:
     def replay_ranges(self, target: str, topic_id: str) -> list[OffsetRange]:
         """Return ranges that cover the committed dead letters of ``target``.
 
-        There are at most fifty per partition, so gaps are bridged.
+        There are at most fifty per partition, so they may include other offsets.
         """
         offsets = self.places(target, topic_id)
         return [
@@ -395,7 +397,7 @@ class DeadLetters:
     def rows_at(self, target: str, topic_id: str, places: Mapping[int, Sequence[int]]) -> pa.Table:
         """Return the committed dead letters of ``target`` at the given offsets by partition.
 
-        They are rows for another attempt.
+        Their ``ended_by`` is null, so that another attempt can commit them again.
         """
         chosen = pc.scalar(False)
         for partition, offsets in places.items():
@@ -473,11 +475,10 @@ class DeadLetters:
         )
 
     def _overwrite(self, snapshot: TableSnapshot, commit: "_Commit") -> TableSnapshot:
-        """Commit from ``snapshot``.
+        """Replace rows by those of ``commit``, in a commit from ``snapshot``.
 
-        Try again from the new version if only other targets were faster.
-
-        Other targets share this table.
+        Other targets share this table. If only their runs were faster, try again from the new
+        version.
         """
         attempt = next_attempt(snapshot, commit.origin)
         bumped = {attempts_transaction(commit.origin): attempt}

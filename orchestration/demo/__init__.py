@@ -2,6 +2,6 @@
 
 ``directory`` prepares the demo's own data directory. ``installation`` starts broker, Spark, code
 server and daemon. ``source`` reads the data, and ``production`` sends it. ``freshness`` finds the
-assets that are still behind. ``verification`` proves that no record was lost or doubled. ``report``
-prints, and ``story`` puts the steps in order.
+assets that have not caught up. ``verification`` proves that no record was lost or doubled.
+``report`` prints, and ``story`` puts the steps in order.
 """

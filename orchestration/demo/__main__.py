@@ -1,7 +1,7 @@
 """Runs ``python -m orchestration.demo``: the supervisor in trio, the story in a thread.
 
-The exit code is 0 if everything holds. It is 1 if something failed or does not hold, and a sentence
-gives the reason. It is 130 after an interrupt.
+The exit code is 0 if all checks of the demo pass. It is 1 if a step or a check failed, and a
+sentence gives the reason. It is 130 after an interrupt.
 """
 
 import argparse
@@ -93,9 +93,9 @@ def _prepared(arguments: argparse.Namespace, console: Console) -> tuple[Story, S
 
 
 async def _run(story: Story, supervisor: Supervisor) -> Outcome:
-    """Run the supervisor during the demo.
+    """Run the steps of the demo beside the supervisor, and return their outcome.
 
-    Stop it in order afterwards, whatever happened.
+    The supervisor is stopped in order afterwards, whatever happened.
     """
     outcome: list[Outcome] = []
     try:

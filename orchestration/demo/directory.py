@@ -17,11 +17,11 @@ MARKER_TEXT = (
 
 
 class DemoError(RuntimeError):
-    """The demo cannot go on, or something does not hold. The text gives the reason."""
+    """The demo cannot continue, or one of its checks failed. The text gives the reason."""
 
 
 def prepare_directory(directory: Path) -> None:
-    """Leave ``directory`` existing, marked and otherwise empty.
+    """Create ``directory`` if need be, empty it, and put the marker of a demo into it.
 
     :raises DemoError: the directory is not a demo's, or an installation runs on it.
     """
@@ -43,7 +43,7 @@ def prepare_directory(directory: Path) -> None:
 
 
 def _empty(directory: Path) -> None:
-    """Remove everything, and the marker last, so that an interrupted emptying can go on."""
+    """Remove all contents. The marker is last, so that an interrupted removal can be finished."""
     for entry in directory.iterdir():
         if entry.name == MARKER:
             continue

@@ -1,4 +1,4 @@
-"""Finds the assets of a project that are still behind their topics or inputs.
+"""Finds the assets of a project that have not caught up with their topics or inputs.
 
 Decides from the tables themselves. It compares checkpoints with watermarks, and the input versions
 of each table with the current ones.
@@ -23,7 +23,10 @@ from orchestration.transforms.to_lake.derived import INPUT_TRANSACTION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """A lake table from tables, a mart or a SQL table: its key, and its input tables' names."""
+    """The key of a table that is not made from topics, and the names of its input tables.
+
+    It is a lake table from tables, a mart or a SQL table.
+    """
 
     key: dg.AssetKey
     inputs: tuple[str, ...]
@@ -38,8 +41,8 @@ class Asset:
 class Pipeline:
     """The declarations of a project.
 
-    They are topics, the tables that follow them, and everything downstream by kind (``lake``,
-    ``marts``, ``sql``).
+    They are topics, the tables that follow them, and the assets downstream of these tables. The
+    latter are lake tables, marts and SQL tables.
     """
 
     topics: tuple[TopicSpec, ...]

@@ -49,9 +49,7 @@ def installation(
 
 
 def own_places(data_directory: Path) -> dict[str, str]:
-    """Return the settings that keep all files inside the demo's directory, whatever the environment
-    says.
-    """
+    """Return settings that keep all files in the demo's directory, despite the environment."""
     return {
         "TIDELOG_LAKE": str(data_directory / "lake"),
         "TIDELOG_WAREHOUSE": str(data_directory / "warehouse"),

@@ -1,6 +1,4 @@
-"""Prints the demo's results: rows, dead letters, offsets and lag, a mart's answer, times, next
-steps.
-"""
+"""Prints the demo's results: rows, dead letters, offsets and lag, an answer, times, next steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +16,10 @@ ANSWER_ROWS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Everything that is printed.
+    """The results that are printed.
 
-    ``steps`` are (name, seconds). ``faults`` are sentences. Without faults all holds.
+    ``steps`` are (name, seconds). ``faults`` are sentences on failed checks. There are none if the
+    demo passed.
     """
 
     proofs: Sequence[TopicProof]

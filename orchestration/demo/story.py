@@ -1,8 +1,9 @@
 """Runs the demo's steps in order: topics, records, tables, marts, proof, summary.
 
 It runs in a thread of its own beside the supervisor. Decides when the pipeline has caught up, and
-when to give up. It has caught up at lag 0 everywhere, with everything downstream computed from the
-newest versions and no run left. It never starts a run, because the sensors do.
+when to give up. The pipeline has caught up if each lag is 0, everything downstream was computed
+from the newest versions, and no run is left. This module never starts a run, because the sensors
+do.
 """
 
 import socket
@@ -81,7 +82,7 @@ class Story:
         return Lake(self.settings.lake_root)
 
     def run(self) -> Outcome:
-        """Go through all steps.
+        """Run all steps, and return their outcome.
 
         :raises DemoError: something failed.
         :raises StoppedError: ``is_stopping`` was set.

@@ -1,7 +1,7 @@
 """Proves that every record of a topic is a row or a dead letter, exactly once.
 
-A record is identified by (topic id, partition, offset). Decides from stored data alone, the offsets
-of the log against those in the tables. It trusts no counter.
+A record is identified by (topic id, partition, offset). Decides from stored data alone, by
+comparing the offsets in the log with those in the tables. It trusts no counter.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ PLACE = ["_topic_id", "_partition", "_offset"]
 class TopicProof:
     """The result of the proof for one topic and the table that follows it.
 
-    ``faults`` are sentences. Without faults all holds.
+    ``faults`` are sentences. There are none if the proof succeeded.
     """
 
     topic: str

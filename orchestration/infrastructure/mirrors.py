@@ -5,10 +5,10 @@ the mirror works outside of Dagster. ``mirror_sensor`` measures each flow's lag,
 an observation of the flow's asset, which the UI plots: records and seconds, and a table of topics.
 
 The file is read when definitions load, and with each tick. No cluster is asked while definitions
-load. A file that cannot be used does not keep the rest of the project from loading. An asset of the
-file's own shows the mistake, and so does each tick. ``decide_lags`` decides which lags are worth an
-observation, and the cursor remembers the reported ones. A flow that cannot be measured does not
-keep others from their turn. Its asset shows the reason, and so does the tick.
+load. If the file cannot be used, the rest of the project loads all the same. An asset named after
+the file then shows the mistake, and so does each tick. ``decide_lags`` decides which lags are worth
+an observation, and the cursor remembers the reported ones. If a flow cannot be measured, the others
+still are. Its asset shows the reason, and so does the tick.
 """
 
 import json
@@ -66,7 +66,7 @@ def mirror_assets(file: Path | str = MIRROR_FILE) -> list[dg.AssetSpec]:
 
 
 def asset_key(flow: "FlowSettings") -> dg.AssetKey:
-    """Return the asset that stands for a flow."""
+    """Return the key of the asset that shows a flow."""
     return dg.AssetKey([MIRROR_PREFIX, _key_part(f"{flow.source.alias}_to_{flow.target.alias}")])
 
 
@@ -160,7 +160,7 @@ def decide_lags(
 
 
 def lag_event(flow: "FlowSettings", found: "FlowLag") -> dg.AssetObservation:
-    """Return the sample of a flow's lag."""
+    """Return the observation that reports a flow's lag."""
     rows = [
         dg.TableRecord(
             {
@@ -191,7 +191,7 @@ def lag_event(flow: "FlowSettings", found: "FlowLag") -> dg.AssetObservation:
 
 
 def failure_event(flow: "FlowSettings", why: str) -> dg.AssetObservation:
-    """Return the sample of a flow that cannot be measured."""
+    """Return the observation that reports why a flow cannot be measured."""
     return dg.AssetObservation(
         asset_key=asset_key(flow), description=why, metadata={"failure": why}
     )

@@ -3,11 +3,12 @@
 The queue appears beside the topic that it reads. ``queue_asset`` is an asset that no run
 materializes, because workers outside of Dagster empty the queue. ``queue_sensor`` asks the log
 service for the depth of each queue and reports it as an observation of that asset, which the UI
-plots. The depth is the queue's lag: the number of unfinished records, also behind finished ones.
+plots. The depth is the queue's lag: the number of unfinished records. It includes those with lower
+offsets than finished ones.
 
 ``decide_depths`` decides which depths are worth an observation, and the cursor remembers the
-reported ones. A queue whose depth cannot be read does not keep others from their turn, and the tick
-gives the reason.
+reported ones. If the depth of one queue cannot be read, the others still are, and the tick gives
+the reason.
 """
 
 import json
@@ -37,7 +38,7 @@ class QueueSpec:
 
     @property
     def asset_key(self) -> dg.AssetKey:
-        """The asset that stands for the queue."""
+        """The key of the asset that shows the queue."""
         return dg.AssetKey([QUEUE_PREFIX, self.group_id])
 
 
@@ -45,7 +46,7 @@ class QueueSpec:
 class PartitionDepth:
     """The depth of one partition of a queue.
 
-    ``start_offset`` and ``depth`` are None while no worker has begun to read it.
+    ``start_offset`` and ``depth`` are None until a worker has begun to read the partition.
     """
 
     partition: int
@@ -55,19 +56,19 @@ class PartitionDepth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDepth:
-    """A queue as it is."""
+    """The depths of a queue's partitions at one time."""
 
     partitions: tuple[PartitionDepth, ...]
 
     @property
     def depth(self) -> int | None:
-        """The number of unfinished records. It is None while no partition was begun."""
+        """The number of unfinished records, None until a worker has begun to read any partition."""
         known = [one.depth for one in self.partitions if one.depth is not None]
         return sum(known) if known else None
 
 
 def queue_asset(spec: QueueSpec) -> dg.AssetSpec:
-    """Return the asset that stands for a queue, downstream of its topic."""
+    """Return the asset that shows a queue, downstream of its topic."""
     return dg.AssetSpec(
         key=spec.asset_key,
         deps=[spec.topic.asset_key],
@@ -122,7 +123,7 @@ def queue_sensor(
 def look(log_service: LogServiceResource, spec: QueueSpec) -> QueueDepth:
     """Return the current depth of a queue.
 
-    :raises LogServiceError: the log service does not respond, or the group does not share.
+    :raises LogServiceError: the log service does not respond, or the group is not a share group.
     """
     with log_service.open_admin(timeout_ms=TIMEOUT_MS) as admin:
         offsets = admin.list_share_group_offsets(spec.group_id)
@@ -154,7 +155,7 @@ def decide_depths(
 
 
 def depth_event(spec: QueueSpec, found: QueueDepth) -> dg.AssetObservation:
-    """Return the sample of a queue's depth."""
+    """Return the observation that reports a queue's depth."""
     rows = [
         dg.TableRecord(
             {"partition": one.partition, "start_offset": one.start_offset, "depth": one.depth}

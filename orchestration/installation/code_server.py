@@ -1,14 +1,14 @@
 """The project's code server: Dagster's own, with forked run processes.
 
 ``python -m orchestration code_server --socket PATH`` runs in the project's folder. Every process
-that reaches it can have code run. So it listens on a Unix socket that only its owner can reach
-(``code_socket``).
+that can connect to it can make it run code. So it listens on a Unix socket that only its owner can
+reach (``code_socket``).
 
 Dagster's server spawns an interpreter per run, which imports Dagster, Spark, Delta and the project
 anew. That takes seconds before each run. Here runs are forked from a process that has imported
 everything already (``orchestration.installation.preload``). A run process is a child of the fork
 server, which is a child of this process. All are in one session, so that they end together. The
-first such process warms Spark up (``transforms.rehearsal``).
+first process that is forked warms Spark up (``transforms.rehearsal``).
 """
 
 import argparse
@@ -47,8 +47,8 @@ MAX_WORKERS = 16
 def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None) -> None:
     """Serve the project of the current directory on a Unix socket until SIGTERM or SIGINT.
 
-    ``is_watching`` loads the project anew when a file of it changes. ``complaint`` is the file with
-    the project's mistakes. It is empty while there are none.
+    ``is_watching`` loads the project anew when one of its files changes. ``complaint`` is the file
+    with the project's mistakes. The file is empty while there are none.
     """
     setup_interrupt_handlers()
     write_plainly()
@@ -105,11 +105,11 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
 
 
 def wait_without_looking(server: Any, ended: threading.Event) -> None:
-    """Make the server wait for its end without polling.
+    """Make the server wait for its end without polling, and end waiting ticks before.
 
-    gRPC polls ten times a second. Here its wait begins only when ``ended``
-    is set, which stops the server. From then on the project counts as not loaded. A tick that waits
-    for records ends with its wait then, because the server's end waits for it.
+    gRPC polls ten times a second. Here its own wait begins only when ``ended`` is set, which stops
+    the server. The definitions are removed from ``sys.modules`` then. This ends ticks that wait for
+    records, because the server cannot end before them.
     """
     wait_for_termination = server.wait_for_termination
 
@@ -126,15 +126,15 @@ def wait_without_looking(server: Any, ended: threading.Event) -> None:
 
 
 def start_rehearsal(forking: BaseContext) -> None:
-    """Warm Spark up in a process of its own.
+    """Warm Spark up in a forked process of its own.
 
-    It starts when the fork server has imported everything.
+    The process starts when the fork server has imported everything.
     """
     forking.Process(target=rehearse_once, daemon=True).start()  # type: ignore[attr-defined]  # of every context, says typeshed of none
 
 
 def rehearse_once() -> None:
-    """Rehearse in the forked process, which has all imports already."""
+    """Run the rehearsal that warms Spark up, in a forked process that has all imports already."""
     from orchestration.transforms.rehearsal import (  # noqa: PLC0415 - seconds of import that this process does without
         rehearse,
     )
@@ -143,7 +143,7 @@ def rehearse_once() -> None:
 
 
 def main() -> None:
-    """Read the address and serve."""
+    """Parse the command line, and serve."""
     parser = argparse.ArgumentParser(prog="python -m orchestration code_server")
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--watch", action="store_true")

@@ -1,7 +1,7 @@
 """Places the Unix socket of a code server in a directory that its owner alone can enter.
 
-A code server has no login, and every client of it can have code run. A port of the loopback address
-is open to every account of a machine, but a file in such a directory only to one.
+A code server has no login, and every client of it can make it run code. A port of the loopback
+address is open to every account of a machine, but a file in such a directory only to one.
 """
 
 import os
@@ -21,10 +21,10 @@ MAX_PATH_BYTES = 100
 def code_socket(data_directory: Path) -> Path:
     """Return the path of the socket, and make its directory.
 
-    The socket lies in the data directory. If that path would be too long, it lies in the
-    directory for temporary files.
+    The socket is in the data directory. If that path would be too long, it is in the directory for
+    temporary files.
 
-    :raises ConfigError: the directory may be another account's, or that path is too long, too.
+    :raises ConfigError: the directory may belong to another account, or that path is too long, too.
     """
     near = data_directory.resolve() / "dagster" / "code" / "server.sock"
     if len(os.fsencode(near)) <= MAX_PATH_BYTES:

@@ -1,14 +1,15 @@
 """Lets daemon and webserver notice a new load of the project by the time of the socket's file.
 
-Dagster's processes ask a code server each second which load of the project it serves. Each question
-needs a new connection and takes two milliseconds of each side. That was the largest part of the
-work of an idle installation. Here they look each second at the socket's file. A code server makes
-it at its start, and touches it when it has loaded the project anew (``announce_reload``). They ask
-when the file has changed, and every ``ASK_S`` in any case, so that a dead code server is noticed.
+Dagster's processes ask a code server each second which load of the project it serves. Each request
+needs a new connection and takes two milliseconds on each side. That was the largest part of the
+work of an idle installation. Here they look each second at the socket's file. A code server creates
+it at its start, and touches it when it has loaded the project anew (``announce_reload``). They send
+the request when the file has changed, and every ``ASK_S`` in any case, so that a dead code server
+is noticed.
 
 Code servers with a port are asked each second, as in Dagster.
-Invariant: the file's time is read before the question, and is changed after the answer, so that no
-load is missed.
+Invariant: the file's time is read before the request, and is changed after the new load is served,
+so that no load is missed.
 """
 
 import os
@@ -26,7 +27,7 @@ Stamp = tuple[int, int] | None
 
 
 def announce_reload(socket_path: Path) -> None:
-    """Tell daemon and webserver that the project was loaded anew.
+    """Touch the socket's file, so that daemon and webserver notice a new load of the project.
 
     The new load has to be served already.
     """
@@ -35,8 +36,9 @@ def announce_reload(socket_path: Path) -> None:
 
 
 def stamp_of(socket_path: str) -> Stamp:
-    """Return a stamp that changes with each load of the project, or None if no code server
-    listens.
+    """Return a stamp that changes with each load, None if no code server listens.
+
+    It holds the inode and the time of the socket's file.
     """
     try:
         found = Path(socket_path).stat()
@@ -46,7 +48,10 @@ def stamp_of(socket_path: str) -> Stamp:
 
 
 class Asked:
-    """The last answer of a code server to one client."""
+    """Remembers the id that a code server gave one client last, and when.
+
+    The id changes with each load of the project.
+    """
 
     def __init__(self) -> None:
         self.server_id = ""
@@ -56,9 +61,9 @@ class Asked:
     def server_id_of(
         self, socket_path: str, ask: Callable[[], str], now_s: Callable[[], float]
     ) -> str:
-        """Return the id of the load that is served.
+        """Return the id of the load that the code server serves.
 
-        ``ask`` asks the code server if the last answer may be outdated.
+        ``ask`` requests it from the code server, and is called if the known id may be outdated.
         """
         stamp = stamp_of(socket_path)
         if stamp is None or stamp != self.stamp or now_s() - self.at_s >= ASK_S:
@@ -68,7 +73,7 @@ class Asked:
 
 
 def ask_seldom(now_s: Callable[[], float] = time.monotonic) -> None:
-    """Have clients of this process ask a code server for its id only if that may have changed.
+    """Make clients of this process ask a code server for its id only if that may have changed.
 
     This is for clients that reach the code server by a socket.
     """

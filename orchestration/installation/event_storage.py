@@ -1,17 +1,16 @@
-"""Dagster's SQLite storage with connections that stay open, so that commits do not wait for the
-disk.
+"""Dagster's SQLite storage with connections that stay open, so that commits need no sync.
 
-Dagster opens and closes a connection for every event. SQLite writes its log back and waits for the
-disk when the last connection is closed. That is five times for an event, and ninety times for a
-run's new file. Here each process keeps its connections. The databases, in WAL mode already, are
-synchronous NORMAL. A loss of power may lose the last events, but never damages a database. Rows
-that were committed to a table stay there, and the next run reports a materialization that was lost
-in this way.
+Dagster opens and closes a connection for every event. When the last connection is closed, SQLite
+copies its WAL file into the database and waits for the disk. That happens five times for an event,
+and ninety times for a run's new file. Here each process keeps its connections. The databases, in
+WAL mode already, are synchronous NORMAL. A loss of power may lose the last events, but never
+damages a database. Rows that were committed to a table stay there, and the next run reports a
+materialization that was lost in this way.
 
-Decides how long a connection lives. Tables, queries and files are Dagster's own, so its other
-commands read them as ever.
-Invariants: each set keeps at most ``MAX_KEPT`` files open. Importing this module opens nothing, so
-forked processes share nothing.
+Decides how long a connection is kept. Tables, queries and files are Dagster's own, so its other
+commands can read them.
+Invariants: each set of engines keeps at most ``MAX_KEPT`` files open. Importing this module opens
+nothing, so forked processes share nothing.
 """
 
 import os
@@ -40,7 +39,7 @@ PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL")
 
 
 class KeptEngines:
-    """Keeps engines by address, for all threads.
+    """Keeps SQLAlchemy engines by address, for all threads.
 
     The least recently used one is closed when there are too many. It also remembers the tables and
     indexes of a database, because Dagster looks for them before most of its queries.
@@ -61,31 +60,32 @@ class KeptEngines:
             return found
 
     def has(self, address: str, what: str, look: Callable[[], bool]) -> bool:
-        """Return whether ``what`` is in the database of an address.
+        """Return whether the table or index ``what`` is in the database of an address.
 
-        ``look`` is called until it has found the table or index, because existing ones stay.
+        ``look`` queries the database. It is not called again once it has found the table or index,
+        because existing ones stay.
         """
         if (address, what) not in self._seen and look():
             self._seen.add((address, what))
         return (address, what) in self._seen
 
     def close(self) -> None:
-        """Close all. The next call of ``of`` opens a new one."""
+        """Close all engines. The next call of ``of`` opens a new one."""
         with self._lock:
             self._seen.clear()
             while self._engines:
                 self._engines.popitem()[1].dispose()
 
     def release(self) -> None:
-        """Close all engines, because the storage that used them has ended."""
+        """Close all engines, because the only storage that uses them was disposed of."""
         self.close()
 
 
 class SharedEngines(KeptEngines):
-    """Engines of all storages of a process. The end of one storage does not close them."""
+    """Engines that all storages of a process share. The end of one storage does not close them."""
 
     def release(self) -> None:
-        """Keep all engines, because other storages use them after the end of one."""
+        """Keep all engines, because other storages still use them."""
 
 
 _shared: list[SharedEngines] = []
@@ -94,10 +94,10 @@ _shared: list[SharedEngines] = []
 
 @contextmanager
 def shared_connections() -> Iterator[None]:
-    """Have all storages that are opened meanwhile share connections, which are closed at the end.
+    """Make all storages that are opened in the block share connections, and close these at its end.
 
-    The code server opens the instance for each tick of a sensor. Without this an idle tick mostly
-    opens files and compiles each statement anew.
+    The code server opens the instance for each tick of a sensor. Without this, opening files and
+    compiling each statement anew would be most of the work of an idle tick.
     """
     engines = SharedEngines()
     _shared.append(engines)
@@ -126,9 +126,9 @@ def open_engine(address: str) -> Engine:
 
 
 def is_stamped(engine: Engine) -> bool:
-    """Return whether a database has its tables.
+    """Return whether a database has all its tables.
 
-    The last step of creating them writes their version.
+    Creating them ends with writing their version. So it is enough to look for the version.
     """
     with engine.connect() as connection:
         try:
@@ -161,7 +161,7 @@ class KeptEventLogStorage(SqliteEventLogStorage):
     def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:  # noqa: FBT001 - Dagster's signature
         """Create the tables if there are none.
 
-        Dagster's own test for them takes a process 30 ms for each file.
+        Dagster's own check for them takes 30 ms for each file.
         """
         if not is_stamped(engine):
             super()._initdb(engine, for_index_shard)
@@ -192,7 +192,7 @@ class KeptEventLogStorage(SqliteEventLogStorage):
             super()._initdb(engine)
 
     def has_secondary_index(self, name: str) -> bool:
-        """Return whether a migration of the data is done."""
+        """Return whether a data migration of Dagster, which it stores as an index, is done."""
         return self._kept.has(
             self.conn_string_for_shard(INDEX_SHARD_NAME),
             f"index {name}",
@@ -200,7 +200,7 @@ class KeptEventLogStorage(SqliteEventLogStorage):
         )
 
     def dispose(self) -> None:
-        """Close everything that is this storage's own."""
+        """Close the connections that no other storage uses."""
         super().dispose()
         self._kept.release()
 
@@ -209,7 +209,7 @@ def kept(storage: Any, file: str) -> Any:
     """Return ``storage``, one of Dagster's over a single file, with connections that stay open."""
 
     class Kept(storage):  # type: ignore[misc]  # a class that is handed in
-        """Creates tables if there are none, by Dagster's own way, and keeps its connections."""
+        """Dagster's ``storage``, but it keeps its connections, and creates tables if need be."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._kept = engines_to_use()
@@ -247,9 +247,9 @@ KeptRunStorage = kept(SqliteRunStorage, "runs")
 class KeptScheduleStorage(kept(SqliteScheduleStorage, "schedules")):  # type: ignore[misc]  # a class that is made above
     """Dagster's ticks and states of sensors in SQLite.
 
-    Tables and indexes that were seen are not looked for again, because they stay. Dagster lists the
-    tables before most of its queries, several times for a tick. That is a sixth of an idle daemon's
-    work.
+    Tables and indexes that were found once are not looked for again, because they stay. Dagster
+    lists the tables before most of its queries, several times for a tick. That is a sixth of an
+    idle daemon's work.
     """
 
     def _has_instigators_table(self, conn: Connection) -> bool:
@@ -260,16 +260,16 @@ class KeptScheduleStorage(kept(SqliteScheduleStorage, "schedules")):  # type: ig
         )
 
     def has_instigators_table(self) -> bool:
-        """Return whether states are kept by selector."""
+        """Return whether the database has the table that stores sensor states by selector."""
         return bool(self._is_there(INSTIGATORS, super().has_instigators_table))
 
 
 class KeptStorage(DagsterSqliteStorage):
-    """Dagster's default storage, file by file, with connections that stay open.
+    """Dagster's default storage, one SQLite file per part, with connections that stay open.
 
     ``base_dir`` is the instance's folder. An installation's ``dagster.yaml`` names this class as
-    its storage (``installation.instance`` writes that file). It names the folder by the variable
-    DAGSTER_HOME, so that a data directory may be moved.
+    its storage (``installation.instance`` writes that file). The file names the folder by the
+    variable DAGSTER_HOME, so that a data directory may be moved.
     """
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
@@ -285,5 +285,5 @@ class KeptStorage(DagsterSqliteStorage):
     def from_config_value(
         cls, inst_data: ConfigurableClassData, config_value: Any
     ) -> "KeptStorage":
-        """Return the storage that a ``dagster.yaml`` asks for."""
+        """Return the storage that a ``dagster.yaml`` configures."""
         return cls.from_local(inst_data=inst_data, **config_value)

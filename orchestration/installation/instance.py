@@ -133,13 +133,13 @@ POSTGRES_PACKAGES = ("dagster_postgres", "psycopg")
 
 
 def write_configuration(home: Path, *, is_postgres: bool = False) -> None:
-    """Write dagster.yaml if there is none, or one that Tidelog wrote.
+    """Write dagster.yaml, unless there is one that Tidelog did not write.
 
-    Also write the note that keeps the UI from asking for an e-mail address first. The directory is
+    Also write the file that keeps the UI from asking for an e-mail address first. The directory is
     closed to other accounts. It holds the events of runs, and an account that could read its
     databases could lock them.
 
-    :raises ConfigError: PostgreSQL is asked for, and a user's own file does not read its setting.
+    :raises ConfigError: PostgreSQL is requested, and a user's own file does not read its setting.
     """
     wanted = POSTGRES_YAML if is_postgres else DAGSTER_YAML
     private_directory(home)
@@ -193,8 +193,8 @@ def write_workspace(
 
     It names the project's code server, and the user's other code locations.
 
-    :raises ConfigError: there is no project, its workspace.yaml cannot be used, or PostgreSQL
-        cannot be had.
+    :raises ConfigError: there is no project, its workspace.yaml cannot be used, or the packages
+        for PostgreSQL are not installed.
     """
     validate_postgres(is_postgres)
     try:
@@ -216,7 +216,7 @@ def write_workspace(
 def fail_dead_runs(instance: DagsterInstance) -> list[DagsterRun]:
     """Fail every unfinished run.
 
-    It is called while no code server runs, so none of them has a process any more.
+    Call it while no code server runs, because no run has a process then.
     """
     dead = list(instance.get_runs(filters=RunsFilter(statuses=list(UNFINISHED))))
     for run in dead:
@@ -228,7 +228,7 @@ def fail_dead_runs(instance: DagsterInstance) -> list[DagsterRun]:
 def cancel_runs(
     instance: DagsterInstance, deadline_s: float = CANCEL_DEADLINE_S
 ) -> list[DagsterRun]:
-    """Cancel running runs, wait for their end, and return those that go on at the deadline."""
+    """Cancel running runs, wait for their end, and return those that still run at the deadline."""
     for run in instance.get_runs(filters=RunsFilter(statuses=list(UNFINISHED))):
         instance.run_launcher.terminate(run.run_id)
     deadline = time.monotonic() + deadline_s

@@ -2,7 +2,7 @@
 
 Dagster colours its lines, also in a file, and writes the whole stack of each error, often twice.
 Its UI keeps the stack with the tick or the run that failed, and the log is for reading. Decides
-which parts a line leaves out, and which logger writes normal events. Knows no process.
+which parts a line leaves out, and which logger writes normal events. Starts no process.
 """
 
 import logging
@@ -30,7 +30,7 @@ ExceptionInfo = (
 
 
 class PlainFormatter(logging.Formatter):
-    """Takes the place of ``coloredlogs.ColoredFormatter``, with its arguments."""
+    """Formats plain lines. Its arguments are those of ``coloredlogs.ColoredFormatter``."""
 
     def __init__(self, datefmt: str | None = None, **_: Any) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt)
@@ -40,7 +40,7 @@ class PlainFormatter(logging.Formatter):
         return without_stacks(super().formatException(ei))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line. An error that it contains twice is written once."""
+        """Return the log line. Lines that the text of an error repeats are written once."""
         lines = without_stacks(super().format(record)).splitlines()
         return "\n".join(dict.fromkeys(line.rstrip() for line in lines if line.strip()))
 
@@ -51,7 +51,7 @@ def without_stacks(text: str) -> str:
 
 
 def project_logger() -> logging.Logger:
-    """Return the logger of a served project, for normal events and for what is wrong.
+    """Return the logger of a served project, for normal events and for warnings.
 
     Dagster's own loggers write warnings only, because they log each start and each request.
     """

@@ -1,7 +1,7 @@
 """Dagster's storage in PostgreSQL, for the setting TIDELOG_POSTGRES_URL.
 
-Decides the driver. ``dagster-postgres`` sends options that only psycopg2 takes, and newer releases
-of SQLAlchemy take another one for a URL without a driver. Everything else is Dagster's own.
+Decides the driver, because ``dagster-postgres`` sends options that only psycopg2 takes, and newer
+releases of SQLAlchemy choose another driver if a URL names none. Everything else is Dagster's own.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ class PostgresStorage(DagsterPostgresStorage):
     def from_config_value(
         cls, inst_data: ConfigurableClassData | None, config_value: Any
     ) -> "PostgresStorage":
-        """Return the storage that a ``dagster.yaml`` asks for."""
+        """Return the storage that a ``dagster.yaml`` configures."""
         url = str(config_value["postgres_url"])
         named = (
             f"{DRIVER_SCHEME}{url.removeprefix(POSTGRES_SCHEME)}"

@@ -18,7 +18,7 @@ ENCODED = (
 
 
 def check_postgres(url: str) -> None:
-    """Connect once and leave again.
+    """Connect to the database once, and disconnect.
 
     :raises SettingsError: the database cannot be reached or refuses the login. The text gives the
         reason.
@@ -43,9 +43,9 @@ def check_postgres(url: str) -> None:
 
 
 def is_clear(url: str) -> bool:
-    """Return whether the end of the password is clear.
+    """Return whether a URL shows unambiguously where its password ends.
 
-    Text behind an ``@`` or a ``/`` of a password would otherwise be shown as host or port.
+    If the password contains an ``@`` or a ``/``, text after that would be shown as host or port.
     """
     found = AUTHORITY.match(url)
     if found is None:

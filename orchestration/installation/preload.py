@@ -1,9 +1,9 @@
 """Imports all that every run needs, once, in the process from which runs are forked.
 
-So runs start in a tenth of a second. Decides only which modules are worth importing early.
-Importing this module does it. A project that cannot be imported is passed over here, because the
-code server reports it. Invariant: imported modules start no thread, open no connection and no JVM,
-because these do not survive a fork.
+So runs start in a tenth of a second. Decides only which modules are worth importing early. The
+import happens when this module is imported. A project that cannot be imported is skipped here,
+because the code server reports it. Invariant: imported modules start no thread, open no connection
+and no JVM, because these do not survive a fork.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ MODULES = (
 
 
 def import_all() -> None:
-    """Import the platform's own needs, then the project."""
+    """Import the modules that the platform itself needs, then the project."""
     export_environment({"GX_ANALYTICS_ENABLED": "false"})
     for name in MODULES:
         import_module(name)

@@ -2,8 +2,8 @@
 
 "Reload definitions" in the UI forgets the project's modules and imports them again in this process.
 A new server id notifies Dagster's other processes. Runs are forked from a process that imported the
-project once, at its start. A run after a reload forgets that copy first. A project that cannot be
-loaded is Dagster's load error until the next reload. Runs that go on are not touched.
+project once, at its start. A run after a reload forgets that copy first. If the project cannot be
+loaded, Dagster shows a load error until the next reload. Runs that have started are not affected.
 
 Invariants: runs never see a mixture of old and new modules. A reload holds no lock that a run needs
 while it imports the project.
@@ -93,7 +93,7 @@ class ProjectServer(DagsterApiServer):
     def reload_project(self) -> None:
         """Load the project anew.
 
-        A project that cannot be loaded is the location's error until it can.
+        If it cannot be loaded, its code location shows the error until the next successful load.
 
         ``on_reloaded`` is called with the reason of a failure, or with None after a success.
         """

@@ -1,10 +1,10 @@
-"""Looks after a served project: creates its topics, and reports its troubles.
+"""Looks after a served project: creates its topics, and reports problems with it.
 
-They appear at the terminal and in ``tidelog status``. They are mistakes that were set aside while
-the project loaded, topics that differ from their declarations, and assets whose last run failed.
-Decides how often each is looked at. Topics are created, and brought up to their declarations, when
-the project is loaded. A later difference was made by a person, so it is reported and not undone.
-A look does not stop the service, and a failed look is logged.
+The problems appear at the terminal and in ``tidelog status``. They are declarations that were
+ignored because of a mistake, topics that differ from their declarations, and assets whose last run
+failed. Decides how often each is checked. Topics are created, and brought up to their declarations,
+when the project is loaded. A later difference was made by a person, so it is reported and not
+undone. A check does not stop the service, and a failed check is logged.
 """
 
 import logging
@@ -32,13 +32,13 @@ RECONCILE_TIMEOUT_MS = 10_000
 LOOK_INTERVAL_S = 5.0
 LOOKS_PER_RECONCILE = 6
 PROJECT, TOPICS, ASSETS = "project", "topics", "assets"
-"""The parts of the troubles."""
+"""The parts of the complaints, by their subject."""
 
 
 class ServedProject:
     """The project of a code server.
 
-    ``home`` is the folder of its instance of Dagster, None if it has none.
+    ``home`` is the folder of its Dagster instance, None if it has none.
     """
 
     def __init__(self, logger: logging.Logger, complaints: Complaints, home: Path | None) -> None:
@@ -50,9 +50,9 @@ class ServedProject:
         self._are_topics_settled = True
 
     def settle(self, fault: str | None) -> None:
-        """Report why the project could not be loaded, or the mistakes of a loaded one.
+        """Handle a load of the project: report its failure, or its mistakes and create its topics.
 
-        The topics of a loaded project are created.
+        ``fault`` is the reason why the project could not be loaded, None if it was loaded.
         """
         if fault is not None:
             self._complaints.replace(PROJECT, [fault])
@@ -71,9 +71,9 @@ class ServedProject:
         self.reconcile_topics()
 
     def _declare(self) -> None:
-        """Write the declarations for the brokers of an installation.
+        """Write the declared topics into a file for the brokers of an installation.
 
-        They are for topics that clients ask for first.
+        If a client asks for such a topic first, the broker creates it as declared.
         """
         if self._home is None:
             return
@@ -91,7 +91,7 @@ class ServedProject:
     def look_at_topics(self) -> None:
         """Report the differences of topics from their declarations.
 
-        They are changes, deletions or creations by a person meanwhile.
+        A person has changed, deleted or created these topics meanwhile.
         """
         try:
             with connect(
@@ -104,10 +104,10 @@ class ServedProject:
         self._complain_of_topics([one for each in found.values() for one in each])
 
     def reconcile_topics(self) -> None:
-        """Create the declared topics before a producer does, because the broker would use its own
-        defaults.
+        """Create the declared topics before a producer does, and alter existing ones to match.
 
-        A log service that is away stops no server. It is asked again with a later look.
+        A broker would create a topic with its own defaults. If the log service does not respond,
+        the server runs on, and a later check tries again.
         """
         try:
             with connect(
@@ -131,7 +131,7 @@ class ServedProject:
                 self._logger.warning("%s", sentence)
 
     def look_after(self, ended: threading.Event) -> None:
-        """Look every few seconds, until ``ended``."""
+        """Check topics and assets every few seconds, until ``ended`` is set."""
         with ExitStack() as opened:
             failing: FailingAssets | None = None
             count = 0
@@ -146,9 +146,9 @@ class ServedProject:
                     self._logger.exception("what is wrong with the project cannot be looked at")
 
     def look(self, failing: FailingAssets | None, *, is_turn_of_topics: bool) -> None:
-        """Look once, and at topics only at their turn.
+        """Check assets once, and topics if ``is_turn_of_topics``.
 
-        If something kept topics from being as declared, creating them is tried again.
+        If topics could not be created or altered before, try that again.
         """
         if is_turn_of_topics:
             self.look_at_topics() if self._are_topics_settled else self.reconcile_topics()

@@ -5,8 +5,8 @@ servers are the code server and the webserver. The entry point ``tidelog.service
 ``components``.
 
 The code server is a component of its own, because runs are its children. When it dies, they die
-with it, and its next start settles their state (``installation.instance``). The daemon comes after
-it and so stops before it. So no run is launched while runs are cancelled.
+with it, and before its next start they are marked as failed (``installation.instance``). The daemon
+starts after it and so stops before it. So no run is launched while runs are cancelled.
 """
 
 import os
@@ -150,7 +150,7 @@ def code_server(
 ) -> Component:
     """Return the component that loads the project.
 
-    The project's declared topics are written before the brokers start.
+    It writes the project's declared topics before the brokers start.
     """
     python = sys.executable
     watch = ["--watch"] if context.is_watching else []
@@ -204,13 +204,13 @@ def ui_url(context: ServiceContext) -> str:
 def asks_for_login(context: ServiceContext) -> bool:
     """Return whether the UI asks for a login.
 
-    It does in a secured installation, or by a setting of the user's own.
+    It does in a secured installation, or if the user's own setting says so.
     """
     return context.login_config is not None or ui_login(process_environment()) is not None
 
 
 def ui_environment(context: ServiceContext) -> dict[str, str]:
-    """Return the variables with the names of the UI and the way it checks passwords."""
+    """Return the variables with the UI's allowed hosts and the file by which it checks logins."""
     hosts = {UI_HOSTS: ",".join([context.host, *ui_hosts(process_environment())])}
     own = ui_login(process_environment()) or context.login_config
     return hosts if own is None else {**hosts, UI_LOGIN: str(own)}
@@ -257,9 +257,9 @@ def own_spark(context: ServiceContext, environment: Mapping[str, str]) -> Compon
 
 
 def external_spark(remote: str) -> Component:
-    """Return the component of a Spark Connect server of the user's own.
+    """Return the component of a Spark Connect server that the user runs.
 
-    :raises ConfigError: the address makes no sense.
+    :raises ConfigError: the address is not valid.
     """
     address = urlsplit(remote)
     try:
@@ -286,9 +286,9 @@ def external_spark(remote: str) -> Component:
 def spark_readiness(host: str, port: int, token: Path | None) -> GrpcReadiness:
     """Return the readiness check of a Spark Connect server.
 
-    It asks the server to release a session that does not exist. Any server does so, without side
-    effects. ``token`` is the file of the token that it takes, if that is known. Spark's own
-    variable goes before the file.
+    The check asks the server to release a session that does not exist, which has no side effects.
+    ``token`` is the file with the token that the server accepts, if that is known. The environment
+    variable of Spark takes precedence over the file.
     """
     return GrpcReadiness(
         host=host,
@@ -301,9 +301,7 @@ def spark_readiness(host: str, port: int, token: Path | None) -> GrpcReadiness:
 
 
 def platform_environment(context: ServiceContext) -> dict[str, str]:
-    """Return the environment of every platform process, with the places of data, brokers and
-    Spark.
-    """
+    """Return the environment of every platform process: places of data, brokers and Spark."""
     given = [path] if (path := process_environment().get("PYTHONPATH")) else []
     return {
         **memory_environment(process_environment()),
@@ -319,10 +317,10 @@ def platform_environment(context: ServiceContext) -> dict[str, str]:
 
 
 def registry_environment(context: ServiceContext) -> dict[str, str]:
-    """Return the variables that name the installation's registry and the login at it.
+    """Return the variables with the URL of the installation's schema registry and the login there.
 
-    There are none if a registry is named already. In a secured installation the platform shows the
-    certificate by which it logs in to the brokers.
+    There are none if the environment names a registry already. In a secured installation the
+    platform logs in with the same certificate as at the brokers.
 
     :raises ConfigError: the file of that login cannot be read.
     """
@@ -344,7 +342,7 @@ def registry_environment(context: ServiceContext) -> dict[str, str]:
 def memory_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that keep the memory of runs low, unless ``environ`` sets them.
 
-    Freed columns go back to one allocator with few arenas. With Arrow's own pool and one glibc
+    They make Arrow use glibc's allocator, with few arenas. With Arrow's own pool and one glibc
     arena per thread, the peak of a run was a third higher.
     """
     return {name: environ.get(name, value) for name, value in MEMORY_VARIABLES.items()}
@@ -353,7 +351,7 @@ def memory_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def clients_environment(context: ServiceContext) -> dict[str, str]:
     """Return the variables by which the platform's clients encrypt and log in.
 
-    There are none if the installation does not decide it.
+    There are none if the installation has no such settings for its clients.
     """
     return (
         {}

@@ -1,7 +1,7 @@
 """Runs Dagster's webserver: ``python -m orchestration webserver ...`` takes Dagster's arguments.
 
-It asks the code server less (``code_watch``), refuses requests of other sites (``ui.guard``), and
-asks for a login if the settings say so (``ui.login``).
+It sends fewer requests to the code server (``code_watch``), refuses requests of other sites
+(``ui.guard``), and asks for a login if the settings say so (``ui.login``).
 """
 
 from collections.abc import Collection
@@ -32,9 +32,9 @@ def main() -> None:
 
 
 def guard(allowed_hosts: Collection[str], users: ClusterUsers | None = None) -> None:
-    """Put ``ui.guard`` before the application that Dagster's command serves.
+    """Wrap the application that Dagster's command serves in ``ui.guard``.
 
-    With ``users`` a login stands before the application, too.
+    With ``users`` the application is wrapped in a login, too.
     """
     create = vars(cli)[CREATE]
 

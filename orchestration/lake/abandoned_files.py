@@ -1,7 +1,7 @@
 """Finds the files of killed processes by name and age, while other processes remove the same files.
 
-Also decides where the files of a table lie before a commit names them. This is a staging folder,
-which is abandoned once its run is dead.
+Also decides where the files of a table are until a commit names them. This is a staging folder,
+which is abandoned if its run was killed.
 """
 
 import shutil
@@ -16,10 +16,9 @@ STAGING_AGE_S = 6 * 3_600
 
 
 def old_ones(folder: Path, pattern: str, age_s: float) -> Iterator[Path]:
-    """Yield the files and folders in ``folder`` that match and have not changed for ``age_s``
-    seconds.
+    """Yield matching entries of ``folder`` that have not changed for ``age_s`` seconds.
 
-    A file that another process removes meanwhile is passed over.
+    Files that other processes remove meanwhile are skipped.
     """
     for found in folder.glob(pattern):
         try:
@@ -31,9 +30,9 @@ def old_ones(folder: Path, pattern: str, age_s: float) -> Iterator[Path]:
 
 
 def new_staging_folder(table_folder: Path) -> Path:
-    """Return a new name in a table's folder, for files that are not yet part of the table.
+    """Return a new path in a table's folder, for a folder of files that are not yet in the table.
 
-    Removes the staging folders of killed runs.
+    Removes old staging folders, which killed runs have left.
     """
     for leftover in old_ones(table_folder, f"{STAGING_PREFIX}*", STAGING_AGE_S):
         shutil.rmtree(leftover, ignore_errors=True)

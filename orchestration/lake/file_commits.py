@@ -2,9 +2,10 @@
 
 delta-rs can merge, but writes texts as Arrow's views. Readers that filter through pyarrow, as
 DuckDB does, cannot compare these with a text. It has no call that replaces chosen files either. So
-this module writes the commit by Delta's protocol. It is one JSON file with the next version's
-number, which exists whole or not at all. The first writer of a version wins. Others conflict, as
-does delta-rs by the application transactions that both carry. A lake is a local folder.
+this module writes the commit by Delta's protocol. A commit is one JSON file with the next version's
+number, which exists whole or not at all. The first writer of a version wins. Other writers get a
+conflict. delta-rs also finds a conflict if both commits carry the same application transaction. A
+lake is a local folder.
 
 Decides which files are written anew, and their entries in the log. Knows no broker, no Spark, and
 not the meaning of a row.
@@ -57,7 +58,7 @@ def replace_rows(
 
     ``rows`` has all columns of the table.
 
-    :raises CommitConflictError: another writer committed the next version, whatever it holds.
+    :raises CommitConflictError: another writer committed the next version, with any content.
     """
     folder = snapshot.folder
     sizes = _sizes(snapshot)
@@ -102,11 +103,11 @@ def widen(
 ) -> TableSnapshot:
     """Write the table anew with the columns and types of ``rows``, and add these, in one commit.
 
-    Rows whose key columns are among ``gone`` are left out. Delta's feature typeWidening would spare
-    the files, but neither delta-rs nor DuckDB knows it. Rows are read and written a row group at a
-    time.
+    Rows whose key columns are among ``gone`` are left out. Delta's feature typeWidening would avoid
+    writing the files anew, but neither delta-rs nor DuckDB supports it. Rows are read and written a
+    row group at a time.
 
-    :raises CommitConflictError: another writer committed the next version, whatever it holds.
+    :raises CommitConflictError: another writer committed the next version, with any content.
     """
     every = dict.fromkeys(_sizes(snapshot), np.array([], np.int64))
     found = {} if gone is None else _touched(snapshot.folder, every, gone)
@@ -131,7 +132,7 @@ def _sizes(snapshot: TableSnapshot) -> dict[str, int]:
 
 
 def _touched(folder: Path, names: Collection[str], gone: pa.Table) -> Places:
-    """Return the files with rows to remove, and the numbers of these rows in order."""
+    """Return, by file, the row numbers of the rows to remove, in order."""
     if not names or not gone.num_rows:
         return {}
     files = [str(folder / name) for name in names]
@@ -178,9 +179,7 @@ def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _write(folder: Path, schema: pa.Schema, kept: Iterator[pa.Table], rows: pa.Table) -> list[str]:
-    """Write the kept and the new rows into files of a good size for readers, and return their
-    names.
-    """
+    """Write the kept and the new rows into files of a good size, and return their names."""
     names: list[str] = []
     writer: pq.ParquetWriter | None = None
     written = 0
@@ -227,7 +226,10 @@ def _prefixed(notes: Mapping[str, str]) -> dict[str, str]:
 
 
 def write_version(log: Path, version: int, text: str, name: str) -> None:
-    """Make the version's file whole in one moment, unless there is one."""
+    """Create the file of a version in one step, unless another writer has created it.
+
+    :raises CommitConflictError: another writer has created it.
+    """
     draft = log / f"_commit_{uuid4()}.json.tmp"
     try:
         with draft.open("w") as file:

@@ -1,6 +1,6 @@
 """Quotes names and texts in a statement of SQL, as the standard demands.
 
-DuckDB and the predicates of Delta tables take both.
+DuckDB and the predicates of Delta tables accept this quoting.
 """
 
 

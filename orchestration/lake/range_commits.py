@@ -1,8 +1,8 @@
 """Commits the rows of offset ranges to a table that keeps all rows.
 
 A batch is appended and moves the checkpoints. A replay replaces the rows of its ranges and moves
-none. Rows of a wider type than the table's have the whole table written anew in the same commit.
-Knows no broker, no Spark and no dead letter.
+none. If rows have a wider type than the table, the same commit writes the whole table anew. Knows
+no broker, no Spark and no dead letter.
 Invariant: rows and checkpoints move in one commit.
 """
 
@@ -42,8 +42,8 @@ def append_with_offsets(
 ) -> TableSnapshot:
     """Commit ``rows`` and move the checkpoints to the ends of ``ranges``, in one commit.
 
-    ``rows`` may be empty. ``expected`` holds the checkpoints that the plan was made on.
-    ``transactions`` go along with the commit.
+    ``rows`` may be empty. ``expected`` holds the checkpoints that the plan of the run assumed. The
+    commit also carries ``transactions``.
 
     :raises CommitConflictError: the table changed since ``snapshot``, so its checkpoints may have
         moved.
@@ -74,8 +74,8 @@ def overwrite_ranges(
 ) -> TableSnapshot:
     """Replace exactly the rows of ``ranges`` by ``rows``, in one commit that moves no checkpoint.
 
-    ``is_evolving`` lets the rows bring new columns, and leave columns out. ``transactions`` go
-    along with the commit.
+    ``is_evolving`` allows rows with new columns, and rows without some columns. The commit also
+    carries ``transactions``.
 
     :raises CommitConflictError: the table changed since ``snapshot``.
     :raises SchemaConflictError: the rows do not fit the table.

@@ -3,8 +3,8 @@
 Decides whether rows may be appended as they are, with added columns, only with wider columns, or
 not at all, and gives the reason. Knows Arrow types only.
 
-Invariant: rows that conform have exactly the table's columns, in its order and types. If it is
-allowed they have wider types, and new columns behind these.
+Invariant: rows that conform have exactly the table's columns, in its order and types. If evolution
+is allowed, they may have wider types, and new columns after those of the table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +33,10 @@ class SchemaConflictError(Exception):
 def conform(
     rows: pa.Table, name: str, schema: pa.Schema, *, is_evolving: bool = False
 ) -> tuple[pa.Table, SchemaMode | None]:
-    """Return ``rows`` in the table's order and types, and how the table's columns change.
+    """Return ``rows`` in the table's order and types, and how the table's columns have to change.
 
-    A mode of None means no change. With "merge" columns, or fields of structs, are new. With
-    "widen" a type of the table becomes wider, so its files have to be written anew.
+    A mode of None means no change. "merge" adds columns, or fields of structs. "widen" makes a type
+    of the table wider, so that its files have to be written anew.
 
     With ``is_evolving`` structs may have new fields and lack some. Numbers and days may be of a
     smaller or a wider type than the table's, if every value of one is a value of the other.
@@ -92,10 +92,10 @@ def conform(
 
 
 def joined_type(table: pa.DataType, result: pa.DataType) -> pa.DataType | None:
-    """Return the type of a table's column after rows of another type, or None if they do not fit.
+    """Return the type that a column needs for its values and those of ``result``, or None.
 
-    A struct gets the new fields. A number or a day has the wider type of both, if one of them holds
-    every value of the other.
+    None means that the types do not fit. A struct gets the new fields. A number or a day has the
+    wider type of both, if one of them holds every value of the other.
     """
     if _is_same(table, result) or _is_narrower(result, table):
         return table
@@ -136,7 +136,7 @@ def _is_list(given: pa.DataType) -> bool:
 
 
 def _is_narrower(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether every value of ``one`` is one of ``other``, too.
+    """Whether every value of the type ``one`` is also a value of the type ``other``.
 
     These are the type changes of Delta's feature typeWidening, without those that need a rounding.
     """
@@ -156,7 +156,7 @@ def _is_narrower(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _has_wider_values(before: pa.DataType, after: pa.DataType) -> bool:
-    """Return whether values have another type than before, beyond new fields of structs."""
+    """Return whether the type of any value changes. New fields of structs do not count."""
     if pa.types.is_struct(before):
         return any(_has_wider_values(field.type, after.field(field.name).type) for field in before)
     if _is_list(before):
@@ -167,7 +167,7 @@ def _has_wider_values(before: pa.DataType, after: pa.DataType) -> bool:
 
 
 def _misfits(where: str, table: pa.DataType, result: pa.DataType) -> Iterator[str]:
-    """Yield each type of a column, or within it, that does not fit the table's."""
+    """Yield a text on each type of a column, or inside it, that does not fit the table's."""
     if joined_type(table, result) is not None:
         return
     inner: list[str] = []
@@ -188,9 +188,10 @@ def _types_text(where: str, table: pa.DataType, result: pa.DataType) -> str:
 
 
 def validate_shape(name: str, existing: Sequence[str], declared: Sequence[str]) -> None:
-    """Refuse a declaration that keeps other rows than the table.
+    """Refuse a declaration whose key columns differ from those of the table in the lake.
 
-    A table keeps all rows, or the newest by certain columns.
+    ``existing`` are the columns by which the table keeps one row per value, and ``declared`` those
+    of the declaration. There are none if all rows are kept.
 
     :raises SchemaConflictError: names the rows that the table and the declaration keep.
     """
@@ -239,7 +240,7 @@ def _changed_types(result: pa.Schema, table: pa.Schema, *, is_evolving: bool) ->
 
 
 def _is_same(one: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether a table takes two types for the same.
+    """Return whether two types are the same to a table.
 
     They may differ in the width of offsets and in the names of list items.
     """

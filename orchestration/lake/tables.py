@@ -1,9 +1,9 @@
 """Delta tables, whose transaction log holds their progress, and the parts of their commits.
 
 Each topic partition has one application transaction, ``<topic id>/<partition>`` = the next offset,
-and beside it ``.../leader_epoch``. Every commit is a compare-and-swap from the snapshot of its
-decisions. A rival's commit in between is a ``CommitConflictError``, and the caller decides again.
-Knows no broker, no Spark and no dead letter.
+and beside it ``.../leader_epoch``. Every commit is a compare-and-swap from the snapshot on which
+its decisions are based. If another writer commits in between, it fails with
+``CommitConflictError``, and the caller decides again. Knows no broker, no Spark and no dead letter.
 Invariants: rows and checkpoint move in one commit. A checkpoint never goes back. A replay changes
 rows of its ranges and no checkpoint. Deletion vectors and column mapping stay off, because Spark
 and DuckDB read the files directly.
@@ -59,7 +59,10 @@ class TableMissingError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSnapshot:
-    """A table as it was at one version. A run that decides from it commits through it."""
+    """A table as it was at one version.
+
+    A run that bases decisions on a snapshot commits from the same snapshot.
+    """
 
     name: str
     version: int
@@ -81,16 +84,15 @@ class TableSnapshot:
         return found
 
     def transaction_version(self, application_id: str) -> int | None:
-        """Return the last committed version of the application transaction, or None if there is
-        none.
-        """
+        """Return the last committed version of an application transaction, or None."""
         version = self.delta.transaction_version(application_id)
         return None if version is None else int(version)
 
     def topic_ids(self) -> tuple[str, ...]:
-        """Return the topic ids of the rows, by the statistics of the files if they have any.
+        """Return the topic ids that the rows come from.
 
-        The result is empty if the table has no columns of provenance.
+        The statistics of the files give them, or the rows themselves if a file has none. There are
+        none if the table has no column ``_topic_id``.
         """
         if "_topic_id" not in self.arrow_schema.names:
             return ()
@@ -113,9 +115,9 @@ class TableSnapshot:
 
     @property
     def latest_by(self) -> tuple[str, ...]:
-        """The columns by whose values the table keeps the newest row.
+        """The columns that are the key of the table, if it keeps only the newest row of each key.
 
-        A table that keeps all rows has none.
+        There are none if the table keeps all rows.
         """
         return tuple(json.loads(self.delta.metadata().configuration.get(LATEST_BY, "[]")))
 
@@ -155,7 +157,10 @@ class TableSnapshot:
 
     @property
     def folder(self) -> Path:
-        """The folder of the table. The library names it as a URI, in which a blank is ``%20``."""
+        """The folder of the table.
+
+        delta-rs names it as a URI, in which a blank is ``%20``.
+        """
         return Path(url2pathname(urlsplit(self.delta.table_uri).path))
 
     @property
@@ -165,12 +170,11 @@ class TableSnapshot:
         return tuple(self.folder / uri.removeprefix(root) for uri in self.delta.file_uris())
 
     def dataset(self) -> pads.Dataset:
-        """Return the rows as a dataset that filters and projects while it reads, for DuckDB and
-        pyarrow.
+        """Return the rows as a dataset that filters and projects while it reads.
 
-        The statistics of columns that are younger than a file are left out. delta-rs assumes that
-        no row of such a file can match a filter on the column, so ``IS NULL`` would find none of
-        its rows.
+        DuckDB and pyarrow read it. The statistics of columns that are younger than a file are left
+        out. delta-rs assumes that no row of such a file can match a filter on the column, so ``IS
+        NULL`` would find none of its rows.
         """
         whole = self.delta.to_pyarrow_dataset()
         later = self._columns_younger_than_a_file()
@@ -192,13 +196,13 @@ class TableSnapshot:
 class Lake:
     """A directory of Delta tables, one folder each.
 
-    :raises ValueError: a folder on the way to it has a name that delta-rs reads as another one.
+    :raises ValueError: the path contains an escape such as ``%20``, which delta-rs would decode.
     """
 
     root: Path
 
     def __post_init__(self) -> None:
-        """Refuse a folder in which tables could be created and never be opened."""
+        """Refuse a path that delta-rs decodes: tables could be created there but not opened."""
         found = PERCENT_ESCAPE.search(str(self.root.absolute()))
         if found is not None:
             raise ValueError(
@@ -258,9 +262,9 @@ class Lake:
         latest_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> TableSnapshot:
-        """Create the table without rows, or return it if a rival was faster.
+        """Create the table without rows, or return it if another writer was faster.
 
-        ``properties`` are noted in the table's metadata.
+        ``properties`` are stored in the table's metadata.
         """
         path = self.path(name)
         path.mkdir(parents=True, exist_ok=True)
@@ -284,7 +288,7 @@ class Lake:
         return self.existing(name)
 
     def compact(self, name: str, *, target_bytes: int | None = None) -> dict[str, Any]:
-        """Merge small files into larger ones, and return the figures of the merge.
+        """Merge small files into larger ones, and return delta-rs's figures on that.
 
         Rows and checkpoints stay as they are.
 
@@ -294,8 +298,7 @@ class Lake:
             return dict(self.existing(name).delta.optimize.compact(target_size=target_bytes))
 
     def vacuum(self, name: str, *, retention_hours: int = DEFAULT_RETENTION_HOURS) -> list[str]:
-        """Delete files that no version of the last ``retention_hours`` needs, and return their
-        names.
+        """Delete files that no version of the last ``retention_hours`` needs. Return their names.
 
         Files of killed runs are deleted, too.
         """
@@ -316,10 +319,9 @@ def advance(
     leader_epochs: Mapping[int, int],
     expected: Mapping[int, Checkpoint],
 ) -> dict[str, int]:
-    """Return the transactions that move the checkpoints from ``expected`` to the ends of
-    ``ranges``.
+    """Return the transactions that move the checkpoints to the ends of ``ranges``.
 
-    :raises CommitConflictError: ``snapshot`` has other checkpoints.
+    :raises CommitConflictError: the checkpoints in ``snapshot`` differ from ``expected``.
     :raises ProgressError: a checkpoint would go back.
     """
     committed = snapshot.checkpoints(ranges.topic_id, ranges.ends())
@@ -332,9 +334,10 @@ def advance(
 
 
 def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) -> dict[str, int]:
-    """Return the application transactions of a commit of ``ranges``, from id to version.
+    """Return the application transactions of a commit of ``ranges``: versions by id.
 
-    An unknown epoch replaces an older one, because the older one belongs to earlier offsets.
+    They are the offsets and leader epochs. If an epoch is not known, it still replaces the
+    remembered one, because that one belongs to earlier offsets.
     """
     ends = ranges.ends()
     epochs = {
@@ -345,7 +348,7 @@ def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) 
 
 
 def fence(snapshot: TableSnapshot, transactions: Mapping[str, int]) -> TableSnapshot:
-    """Commit only ``transactions``, so that other commits with one of them conflict.
+    """Make an empty commit with ``transactions``, so that other commits with one of them conflict.
 
     That holds for commits from this snapshot or an older one.
 
@@ -364,10 +367,11 @@ def fence(snapshot: TableSnapshot, transactions: Mapping[str, int]) -> TableSnap
 def add_columns(
     snapshot: TableSnapshot, fields: Sequence[pa.Field], *, partition_by: list[str]
 ) -> TableSnapshot:
-    """Give the table further columns, null in every row, and return its newest version.
+    """Add columns to the table, null in every row, and return its newest version.
 
-    A rival that has added the same columns is not a conflict. The rows are written anew, because
-    delta-rs makes readers believe that a column is never null in a file that lacks it.
+    If another writer has added the same columns, that is not a conflict. The rows are written anew.
+    A file without the column would make readers believe, because of delta-rs, that the column is
+    never null in it.
     """
     rows = snapshot.dataset().to_table()
     for field in fields:
@@ -400,8 +404,9 @@ def overwrite_where(
     transactions: Mapping[str, int],
     notes: Mapping[str, str],
 ) -> TableSnapshot:
-    """Replace the rows that match ``predicate`` by ``rows`` in one commit that carries
-    ``transactions``.
+    """Replace the rows that match ``predicate`` by ``rows``, in one commit.
+
+    The commit carries ``transactions``.
 
     :raises CommitConflictError: the matching rows, or one of the transactions, changed since
         ``snapshot``.
@@ -425,7 +430,7 @@ def replace_all(
 ) -> TableSnapshot:
     """Replace the whole table, with its columns, in one commit that carries ``transactions``.
 
-    These are the versions of the table's inputs.
+    ``transactions`` are the versions of the table's inputs.
 
     :raises CommitConflictError: the table changed since ``snapshot``.
     """
@@ -463,10 +468,10 @@ def replace_all_by_files(
 def commit_properties(
     notes: Mapping[str, str], transactions: Mapping[str, int], *, max_retries: int | None = None
 ) -> CommitProperties:
-    """Return the properties of a commit.
+    """Return the properties of a commit: its application transactions, and notes for people.
 
-    They are application transactions, and notes for people under Tidelog's prefix. With
-    ``max_retries=0`` the commit conflicts with any other that came before it.
+    Keys of notes get Tidelog's prefix. With ``max_retries=0`` the commit conflicts with any other
+    that came before it.
     """
     return CommitProperties(
         custom_metadata={f"{METADATA_PREFIX}{key}": value for key, value in notes.items()},
@@ -479,16 +484,16 @@ def commit_properties(
 
 
 def after_commit(snapshot: TableSnapshot) -> TableSnapshot:
-    """Return the table as the commit left it.
+    """Return the table at the version that a commit through ``snapshot`` has made.
 
-    The library moves the table that was written through to the committed version.
+    delta-rs moves the ``DeltaTable`` object that was written through to that version.
     """
     return TableSnapshot(name=snapshot.name, version=snapshot.delta.version(), delta=snapshot.delta)
 
 
 @contextmanager
 def conflicts_translated(name: str) -> Iterator[None]:
-    """Translate the library's error of a faster writer.
+    """Translate delta-rs's error about another writer that was faster.
 
     :raises CommitConflictError: another writer was faster.
     """

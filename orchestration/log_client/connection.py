@@ -1,7 +1,7 @@
 """Implements ``LogClient`` over ``log_service.client``, for our log service and any Kafka cluster.
 
 Decides how the client's values become the platform's. Topic ids become texts, and errors become
-sentences that name the address. Knows no table.
+sentences that name the address. Has nothing to do with tables.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -74,7 +74,7 @@ TOLD_POLL_S = 0.01
 class ClientRangeReader:
     """Reads a range over a connection of its own.
 
-    It holds plain values, so Spark's workers can take it.
+    It holds plain values only, so that it can be sent to Spark's workers.
 
     ``timeout_ms`` bounds the wait for each next piece of the range. The client's own limit holds if
     it is None. ``client_config`` is the path of a properties file, which has to exist on the
@@ -113,8 +113,8 @@ def unreadable_rows(batch: UnreadableBatch) -> pa.RecordBatch:
     """Return a row for each offset of a batch that cannot be read.
 
     The first row has the batch's bytes, up to a bound, and all rows have the reason. A damaged
-    batch may cover a large range of missing offsets. Then the last row stands for all offsets from
-    its own on.
+    batch may cover a large range of missing offsets. The number of rows is bounded, and the last
+    row then represents its own offset and all later ones.
     """
     count = min(batch.end - batch.start, MAX_UNREADABLE_ROWS)
     reasons = [batch.reason] * count
@@ -133,7 +133,7 @@ def unreadable_rows(batch: UnreadableBatch) -> pa.RecordBatch:
 
 
 class Connection:
-    """A connected ``LogClient``. The protocol documents the promises of its methods."""
+    """A connected ``LogClient``. The protocol documents the methods."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class Connection:
         )
 
     def leader_epoch_ends(self, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
-        """Return, by partition, where the given leader epoch ended."""
+        """Return, by partition, the end offset of the given leader epoch."""
         if not epochs:
             return {}
         asked = {TopicPartition(topic, partition): epoch for partition, epoch in epochs.items()}
@@ -234,17 +234,16 @@ class Connection:
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Set the given keys."""
+        """Set the given keys and leave the others."""
         with _explained(self.bootstrap_servers):
             self._admin.alter_configs({ConfigResource.topic(topic): configs})
 
     def wait_for_records(
         self, positions: Mapping[tuple[str, int], int], timeout_ms: int
     ) -> set[tuple[str, int]]:
-        """Return the (topic, partition) pairs with records at or above their offset, once one has
-        any.
+        """Wait for records, and return the (topic, partition) pairs that have some.
 
-        The result is empty after ``timeout_ms``.
+        These have records at or above their offset. The result is empty after ``timeout_ms``.
         """
         wanted = {
             TopicPartition(topic, partition): offset
@@ -257,7 +256,7 @@ class Connection:
             }
 
     def apply_retention(self) -> tuple[RetentionPass, ...] | None:
-        """Let the brokers apply retention to all topics now.
+        """Make the brokers apply retention to all topics now.
 
         Return None if they do not know the request. Such brokers clean by themselves.
         """
@@ -280,7 +279,7 @@ class Connection:
         )
 
     def apply_compaction(self, timeout_ms: int) -> tuple[CompactionPass, ...] | None:
-        """Let the brokers compact now the logs that are due.
+        """Make the brokers compact now the logs that are due.
 
         Return None if they do not know the request. Such brokers clean by themselves.
         """
@@ -294,7 +293,7 @@ class Connection:
         return tuple(_compaction_pass(one) for one in found)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
-        """Delete the records below an offset, by partition, and return the new log starts."""
+        """Delete the records below an offset, by partition. Return the new log start offsets."""
         wanted = {TopicPartition(topic, partition): offset for partition, offset in before.items()}
         with _explained(self.bootstrap_servers):
             return {
@@ -315,8 +314,8 @@ class Connection:
     ) -> dict[int, CommittedOffset]:
         """Return the offsets that a group committed in these partitions of the topic.
 
-        The request names the partitions, because a coordinator otherwise leaves out one with only
-        pending offsets.
+        The request names the partitions, because otherwise a coordinator leaves out those that have
+        only pending offsets.
         """
         places = [TopicPartition(topic, partition) for partition in partitions]
         with _explained(self.bootstrap_servers):
@@ -370,7 +369,7 @@ class ClientSender:
     ) -> None:
         """Send ``records`` and commit ``offsets`` in one transaction.
 
-        Return when the group's committed offsets are ``offsets``.
+        Return when readers of the group's committed offsets get ``offsets``.
         """
         progress = {
             TopicPartition(source, partition): _offset_and_metadata(one)
@@ -431,10 +430,11 @@ class ClientSender:
             sleep(TOLD_POLL_S)
 
     def _commit(self) -> None:
-        """Commit, and repeat the commit if its outcome is not known, because it is the same
-        transaction.
+        """Commit the transaction, and repeat the commit if its outcome is not known.
 
-        :raises KafkaError: it is not committed, or that is still not known.
+        A repeated commit is of the same transaction, so it is harmless.
+
+        :raises KafkaError: the transaction is not committed, or its outcome is still not known.
         """
         for attempt in range(1, COMMIT_TRIES + 1):
             try:
@@ -454,11 +454,11 @@ def connect(
 ) -> Iterator[Connection]:
     """Yield a connection, closed afterwards.
 
-    ``timeout_ms`` bounds every call. The client's own default holds if it is None.
+    ``timeout_ms`` bounds every call. The client's own default applies if it is None.
     ``client_config`` is the path of a properties file with the settings of encryption and login. If
     it is None, the environment has these settings.
 
-    :raises LogServiceError: the addresses make no sense.
+    :raises LogServiceError: the addresses cannot be used.
     """
     with _explained(bootstrap_servers):
         admin = _admin(bootstrap_servers, timeout_ms, client_config)
@@ -474,7 +474,7 @@ def connect_admin(
 
     ``timeout_ms`` and ``client_config`` are as for ``connect``.
 
-    :raises LogServiceError: the addresses make no sense, or a call within the block fails.
+    :raises LogServiceError: the addresses cannot be used, or a call within the block fails.
     """
     with (
         _explained(bootstrap_servers),

@@ -1,9 +1,9 @@
 """The protocol of blocking calls that the platform makes to a log service.
 
-The log service is Tidelog's, Apache Kafka, or a test's in memory. Decides nothing. Topic ids are
-texts (Kafka's 22 letters of url-safe base64), offsets and epochs are ints, and record batches are
-Arrow with the columns of ``RECORD_SCHEMA``. ``orchestration.log_client.connection`` is the adapter
-over ``log_service.client``.
+The log service is Tidelog's, Apache Kafka, or one in a test's memory. Decides nothing. Topic ids
+are texts (Kafka's 22 letters of url-safe base64), offsets and epochs are ints, and record batches
+are Arrow with the columns of ``RECORD_SCHEMA``. ``orchestration.log_client.connection`` is the
+adapter over ``log_service.client``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,7 +41,7 @@ class LogServiceError(RuntimeError):
 
 
 class LogServiceAwayError(LogServiceError):
-    """No broker responded in time, so the next call will get no answer either.
+    """No broker responded in time, so that further calls are not worth a try now.
 
     Other errors are about the one call that raised them.
     """
@@ -61,7 +61,7 @@ class SenderFencedError(LogServiceError):
 class OutgoingRecord(NamedTuple):
     """A record to be sent. A record without value is a tombstone.
 
-    ``timestamp_ms`` None stands for the moment of sending.
+    If ``timestamp_ms`` is None, the record gets the time of sending.
     """
 
     key: bytes | None
@@ -84,7 +84,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """A topic as it is."""
+    """The id and the size of an existing topic."""
 
     topic: str
     topic_id: str
@@ -135,13 +135,13 @@ UNREADABLE = "unreadable"
 It is null if the offset can be read, and the batch may lack it.
 """
 UNREADABLE_BATCH = "the batch at offsets "
-"""The beginning of these reasons."""
+"""The beginning of the reasons in the column ``UNREADABLE``."""
 
 
 class RangeReader(Protocol):
     """Reads the records of one offset range.
 
-    It survives pickling, because Spark's Python workers call it, too. A tolerant one gives a row
+    It can be pickled, because Spark's Python workers call it, too. A tolerant reader yields a row
     for each offset of a batch that cannot be read, with the column ``UNREADABLE``. Such a row has
     no key. The value of the first of them is the batch's bytes, up to a bound.
     """
@@ -151,8 +151,7 @@ class RangeReader(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches of ``RECORD_SCHEMA`` until the position has reached ``wanted.end``.
 
-        They hold committed records only. With ``topic_id`` all of them are records of the topic of
-        that id.
+        They hold committed records only. With ``topic_id`` the topic has to have that id.
 
         :raises OtherTopicError: the topic has another id.
         :raises LogServiceError: also if the partition does not reach ``wanted.end`` in time.
@@ -165,7 +164,7 @@ class Sender(Protocol):
 
     @property
     def max_record_bytes(self) -> int:
-        """Return the size of the largest record, with its overhead, that it sends."""
+        """The size of the largest record, with its overhead, that this sender can send."""
         ...
 
     def send(
@@ -177,39 +176,38 @@ class Sender(Protocol):
         source: str,
         offsets: Mapping[int, CommittedOffset],
     ) -> None:
-        """Send ``records`` to ``topic`` and commit the group's ``offsets``, both in one
-        transaction.
+        """Send ``records`` to ``topic`` and commit the group's ``offsets`` in one transaction.
 
         The offsets are those of the topic ``source``. When this returns, ``committed_offsets``
         returns them.
 
-        :raises SenderFencedError: the transaction does not count.
-        :raises LogServiceError: the transaction does not count, or its outcome is not known. Then
-            ``committed_offsets`` shows the outcome, once another sender of the transactional id is
-            open.
+        :raises SenderFencedError: the transaction is aborted.
+        :raises LogServiceError: the transaction is aborted, or its outcome is not known. In the
+            latter case ``committed_offsets`` shows the outcome, once another sender of the
+            transactional id is open.
         """
         ...
 
     def send_all(self, records: Iterable[tuple[str, OutgoingRecord]]) -> None:
         """Send records, each to its topic, in one transaction.
 
-        Another sender of the transactional id that opens afterwards finds them.
+        When another sender of the transactional id has opened, readers see the records.
 
-        :raises SenderFencedError: the transaction does not count.
-        :raises LogServiceError: the transaction does not count, or its outcome is not known.
+        :raises SenderFencedError: the transaction is aborted.
+        :raises LogServiceError: the transaction is aborted, or its outcome is not known.
         """
         ...
 
 
 class LogClient(Protocol):
-    """Blocking calls. All raise ``LogServiceError`` when the log service cannot answer."""
+    """Blocking calls. All raise ``LogServiceError`` if the log service is away or refuses."""
 
     def describe_topic(self, topic: str) -> TopicDescription | None:
         """Return the topic of that name, or None."""
         ...
 
     def partition_offsets(self, topic: str) -> tuple[PartitionOffsets, ...]:
-        """Return the offsets of each partition, in ascending order."""
+        """Return the offsets of each partition, ordered by partition."""
         ...
 
     def leader_epoch_ends(self, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
@@ -220,15 +218,13 @@ class LogClient(Protocol):
         ...
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
-        """Return, by partition, the first offset at or after ``timestamp_ms``, or None if there is
-        none.
-        """
+        """Return, by partition, the first offset at or after ``timestamp_ms``, or None."""
         ...
 
     def range_reader(self, *, is_tolerant: bool = False) -> RangeReader:
         """Return a reader that works in other processes as well.
 
-        Only a tolerant one goes on behind a batch that cannot be read.
+        Only a tolerant one continues after a batch that cannot be read.
         """
         ...
 
@@ -253,31 +249,30 @@ class LogClient(Protocol):
     def wait_for_records(
         self, positions: Mapping[tuple[str, int], int], timeout_ms: int
     ) -> set[tuple[str, int]]:
-        """Return the (topic, partition) pairs with records at or above their offset, once one has
-        any.
+        """Wait for records, and return the (topic, partition) pairs that have some.
 
-        The result is empty after ``timeout_ms``. A position outside the log counts too, because a
-        run has to report it. A partition that may not be read is skipped as long as there is
-        another one to wait for.
+        These have records at or above their offset. The result is empty after ``timeout_ms``. A
+        position outside the log counts too, because a run has to report it. A partition that may
+        not be read is skipped as long as there is another one to wait for.
         """
         ...
 
     def apply_retention(self) -> tuple[RetentionPass, ...] | None:
-        """Let the brokers apply retention to all topics now.
+        """Make the brokers apply retention to all topics now.
 
         Return None if they do not know the request. Such brokers clean by themselves.
         """
         ...
 
     def apply_compaction(self, timeout_ms: int) -> tuple[CompactionPass, ...] | None:
-        """Let the brokers compact now the logs that are due.
+        """Make the brokers compact now the logs that are due.
 
         Return None if they do not know the request. Such brokers clean by themselves.
         """
         ...
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
-        """Delete the records below an offset, by partition, and return the new log starts."""
+        """Delete the records below an offset, by partition. Return the new log start offsets."""
         ...
 
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
@@ -289,14 +284,14 @@ class LogClient(Protocol):
     ) -> dict[int, CommittedOffset]:
         """Return the offsets that a group committed, by partition.
 
-        Partitions without one are left out. Waits for the end of transactions with the group's
-        offsets.
+        Partitions without a committed offset are left out. Waits for the end of transactions with
+        the group's offsets.
         """
         ...
 
     def open_sender(self, transactional_id: str) -> AbstractContextManager[Sender]:
         """Open the sender of ``transactional_id``.
 
-        By the time it is open, an earlier sender is fenced and its open transaction is aborted.
+        When it is open, earlier senders are fenced and their open transaction is aborted.
         """
         ...

@@ -1,9 +1,9 @@
 """Assets that keep an installation small: their runs remove old data and count it.
 
-- ``retention``: asks the brokers for a pass, and deletes records that all tables have read, if that
-  is declared.
-- ``compaction``: asks the brokers to compact topics with that policy, and shows records and bytes
-  before and after.
+- ``retention``: makes brokers apply retention, and deletes records that all tables have read, if
+  that is declared.
+- ``compaction``: makes brokers compact topics with that policy, and shows records and bytes before
+  and after.
 - ``lake``: merges small files and removes old ones.
 - ``history``: prunes Dagster's history.
 - ``standard``: the upkeep of a project that declares none of these.

@@ -1,8 +1,8 @@
-"""Compaction of topics, as an asset: asks the brokers to compact due topics, and shows the result.
+"""Compaction of topics, as an asset: makes brokers compact due topics, and shows the result.
 
 Decides nothing about records. Each topic's configuration (``cleanup.policy``,
 ``min.cleanable.dirty.ratio`` and the lags) decides what is due and which records stay. Brokers that
-cannot be asked (Apache Kafka's) compact by themselves, and the run says so.
+do not know the request (Apache Kafka's) compact by themselves, and the run says so.
 """
 
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def _table(passes: Sequence[CompactionPass]) -> dict[str, dg.MetadataValue]:
 def compaction_asset(
     *, name: str = "compaction", timeout_s: int = DEFAULT_TIMEOUT_S
 ) -> dg.AssetsDefinition:
-    """Return the asset whose run compacts due topics, and waits ``timeout_s`` seconds for it."""
+    """Return the asset whose run compacts due topics, and waits ``timeout_s`` seconds at most."""
 
     @dg.asset(
         key=[GROUP, name],
@@ -108,8 +108,8 @@ def compaction_asset(
 
 
 def run_compaction(log: LogClient, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompactionReport:
-    """Let the brokers compact due topics.
+    """Make the brokers compact due topics.
 
-    :raises LogServiceError: the log service cannot answer.
+    :raises LogServiceError: the log service does not respond.
     """
     return CompactionReport(passes=log.apply_compaction(timeout_s * 1000))

@@ -2,10 +2,10 @@
 
 The logs are event and compute logs. The events are those without a run. It is the history of the
 whole instance, whichever project a run belonged to. So the standard upkeep, which no project
-declared, touches only the instance of ``tidelog up``.
+declared, prunes only the instance of ``tidelog up``.
 
 Keeps the newest materialization, observation and check of each asset, and of each partition, at any
-age, because sensors, automation and the UI build on them. Knows the default storage (SQLite, one
+age, because sensors, automation and the UI build on them. Supports the default storage (SQLite, one
 file per run) and any other SQL storage of Dagster.
 """
 
@@ -39,7 +39,7 @@ FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagster
 class Pruned:
     """Counts of the removed entries.
 
-    ``bytes_freed`` counts whole files. Other storages free their space later.
+    ``bytes_freed`` counts whole files, so it is 0 for other storages. These free space later.
     """
 
     runs: int
@@ -65,8 +65,8 @@ def history_asset(
 ) -> dg.AssetsDefinition:
     """Return the asset whose run deletes runs, events and ticks beyond ``limits``.
 
-    They are those of the whole instance, also of other projects. With ``is_own_instance_only`` it
-    leaves every instance alone that is not the one of ``tidelog up``.
+    It deletes those of other projects on the same instance, too. With ``is_own_instance_only`` it
+    only prunes the instance of ``tidelog up``.
     """
     kept = limits or Limits()
 
@@ -109,7 +109,7 @@ def is_own_instance() -> bool:
 
 
 def prune(instance: dg.DagsterInstance, limits: Limits, now: float) -> Pruned:
-    """Delete the history beyond ``limits`` at a time (seconds since the epoch)."""
+    """Delete the history beyond ``limits`` as of ``now``, in seconds since the epoch."""
     kept = set(newest_runs(instance))
     doomed = dict.fromkeys(
         [
@@ -127,7 +127,7 @@ def prune(instance: dg.DagsterInstance, limits: Limits, now: float) -> Pruned:
 def old_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
     """Return the ids of finished runs that were created before a time, oldest first.
 
-    Their number is bounded.
+    At most ``MAX_RUNS_AT_ONCE`` are returned.
     """
     return _oldest(
         instance,
@@ -137,7 +137,10 @@ def old_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
 
 
 def surplus_runs(instance: dg.DagsterInstance, limit: int) -> list[str]:
-    """Return the ids of the oldest runs that succeeded beyond a number. Their number is bounded."""
+    """Return the ids of the oldest successful runs if there are more than ``limit``.
+
+    At most ``MAX_RUNS_AT_ONCE`` are returned.
+    """
     succeeded = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
     surplus = instance.get_runs_count(succeeded) - limit
     return _oldest(instance, succeeded, min(surplus, MAX_RUNS_AT_ONCE)) if surplus > 0 else []
@@ -151,7 +154,7 @@ def _oldest(instance: dg.DagsterInstance, filters: dg.RunsFilter, count: int) ->
 
 
 def newest_runs(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Yield the runs that hold an asset's newest materialization."""
+    """Yield the id of the run that made the newest materialization of each asset."""
     for key in instance.all_asset_keys():
         event = instance.get_latest_materialization_event(key)
         if event is not None:
@@ -178,9 +181,9 @@ def delete_run(instance: dg.DagsterInstance, run_id: str) -> int:
 
 
 def delete_runless_events(instance: dg.DagsterInstance, before: float) -> int:
-    """Delete events without a run from before a time, and return their number.
+    """Delete events without a run that are older than ``before``, and return their number.
 
-    The newest event of each kind of each asset stays, and of each of its partitions.
+    The newest event of each type is kept, per asset and partition.
     """
     storage = instance.event_log_storage
     if not isinstance(storage, SqlEventLogStorage):
@@ -206,7 +209,7 @@ def delete_runless_events(instance: dg.DagsterInstance, before: float) -> int:
 
 
 def purge_ticks(instance: dg.DagsterInstance, before: float) -> None:
-    """Delete the ticks of all sensors and schedules from before a time."""
+    """Delete the ticks of all sensors and schedules that are older than ``before``."""
     for state in instance.all_instigator_state():
         instance.purge_ticks(state.instigator_origin_id, state.selector_id, before)
 

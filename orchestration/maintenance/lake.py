@@ -3,7 +3,7 @@
 An old file is one that no recent version needs. Decides which tables are due: those with many files
 of one size class. Files are merged class by class, up to the class's size. So a row is rewritten
 once per class and not with every run, because replaced files stay on the disk until their retention
-ends. A table that is left alone gets no new version, so that nothing downstream is computed anew.
+ends. A table that is not due gets no new version, so that nothing downstream is computed anew.
 Rows and checkpoints never change.
 """
 
@@ -27,7 +27,7 @@ class, and larger files are rewritten less often. The last size suits readers of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableUpkeep:
-    """The upkeep of one table."""
+    """The results of upkeep for one table."""
 
     table: str
     files_merged: int
@@ -101,5 +101,5 @@ def keep_table(lake: Lake, table: str, *, retention_hours: int, many_files: int)
 
 
 def is_due(file_sizes: Sequence[int], class_bytes: int, many_files: int) -> bool:
-    """Return whether enough files are smaller than a size class to merge them."""
+    """Return whether at least ``many_files`` files are smaller than a size class, to be merged."""
     return sum(size < class_bytes for size in file_sizes) >= many_files

@@ -1,9 +1,9 @@
-"""Retention of topics, as an asset: asks the brokers for a pass, and deletes consumed records.
+"""Retention of topics, as an asset: makes brokers apply retention, and deletes consumed records.
 
 Records that every table has read are deleted only if that is declared. Decides up to which offset
-records may be deleted: the lowest checkpoint of all tables that follow the topic. A table without a
-checkpoint keeps them all. Brokers that cannot be asked for a pass (Apache Kafka's) clean by
-themselves, and the run says so.
+records may be deleted: the lowest checkpoint of all tables that follow the topic. If a table has no
+checkpoint, no record is deleted. Brokers that do not know the request to apply retention (Apache
+Kafka's) clean by themselves, and the run says so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ class RetentionReport:
 def retention_asset(
     *, name: str = "retention", delete_consumed: Sequence[str] = ()
 ) -> dg.AssetsDefinition:
-    """Return the asset whose run applies retention.
+    """Return the asset whose run makes the brokers apply retention.
 
     Records of the topics ``delete_consumed`` are deleted as soon as all tables have read them. They
     cannot be replayed afterwards.
@@ -102,9 +102,9 @@ def consumers_of(feeds: Iterable[TopicFeed], topics: Sequence[str]) -> list[Topi
 def run_retention(log: LogClient, lake: Lake, consumers: Sequence[TopicFeed]) -> RetentionReport:
     """Delete records that all ``consumers`` of a topic have read.
 
-    Then let the brokers remove segments.
+    Then make the brokers apply retention, so that they remove segments.
 
-    :raises LogServiceError: the log service cannot answer.
+    :raises LogServiceError: the log service does not respond.
     """
     deleted = {}
     for topic in sorted({feed.topic for feed in consumers}):

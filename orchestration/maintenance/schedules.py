@@ -1,6 +1,6 @@
 """Schedules of maintenance: when the assets of ``orchestration.maintenance`` run.
 
-A daemon that was off makes up for the last time it missed.
+If the daemon was off at a scheduled time, it starts one run when it is on again.
 """
 
 import dagster as dg

@@ -49,8 +49,8 @@ class SqlError(RuntimeError):
 class SqlCopy:
     """The result of a replacement.
 
-    With ``is_unchanged`` the database held that version already. ``left_out`` rows hold values that
-    the database refuses, for ``reasons``.
+    With ``is_unchanged`` the database held that version already. ``left_out`` counts rows that the
+    database refused, and ``reasons`` are texts on them.
     """
 
     rows: int
@@ -75,8 +75,8 @@ def sql_table(
 ) -> dg.AssetsDefinition:
     """Return the asset that keeps the SQL table ``name`` equal to a lake table.
 
-    ``columns`` are those of the lake table, all by default. ``primary_key`` are those of the
-    columns that become the SQL table's primary key, none by default.
+    ``columns`` are the copied columns of the lake table, all by default. ``primary_key`` are the
+    columns among them that become the SQL table's primary key, none by default.
 
     :raises ValueError: the name cannot be a table's, ``table`` is not a table of the lake, or the
         key is not among the columns.
@@ -171,11 +171,11 @@ def replace_table(
 ) -> SqlCopy:
     """Make the SQL table ``name`` hold the rows of ``snapshot``, in one transaction.
 
-    A table that holds them already stays as it is. A table without owner belongs to ``owner`` from
-    then on, if it was made of the same lake table or does not exist yet. A table whose columns,
-    types or primary key differ from before is dropped and made again. A row with a value that the
-    database cannot hold is left out and reported, because otherwise one text would stop the table
-    for good.
+    If the table holds them already, nothing is done. A table without owner belongs to ``owner``
+    from then on, if it was made of the same lake table or does not exist yet. A table whose
+    columns, types or primary key differ from before is dropped and created again. A row with a
+    value that the database cannot hold is left out and reported, because otherwise one text would
+    stop the table for good.
 
     :raises SqlError: a column, also of the key, does not exist, the table is too large for a
         reference table, or too many rows cannot be held.
@@ -267,7 +267,7 @@ def _insert_all(connection: sa.Connection, declared: sa.Table, rows: pa.Table) -
 def holder(engine: sa.Engine, name: str, table_id: str | None, owner: Owner) -> str | None:
     """Return the other owner of the SQL table ``name``, or None if it is free or ``owner`` has it.
 
-    ``table_id`` is the lake table's, None if that does not exist.
+    ``table_id`` is the id of the lake table, None if that table does not exist.
     """
     metadata = sa.MetaData()
     versions = _versions(metadata)
@@ -283,7 +283,7 @@ def holder(engine: sa.Engine, name: str, table_id: str | None, owner: Owner) -> 
 def take_over(engine: sa.Engine, name: str, owner: Owner) -> None:
     """Make ``owner`` the owner of the SQL table ``name``.
 
-    Its next run replaces all rows, and runs of the former owner replace none any more.
+    The next run of ``owner`` replaces all rows. Runs of the former owner are refused.
     """
     with engine.begin() as connection:
         owners.create_owners(connection)
@@ -293,7 +293,7 @@ def take_over(engine: sa.Engine, name: str, owner: Owner) -> None:
 def _another(
     connection: sa.Connection, versions: sa.Table, name: str, table_id: str | None
 ) -> str | None:
-    """Return the apparent owner of a table without owner.
+    """Return a text on the probable owner of a table for which no owner is stored.
 
     It is None if the table does not exist, or if its rows were made of the lake table ``table_id``.
     """
@@ -358,10 +358,9 @@ def _versions(metadata: sa.MetaData) -> sa.Table:
 
 
 def _shapes(metadata: sa.MetaData) -> sa.Table:
-    """Return the table of notes on the shapes of tables.
+    """Return the SQL table that stores the columns, types and keys of the copied tables.
 
-    It is a table of its own, because ``tidelog_versions`` of an earlier release has no column for
-    them.
+    It is separate, because ``tidelog_versions`` of an earlier release has no column for them.
     """
     return sa.Table(
         SHAPES_TABLE,
@@ -377,11 +376,11 @@ def _note(connection: sa.Connection, notes: sa.Table, row: Mapping[str, Any]) ->
 
 
 def _is_shaped(connection: sa.Connection, declared: sa.Table, shapes: sa.Table) -> bool:
-    """Return whether the present table has the declared columns, types and key.
+    """Return whether the existing table has the declared columns, types and key.
 
-    The note about the table decides, because databases report types under other names than they
-    were given. A table without note was made by an earlier release, and then the database's own
-    description is compared. A type that the database reports under another name costs one
+    The stored note about the table decides, because databases report types under other names than
+    they were given. A table without note was made by an earlier release, and then the database's
+    own description is compared. A type that the database reports under another name costs one
     replacement, after which a note exists.
     """
     found = {
@@ -404,7 +403,7 @@ def _is_shaped(connection: sa.Connection, declared: sa.Table, shapes: sa.Table) 
 
 
 def _shape(declared: sa.Table) -> str:
-    """Return types by column, and which columns are the key, as they are noted."""
+    """Return the types of columns, and which of them are the key, as JSON for the stored note."""
     return json.dumps(
         {column.name: [repr(column.type), column.primary_key] for column in declared.columns},
         sort_keys=True,
@@ -412,10 +411,7 @@ def _shape(declared: sa.Table) -> str:
 
 
 def _type_name(kind: "sa.types.TypeEngine[Any]", connection: sa.Connection) -> str:
-    """Return a type as the database names it.
-
-    SQLAlchemy has no name for a type that it does not know.
-    """
+    """Return the database's name for a type, or its ``repr`` if SQLAlchemy has no name for it."""
     try:
         return kind.compile(connection.dialect)
     except sa.exc.CompileError:

@@ -1,7 +1,7 @@
 """Marts as assets: SQL over lake tables and other marts becomes a DuckDB file.
 
-It is built anew when an input changed. Decides the results of a build that Dagster gets. The
-``warehouse`` builds the file.
+The file is built anew when an input changed. Decides which results of a build are reported to
+Dagster. The ``warehouse`` builds the file.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -120,7 +120,7 @@ def validate_question(name: str, sql: str) -> None:
 def validate_inputs(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]) -> None:
     """Refuse a mart, a table from tables or a SQL table with an input that no asset makes.
 
-    It would wait for ever. ``known`` are the project's assets.
+    The asset would wait for that input for ever. ``known`` are the project's assets.
 
     :raises ValueError: names the asset, the input, and the existing inputs.
     """
@@ -148,7 +148,7 @@ def validate_inputs(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.
 
 
 def described(prose: str, sql: str) -> str:
-    """Return prose and the SQL behind it, with the indentation of the SQL kept."""
+    """Return ``prose``, followed by the SQL with its indentation."""
     return f"{cleandoc(prose)}\n\n```sql\n{cleandoc(sql)}\n```"
 
 

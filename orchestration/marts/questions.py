@@ -1,9 +1,9 @@
 """Checks the SQL of a project's marts when the project loads: the relations and columns it names.
 
-DuckDB reads the SQL over empty relations with the columns that are known (``result_columns`` of
-tables, the answers of other marts, dead letters). Their types are not known, so errors of types are
-left to the run. Columns are not checked if a relation's columns are known only after a run, or
-if values decide the columns (PIVOT, unnest). Reads no lake and no file.
+DuckDB plans the SQL over empty relations with the columns that are known (``result_columns`` of
+tables, the results of other marts, dead letters). Their types are not known, so that type errors
+are only found by a run. Columns are not checked if a relation's columns are known only after a run,
+or if values decide the columns (PIVOT, unnest). Reads no lake and no file.
 """
 
 import re
@@ -77,7 +77,7 @@ class Relations:
     """The columns of the marts that were checked, None if they are not known."""
 
     def validate(self, mart: str) -> tuple[str, ...] | None:
-        """Return the columns of a mart's answer, None if they are not known.
+        """Check the SQL of a mart, and return the columns of its result, None if not known.
 
         :raises ValueError: a relation or a column does not exist.
         """
@@ -114,9 +114,7 @@ class Relations:
 
 
 def named_relations(sql: str) -> Iterator[str]:
-    """Yield the relations that a statement reads, except its own CTEs, files, and DuckDB's
-    relations.
-    """
+    """Yield the relations that a statement reads. CTEs, files and DuckDB's own are left out."""
     tree = parsed(sql)
     own = {
         str(one["key"])
@@ -135,7 +133,9 @@ def named_relations(sql: str) -> Iterator[str]:
 
 
 def answered(mart: str, sql: str, columns: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-    """Return the columns of the answer over relations with these columns, None if not known.
+    """Return the columns of the result of ``sql``, None if they are not known.
+
+    ``columns`` are those of the relations that it reads.
 
     :raises ValueError: the SQL names a column that does not exist.
     """
@@ -166,7 +166,7 @@ def _not_there(mart: str, column: str, columns: Mapping[str, tuple[str, ...]]) -
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield each node of DuckDB's tree of a statement."""
+    """Yield each node of a statement's syntax tree from DuckDB."""
     if isinstance(tree, dict):
         yield tree
     for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():

@@ -2,7 +2,7 @@
 
 A few kilobytes of compressed batches may hold gigabytes of records, so a number of offsets bounds
 no memory. A run therefore counts the bytes that it opens, and stops reading when its budget is
-spent. The next run goes on from there. A record larger than ``record_bytes`` is never parsed. It
+spent. The next run continues there. A record larger than ``record_bytes`` is never parsed. It
 becomes a dead letter that keeps the beginning of its value and names the place of the whole value.
 Decides which partitions are read if the budget is not enough for all. Knows no table, no Spark.
 Invariants: a run opens at most its budget and one record batch. At least one range that is not
@@ -121,13 +121,13 @@ def _header_bytes(headers: pa.Array) -> pa.Array:
 
 
 def _where_not(is_large: pa.Array, headers: pa.Array) -> pa.Array:
-    """Return the headers of the other records, null for these."""
+    """Return the headers of small records, and null for large ones."""
     rows = pc.if_else(is_large, None, pa.array(range(len(headers)), pa.int64()))
     return headers.take(rows)
 
 
 class BudgetedRead:
-    """Reads ranges as far as a budget goes.
+    """Reads ranges until ``run_bytes`` are spent, or to their ends if it is None.
 
     ``taken`` has the offsets that were read, once all batches were read.
     """
@@ -138,13 +138,13 @@ class BudgetedRead:
         self._run_bytes = run_bytes
         self._taken: list[OffsetRange] = []
         self.opened = 0
-        """How many bytes were opened so far."""
+        """The number of bytes opened so far."""
 
     @property
     def taken(self) -> OffsetRanges:
         """Return the offsets that were read.
 
-        Each range is read from its start, some not to their end, some not at all.
+        They begin at the start of each range that was read, wholly or in part.
         """
         return OffsetRanges(
             topic=self._ranges.topic,
@@ -153,7 +153,7 @@ class BudgetedRead:
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of the ranges. The unused share of a range goes to the others."""
+        """Yield the batches of the ranges. Later ranges get the budget that earlier ones leave."""
         order = reading_order(self._ranges, self._run_bytes)
         for position, one in enumerate(order):
             if self._run_bytes is None:
@@ -180,9 +180,9 @@ class BudgetedRead:
 def reading_order(ranges: OffsetRanges, run_bytes: int | None) -> Sequence[OffsetRange]:
     """Return the ranges in reading order. They keep their order if the budget is enough for all.
 
-    If the largest batches of all ranges exceed the budget, another range goes first each time,
-    so that none starves. The offsets decide which one, and at least one of them moves with each
-    run.
+    If the largest possible batches of all ranges may exceed the budget, each run begins with
+    another range, so that none starves. A hash of the ranges decides which one. It changes with
+    each run, because at least one range moves.
     """
     held = list(ranges)
     if run_bytes is None or len(held) * LARGEST_BATCH_BYTES <= run_bytes:

@@ -1,8 +1,9 @@
-"""Notes the first offset of a table in each partition, and the holes that accepted losses left.
+"""Notes the first offset of a table in each partition, and the gaps that accepted losses left.
 
-Each mark is an application transaction, because it has to move with the rows. Transactions hold one
-number by name and cannot be listed. Therefore each hole names the one before it. Archives and
-tables of aggregates have marks, but those of earlier releases have none. Knows no broker.
+Each note is an application transaction, because it has to move with the rows. Transactions hold one
+number by name and cannot be listed. Therefore the note on each gap names the gap before it.
+Archives and tables of aggregates have notes, but those of earlier releases have none. Knows no
+broker.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +19,10 @@ Versions = Callable[[str], int | None]
 def commit_marks(
     taken: OffsetRanges, committed: Mapping[int, Checkpoint], versions: Versions
 ) -> dict[str, int]:
-    """Return the marks of a commit of ``taken``.
+    """Return the application transactions that note first offsets and gaps of a commit.
 
-    They are the beginnings of new partitions, and the losses before the ranges of the others.
+    ``taken`` are the committed ranges. A new partition gets its first offset. Another partition
+    gets a gap if ``taken`` starts above its checkpoint.
     """
     found: dict[str, int] = {}
     for one in taken:
@@ -38,12 +40,12 @@ def commit_marks(
 
 
 def beginning(topic_id: str, partition: int) -> str:
-    """Return the name of the mark with the first offset of the table in a partition."""
+    """Return the name of the transaction with the table's first offset in a partition."""
     return f"{topic_id}/{partition}/begins_at"
 
 
 def holes_in(topic_id: str, partition: int, versions: Versions) -> tuple[OffsetRange, ...]:
-    """Return the offsets that were lost before they were read, in order."""
+    """Return the ranges that were lost before the table read them, in order."""
     hole = _hole(topic_id, partition)
     found = []
     end = versions(hole)
@@ -56,5 +58,5 @@ def holes_in(topic_id: str, partition: int, versions: Versions) -> tuple[OffsetR
 
 
 def _hole(topic_id: str, partition: int) -> str:
-    """Return the name of the mark with the end of the newest hole."""
+    """Return the name of the transaction with the end of the newest gap."""
     return f"{topic_id}/{partition}/hole"

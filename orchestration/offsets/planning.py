@@ -19,7 +19,7 @@ UNDEFINED_OFFSET = -1
 
 
 class ProgressError(Exception):
-    """A further run would lose or repeat records.
+    """A further run would lose or repeat records, so it is refused.
 
     The text names topic, partition and offsets, and gives the remedy.
     """
@@ -51,8 +51,8 @@ class BatchPlan:
     """The ranges that one run has to read.
 
     ``notes`` are sentences for the run's log. ``backlog`` counts offsets that the limit left for
-    later runs. A range without offsets moves a checkpoint to the log start, if the log no longer
-    holds any unread record of the table.
+    later runs. If the log no longer holds any unread record of a partition, an empty range moves
+    the checkpoint to the log start.
     """
 
     ranges: OffsetRanges
@@ -62,7 +62,7 @@ class BatchPlan:
     def as_read(self, taken: OffsetRanges) -> "BatchPlan":
         """Return the plan of a run that has read only ``taken``.
 
-        Its other offsets add to the backlog.
+        The offsets that were not read are added to the backlog.
         """
         return replace(self, ranges=taken, backlog=self.backlog + self.ranges.count - taken.count)
 
@@ -84,14 +84,13 @@ def plan_batch(
     is_loss_accepted: bool = False,
     archived_starts: Mapping[int, int] = NO_ARCHIVE,
 ) -> BatchPlan:
-    """Return the ranges [checkpoint, last stable offset) of all partitions, at most ``limit``
-    offsets.
+    """Return the ranges [checkpoint, last stable offset), with at most ``limit`` offsets in all.
 
     ``epoch_ends`` holds, by partition, the end offset that the leader gives for the checkpoint's
     leader epoch. ``other_topic_ids`` are ids under which the table holds rows of this topic's name.
-    ``is_loss_accepted`` starts at the log start if retention overtook the table.
-    ``archived_starts`` are, by partition, offsets below the log start from which on an archive
-    holds everything up to the log.
+    If retention removed unread records, ``is_loss_accepted`` starts at the log start.
+    ``archived_starts`` are, by partition, offsets below the log start. From each of them on, an
+    archive holds all records up to the log start.
 
     :raises ProgressError: the log was truncated below a checkpoint, or records were removed before
         they were read.
@@ -137,7 +136,7 @@ def plan_batch(
 def _is_overtaken(checkpoint: Checkpoint | None, start: int) -> bool:
     """Return whether reading starts above the checkpoint.
 
-    It does only if the loss of the records in between is accepted.
+    It does so only if the loss of the records in between is accepted.
     """
     return checkpoint is not None and start > checkpoint.next_offset
 
@@ -238,8 +237,8 @@ def plan_replay(
 
     ``held`` are, for every partition, the ranges that can be read.
 
-    :raises ProgressError: a range reaches above the checkpoint or is not held, overlaps another, or
-        names an unknown partition.
+    :raises ProgressError: a range reaches above the checkpoint, is not within ``held``, overlaps
+        another, or names an unknown partition.
     """
     ranges: list[OffsetRange] = []
     for one in sorted(wanted):
@@ -282,9 +281,9 @@ def _validated_replay(
 def clip_replay(
     start: int | None, end: int | None, held: Sequence[OffsetRange], checkpoint: Checkpoint | None
 ) -> list[OffsetRange]:
-    """Return the committed parts of [start, end) of a partition that are among ``held``.
+    """Return the committed parts of [start, end) of a partition that are within ``held``.
 
-    A bound that is None stands for the checkpoint. A replay by time passes None, because a time
+    The checkpoint replaces a bound that is None. A replay by time passes None, because a time
     after the last record has no offset.
     """
     next_offset = checkpoint.next_offset if checkpoint else 0
@@ -300,10 +299,9 @@ def clip_replay(
 def validate_advance(
     topic: str, committed: Mapping[int, Checkpoint], ends: Mapping[int, int]
 ) -> None:
-    """Refuse a commit that would move a checkpoint back, because the table format itself accepts
-    it.
+    """Refuse a commit that would move a checkpoint back, because Delta itself would accept it.
 
-    :raises ProgressError: an end lies below its partition's checkpoint.
+    :raises ProgressError: an end is below its partition's checkpoint.
     """
     for partition, end in ends.items():
         checkpoint = committed.get(partition)

@@ -50,7 +50,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRanges:
-    """The ranges of one topic id. ``topic`` is the name for people, and only the id counts."""
+    """The ranges of one topic id. ``topic`` is only for people, because the id identifies it."""
 
     topic: str
     topic_id: str
@@ -86,8 +86,9 @@ class OffsetRanges:
         return {one.partition: one.end for one in self.ranges}
 
     def spanning(self, other: "OffsetRanges") -> "OffsetRanges":
-        """Return one range per partition that reaches over both, or ``other`` if its topic id
-        differs.
+        """Return one range per partition that covers this and ``other``.
+
+        If the topic ids differ, return ``other``.
         """
         if other.topic_id != self.topic_id:
             return other
@@ -123,7 +124,7 @@ def places_within(places: Places, ranges: Iterable[OffsetRange]) -> dict[int, li
 
 
 def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return ``ranges`` in order, those that touch or overlap made one."""
+    """Return ``ranges`` in order. Ranges that touch or overlap are merged into one."""
     whole: list[OffsetRange] = []
     for one in sorted(ranges):
         if whole and whole[-1].partition == one.partition and one.start <= whole[-1].end:
@@ -136,9 +137,9 @@ def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def within(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the parts of ``ranges`` that lie in ``others``, in order.
+    """Return the parts of ``ranges`` that are in ``others``, in order.
 
-    Neither overlap among themselves.
+    The ranges of each argument do not overlap each other.
     """
     held = list(others)
     bounds = [
@@ -155,9 +156,9 @@ def within(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list
 
 
 def outside(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the parts of ``ranges`` that lie in none of ``others``, in order.
+    """Return the parts of ``ranges`` that are in none of ``others``, in order.
 
-    Neither overlap among themselves.
+    The ranges of each argument do not overlap each other.
 
     >>> held = OffsetRange(partition=0, start=2, end=5)
     >>> outside([OffsetRange(partition=0, start=0, end=9)], [held])
@@ -188,7 +189,7 @@ def split_range(whole: OffsetRange, size: int) -> Sequence[OffsetRange]:
 def ranges_of_offsets(partition: int, offsets: Sequence[int], max_ranges: int) -> list[OffsetRange]:
     """Return at most ``max_ranges`` ranges that cover ``offsets``.
 
-    The smallest gaps are bridged first when there would be more ranges.
+    If there would be more, the smallest gaps between ranges are included in them.
     """
     ordered = sorted(set(offsets))
     if not ordered:

@@ -1,10 +1,10 @@
 """Imports many modules without Python's garbage collection of the new objects.
 
-Nearly all objects of an import stay. Python looks through them again and again all the same,
-because it counts new objects. That takes a fifth of the platform's import time. Here collection is
-off during the import, and never visits these objects later. Processes that are forked afterwards
-thus keep sharing their memory, too. Decides nothing about the imports themselves, because the
-programs do. Names the packages that a project needs.
+Nearly all objects of an import stay alive. Python's collector visits them again and again all the
+same, because it counts new objects. That takes a fifth of the platform's import time. Here
+collection is off during the import, and never visits these objects later. Processes that are forked
+afterwards thus keep sharing their memory, too. Decides nothing about the imports themselves,
+because the programs do. Names the packages that a project needs.
 """
 
 import atexit
@@ -18,11 +18,9 @@ NEEDED = ("dagster", "deltalake", "duckdb", "pyspark")
 
 @contextmanager
 def kept_imports() -> Iterator[None]:
-    """Collect no garbage in the block, and exclude the objects that it leaves from collection until
-    exit.
+    """Collect no garbage in the block, and exempt its objects from collection until exit.
 
-    At exit they are collected, because DuckDB writes a page about leaks if its objects outlast
-    that.
+    At exit they are collected. Otherwise DuckDB would write a page about leaked objects.
     """
     is_looking = gc.isenabled()
     gc.disable()

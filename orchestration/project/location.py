@@ -1,12 +1,11 @@
-"""Finds the project of a process, and imports the modules of its packages ``assets`` and
-``sensors``.
+"""Finds the project of a process, and imports the modules of its ``assets`` and ``sensors``.
 
 The project is the ``working_directory`` of a workspace.yaml, which Dagster puts first on Python's
-path, or the current one. The rest of the path is not looked at, so an installed package or another
-checkout is never taken for the user's project. Relative paths of declarations begin at the project,
-wherever the process was started. A module that cannot be imported is reported as one sentence with
-file and line. Knows nothing of Dagster. Invariant: imported modules lie in the project, never in
-another package of the same name.
+path, or the current directory. The rest of the path is not searched, so an installed package or
+another checkout is never taken for the user's project. Relative paths of declarations begin at the
+project, wherever the process was started. A module that cannot be imported is reported as one
+sentence with file and line. Knows nothing of Dagster. Invariant: imported modules are in the
+project, never in another package of the same name.
 """
 
 import sys
@@ -45,7 +44,7 @@ def find_project(*directories: Path) -> Path:
 
 
 def in_project(path: str | Path) -> Path:
-    """Return a path of a declaration. A relative one begins at the project's folder.
+    """Return an absolute path. A relative one begins at the project's folder.
 
     That is the folder of the imported package ``assets``, or the current folder if there is
     none.
@@ -55,7 +54,7 @@ def in_project(path: str | Path) -> Path:
 
 
 def what_is_missing(directory: Path) -> str:
-    """Return the sentence on a directory that is not a project."""
+    """Return a sentence which says what a directory lacks to be a project."""
     if (directory / ASSETS).is_dir():
         return (
             f"{directory} is not a project yet: its folder {ASSETS}/ has no __init__.py; create"
@@ -84,7 +83,10 @@ def import_project(project: Path) -> list[ModuleType]:
 
 
 def root_cause(error: BaseException) -> str:
-    """Return the cause of an error in the project: its own sentence, else the innermost error."""
+    """Return a sentence on an error of the project.
+
+    It is the text of a ``ProjectError``, or else a text on the innermost cause.
+    """
     while not isinstance(error, ProjectError) and error.__cause__ is not None:
         error = error.__cause__
     own = isinstance(error, ProjectError)
@@ -96,9 +98,9 @@ def root_cause(error: BaseException) -> str:
 
 
 def forget_project(project: Path) -> None:
-    """Forget the project's modules and the definitions.
+    """Remove the project's modules and its definitions from ``sys.modules``.
 
-    The next import reads the files again. All modules in the project's directory are forgotten.
+    The next import reads the files again. All modules in the project's directory are removed.
     """
     root = project.resolve()
     for name, module in list(sys.modules.items()):
@@ -159,7 +161,7 @@ def _import(project: Path, name: str) -> ModuleType:
 
 
 def _place(error: BaseException, project: Path) -> str:
-    """Return file and line of the project's own code that is nearest to the error."""
+    """Return file and line of the innermost frame in the project's packages, or its folder."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno},"
     own = [

@@ -1,9 +1,9 @@
 """Keeps the mistakes of a project that is served all the same, for terminal and ``tidelog status``.
 
-A declaration that cannot be used, and that nothing else of the project needs, does not keep the
-rest from loading. It leaves an asset with its ``mistake`` behind, which Dagster shows.
-``Complaints`` is the file that the supervisor passes on, one line per complaint. Decides
-nothing about the consequences.
+If a declaration cannot be used, and nothing else of the project needs it, the rest still loads. In
+its place the project gets an asset with the ``mistake`` in its metadata, which Dagster shows.
+``Complaints`` is the file that the supervisor passes on, one line per complaint. Decides nothing
+about the consequences.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,9 +20,9 @@ MISTAKE = "tidelog/mistake"
 
 
 class Complaints:
-    """All current complaints, in separate parts. Every thread may use it.
+    """All current complaints, in named parts. Every thread may use it.
 
-    With ``file`` None they are kept in memory alone.
+    If ``file`` is None, they are kept in memory only.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -33,8 +33,8 @@ class Complaints:
     def replace(self, part: str, sentences: Sequence[str]) -> bool:
         """Replace the complaints of a part by ``sentences``, and return whether they differ.
 
-        No sentences mean that all is well. Behind ``MOMENTARY`` a sentence may go on with a part
-        that changes.
+        No sentences mean that all is well. The separator ``MOMENTARY`` divides a sentence. Details
+        that change while the problem stays come after it.
         """
         lines = tuple(
             MOMENTARY.join(" ".join(part.split()) for part in one.split(MOMENTARY, 1))
@@ -49,8 +49,9 @@ class Complaints:
             return True
 
     def _write(self, file: Path) -> None:
-        """Replace the file by one for its owner alone, because the error of an asset may quote
-        records.
+        """Write all complaints to the file, readable for its owner only.
+
+        The error of an asset may quote records.
         """
         replace_private(
             file, "".join(f"{line}\n" for lines in self._parts.values() for line in lines)
@@ -58,14 +59,14 @@ class Complaints:
 
 
 def mistaken_asset(key: dg.AssetKey, mistake: str, group_name: str) -> dg.AssetSpec:
-    """Return the asset that stands for a declaration which cannot be used."""
+    """Return the asset that takes the place of a declaration which cannot be used."""
     return dg.AssetSpec(
         key=key, description=mistake, group_name=group_name, metadata={MISTAKE: mistake}
     )
 
 
 def mistakes(assets: Iterable[dg.AssetsDefinition]) -> list[str]:
-    """Return the mistakes that ``assets`` stand for, each once."""
+    """Return the mistakes in the metadata of ``assets``, each once."""
     found = [
         metadata[MISTAKE]
         for asset in assets

@@ -1,13 +1,13 @@
-"""Reads names as people give them: one as it is, or several in a list.
+"""Reads names that people give as one text or as a list of texts.
 
-A text is a name, never a list of its letters.
+A text is one name, never a list of its letters.
 """
 
 from collections.abc import Sequence
 
 
 def names_of(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return names, e.g. of columns. A single one may be given as it is.
+    """Return names, such as those of columns, as a tuple. A single name may be given as a text.
 
     >>> names_of("id"), names_of(["id", "day"])
     (('id',), ('id', 'day'))

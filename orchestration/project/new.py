@@ -1,8 +1,8 @@
 """Writes a project that works at once: ``python -m orchestration.project.new DIRECTORY``.
 
-Its owner changes it. Decides the layout of a project: declarations in ``assets/``, a test, settings
-in ``.env``, workspace.yaml and dg.toml for Dagster's own commands. Overwrites nothing. Knows
-nothing of Dagster.
+The user changes it afterwards. Decides the layout of a project: declarations in ``assets/``, a
+test, settings in ``.env``, workspace.yaml and dg.toml for Dagster's own commands. Overwrites
+nothing. Knows nothing of Dagster.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Reads the code locations that a project's workspace.yaml names beside the project itself.
 
-``tidelog up`` serves the project by a code server of its own, and hands every other location of the
-file on to Dagster as it is. Decides which entry is the project. The file gives paths relative to
-its own folder, and they are made absolute. Knows no process.
+``tidelog up`` serves the project by a code server of its own, and passes every other location of
+the file on to Dagster unchanged. Decides which entry is the project. The file gives paths relative
+to its own folder, and they are made absolute. Starts no process.
 """
 
 from pathlib import Path

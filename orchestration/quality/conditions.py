@@ -1,9 +1,9 @@
-"""Finds SQL conditions that cannot be read when they are declared, because Spark starts only later.
+"""Finds SQL conditions that are malformed when they are declared, because Spark starts only later.
 
-Decides by the text alone: quotes and brackets that are not closed, an operator without its other
-side, a second statement. A doubtful condition passes, and Spark names it in the first run.
-``named_columns`` gives the columns of a condition for declarations that know those of the result.
-It is empty if DuckDB, which reads almost the same SQL, does not understand the condition.
+Decides by the text alone: quotes and brackets that are not closed, an operator without an operand,
+a second statement. A doubtful condition passes, and Spark names it in the first run.
+``named_columns`` returns the columns of a condition, for declarations that know the columns of the
+result. It is empty if DuckDB, which reads almost the same SQL, does not understand the condition.
 """
 
 import json
@@ -133,7 +133,7 @@ def named_columns(condition: str) -> tuple[str, ...]:
 
 
 def parsed(statement: str) -> list[dict[str, Any]]:
-    """Return DuckDB's tree of each statement, nothing if DuckDB does not understand them."""
+    """Return DuckDB's syntax tree of each statement, none if DuckDB cannot parse them."""
     import duckdb  # noqa: PLC0415 - for declarations that know their columns
 
     with duckdb.connect() as connection:
@@ -144,7 +144,7 @@ def parsed(statement: str) -> list[dict[str, Any]]:
 
 
 def _references(node: Any) -> Iterator[list[str]]:
-    """Yield the names of each column in a tree, except those of subqueries."""
+    """Yield the parts of each column name in a syntax tree, except in subqueries."""
     if isinstance(node, list):
         for one in node:
             yield from _references(one)

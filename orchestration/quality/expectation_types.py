@@ -19,8 +19,7 @@ PACKAGE = "great_expectations"
 def validate_expectation(type: str, arguments: Mapping[str, Any]) -> None:  # noqa: A002 - GX's word
     """Refuse an expectation that does not exist, unknown arguments, and missing ones.
 
-    A project's own expectation is known once its class was imported. Its arguments are not looked
-    at.
+    A project's own expectation is known once its class was imported. Its arguments are not checked.
 
     :raises ValueError: names the expectation and the argument.
     """
@@ -68,7 +67,10 @@ def _schema(type: str) -> Mapping[str, Any] | None:  # noqa: A002 - GX's word
 
 
 def _is_registered(type: str) -> bool:  # noqa: A002 - GX's word
-    """Whether a class of the project was registered. Only an imported package can have one."""
+    """Whether a class of the project is registered under ``type`` in Great Expectations.
+
+    There is none as long as the project has not imported that package.
+    """
     registry = sys.modules.get(f"{PACKAGE}.expectations.registry")
     return registry is not None and type in registry.list_registered_expectation_implementations()
 

@@ -64,7 +64,7 @@ def _without_zone(value: date) -> date:
 
 
 def _as_day(value: date) -> date:
-    """Return a midnight as its day. Another time stays, because no day equals it."""
+    """Return a midnight as its day. Another time is returned as it is, because it equals no day."""
     moment = _without_zone(value)
     assert isinstance(moment, datetime)
     return moment.date() if moment.time() == time() else value

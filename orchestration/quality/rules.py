@@ -1,5 +1,4 @@
-"""Rules on rows: declared as SQL conditions, compiled to one Spark SQL column, decided from its
-bits.
+"""Rules on rows: SQL conditions that are compiled to one Spark SQL column of bits.
 
 Decides which rows violate which rules, and the consequence: a warning, a dead letter, or no commit.
 A condition that is NULL passes, as in an SQL CHECK. Write ``carrier IS NOT NULL`` to refuse nulls.
@@ -35,7 +34,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A condition that rows of the result should meet.
+    """A condition that the rows of a result should meet.
 
     ``condition`` is Spark SQL over the columns of the result.
     """
@@ -68,7 +67,7 @@ def fail(name: str, condition: str, description: str = "") -> Rule:
 
 
 def validate_check_name(name: str) -> None:
-    """Refuse names that no asset check may have.
+    """Refuse a name that Dagster does not allow for an asset check.
 
     :raises ValueError: names the name.
     """
@@ -80,8 +79,9 @@ def validate_check_name(name: str) -> None:
 
 
 def validate_rules(rules: Sequence[Rule], *, is_quarantine_possible: bool) -> None:
-    """Refuse repeated names, too many rules, and quarantine if rows do not come from single
-    records.
+    """Refuse repeated names, too many rules, and quarantine rules where they are not possible.
+
+    A row can be quarantined only if it comes from a single record.
 
     :raises ValueError: says which rule.
     """
@@ -130,7 +130,7 @@ def quarantined(rules: Sequence[Rule], violations: Bits) -> npt.NDArray[np.bool_
 def first_quarantine_rule(rules: Sequence[Rule], violations: int) -> Rule:
     """Return the first quarantine rule that a row with these ``violations`` breaks.
 
-    There must be one.
+    The row has to break one.
     """
     return next(
         rule

@@ -1,6 +1,6 @@
 """Runs suites of Great Expectations on a Spark DataFrame or on a bounded sample.
 
-They are declared as plain values and shown as asset checks. Great Expectations is imported when a
+Suites are declared as plain values and shown as asset checks. Great Expectations is imported when a
 suite runs, because its import takes seconds. Decides nothing about commits. The outcome says
 whether an expectation is met and whether it blocks.
 
@@ -84,8 +84,8 @@ class Suite:
 class Outcome:
     """The outcome of one expectation, with the observed numbers and short texts.
 
-    If a sample was read, ``observed`` holds ``rows``, their number, and ``of_rows``, the number of
-    all.
+    If a sample was read, ``observed["rows"]`` is the number of rows in it, and
+    ``observed["of_rows"]`` is the number of all rows.
     """
 
     expectation: Expectation
@@ -186,9 +186,9 @@ def _observed(answer: Mapping[str, Any]) -> dict[str, int | float | str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return Python's own number for numpy's.
+    """Return a plain Python number in place of a numpy number.
 
-    numpy's float64 is a float, but Dagster stores no subclasses.
+    numpy's float64 is a subclass of float, but Dagster stores no subclasses.
     """
     return value.item() if isinstance(value, np.generic) else value
 

@@ -36,7 +36,7 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
     _refusal: str = PrivateAttr(default="")
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Check whether the run's config names another place."""
+        """Note whether the run's config names another place, which ``open`` refuses."""
         self._refusal = refused_config(
             context,
             "database",
@@ -46,7 +46,7 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
     def get_resource_definition(self) -> Any:
         """Return the definition that Dagster keeps of this resource.
 
-        :raises SettingsError: a secret stands, or may stand, in the text of ``url``.
+        :raises SettingsError: the text of ``url`` contains a secret, or may contain one.
         """
         secret = (
             None
@@ -79,7 +79,7 @@ def open_engine(url: str) -> Engine:
 
     The folder of a SQLite file is created.
 
-    :raises SettingsError: the URL makes no sense, or its driver is not installed.
+    :raises SettingsError: the URL is not valid, or its driver is not installed.
     """
     try:
         parsed = make_url(url)
@@ -103,7 +103,7 @@ def open_engine(url: str) -> Engine:
 
 
 def _cover_schema_changes(engine: Engine) -> None:
-    """Begin SQLite's transactions when SQLAlchemy does.
+    """Make SQLite begin a transaction whenever SQLAlchemy does.
 
     Python's sqlite3 begins one only before it writes rows.
     """

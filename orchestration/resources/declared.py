@@ -1,4 +1,4 @@
-"""Places of the platform's resources: only the project sets them, and not the config of a run.
+"""Refuses runs whose config moves a platform resource to another place than the project sets.
 
 Dagster lets a run's config replace the fields of any resource. Such a run would read other topics,
 or commit to another lake, than the table's sensor, checks and replays use. Decides that the run is
@@ -18,10 +18,10 @@ from orchestration.settings import SettingsError
 def refused_config(context: dg.InitResourceContext, name: str, places: str) -> str:
     """Return why the config of a run is refused, an empty text if it is accepted.
 
-    It is accepted if it leaves the resource ``name`` as the project has it. ``places`` says where a
-    project sets it. A run's config replaces all fields that the project gave the resource, so that
-    a field that it leaves out is replaced, too. Dagster's launchpad lists the project's own fields,
-    which name the same place and are accepted.
+    It is accepted if it leaves the resource ``name`` as the project has it. ``places`` names the
+    settings by which a project sets it. A run's config replaces all fields that the project gave
+    the resource, so a field that it leaves out is replaced, too. Dagster's launchpad fills in the
+    project's own fields. They are accepted, because they name the same place.
     """
     run_config: Mapping[str, Any] = {} if context.run is None else context.run.run_config
     configured = (run_config.get("resources") or {}).get(name) or {}
@@ -54,7 +54,7 @@ def refused_config(context: dg.InitResourceContext, name: str, places: str) -> s
 def is_left_to_runs(resource: dg.ResourceDefinition | None) -> bool:
     """Return whether a project declares a resource with ``configure_at_launch()``.
 
-    Of Dagster's definitions, only the function shows this.
+    Only the name of the resource's function shows this in Dagster's definitions.
     """
     return resource is not None and resource.resource_fn.__qualname__.startswith(
         f"{PartialResource.__name__}."
@@ -64,16 +64,16 @@ def is_left_to_runs(resource: dg.ResourceDefinition | None) -> bool:
 def declared_config(resource: dg.ResourceDefinition | None) -> Mapping[str, Any]:
     """Return a resource's fields as its project gave them.
 
-    Variables of the environment appear by name.
+    Values that come from environment variables appear as the variables' names.
     """
     field = None if resource is None else resource.config_schema.as_field()
     return field.default_value or {} if field is not None and field.default_provided else {}
 
 
 def accept(refusal: str) -> None:
-    """Raise the reason that ``refused_config`` returned, if any.
+    """Refuse the run if ``refused_config`` returned a reason.
 
-    :raises SettingsError: ``refused_config`` returned a reason.
+    :raises SettingsError: ``refusal`` is not empty.
     """
     if refusal:
         raise SettingsError(refusal)

@@ -18,7 +18,7 @@ class LakeResource(dg.ConfigurableResource[Lake]):
     _refusal: str = PrivateAttr(default="")
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Check whether the run's config names another place."""
+        """Note whether the run's config names another place, which ``open`` refuses."""
         self._refusal = refused_config(
             context, "lake", "TIDELOG_LAKE, or LakeResource(root=...) among its resources,"
         )
@@ -26,7 +26,7 @@ class LakeResource(dg.ConfigurableResource[Lake]):
     def open(self) -> Lake:
         """Return the lake.
 
-        :raises SettingsError: the run's config names another one.
+        :raises SettingsError: the run's config names another lake.
         """
         accept(self._refusal)
         return Lake(Path(self.root).absolute() if self.root else load_settings().lake_root)

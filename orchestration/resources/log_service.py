@@ -33,7 +33,7 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
     _refusal: str = PrivateAttr(default="")
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Check whether the run's config names another place."""
+        """Note whether the run's config names another place, which ``open`` refuses."""
         places = (
             "TIDELOG_BOOTSTRAP_SERVERS, or LogServiceResource(bootstrap_servers=...) among its"
             " resources,"

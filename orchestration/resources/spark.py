@@ -1,4 +1,4 @@
-"""Spark as a Dagster resource: dagster-pyspark's lazy one with our default configuration."""
+"""Spark as a Dagster resource: dagster-pyspark's lazy resource with our default configuration."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from orchestration.spark.session import close_session, open_session
 class SparkResource(LazyPySparkResource):
     """Opens a session when an asset first asks for it.
 
-    It is on the warm server of TIDELOG_SPARK_REMOTE, else in this process. ``spark_config``
-    overrides single keys. Over Connect there is no ``spark_context``, and keys of the whole JVM
-    have no effect.
+    The session is on the warm server of TIDELOG_SPARK_REMOTE, else in this process.
+    ``spark_config`` overrides single keys. Over Spark Connect there is no ``spark_context``, and
+    keys of the whole JVM have no effect.
     """
 
     spark_config: dict[str, Any] = {}  # noqa: RUF012 - a field of pydantic's, copied per instance

@@ -23,7 +23,7 @@ class WarehouseResource(dg.ConfigurableResource[Warehouse]):
     _refusal: str = PrivateAttr(default="")
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Check whether the run's config names another place."""
+        """Note whether the run's config names another place, which ``open`` refuses."""
         self._refusal = refused_config(
             context,
             "warehouse",
@@ -33,7 +33,7 @@ class WarehouseResource(dg.ConfigurableResource[Warehouse]):
     def open(self) -> Warehouse:
         """Return the warehouse.
 
-        :raises SettingsError: the run's config names another one.
+        :raises SettingsError: the run's config names another warehouse.
         """
         accept(self._refusal)
         settings = load_settings()

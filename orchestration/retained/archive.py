@@ -23,7 +23,7 @@ class Archive:
     So busy topics have large files, and quiet ones few. A file is removed when its newest record is
     ``kept_days`` old. None keeps all files.
 
-    :raises ValueError: a number makes no sense.
+    :raises ValueError: a number is too small.
     """
 
     chunk_records: int = 250_000
@@ -43,7 +43,10 @@ class Archive:
 
     @property
     def kept_s(self) -> float | None:
-        """Return the age of the newest record at which a file is removed, in seconds."""
+        """Return the age in seconds of a file's newest record at which the file is removed.
+
+        None keeps all files.
+        """
         return None if self.kept_days is None else self.kept_days * DAY_S
 
 
@@ -66,9 +69,9 @@ def archive_table(topic: str) -> str:
 
 
 def validate_archive(topic: str, archive: Archive, configs: Mapping[str, str]) -> None:
-    """Refuse an archive that retention would overtake, and a topic that cannot have one.
+    """Refuse an archive whose records retention may remove first, and a topic that cannot have one.
 
-    :raises ValueError: says why.
+    :raises ValueError: names the reason.
     """
     archive_table(topic)
     try:

@@ -1,9 +1,10 @@
 """The files of an archive: one Parquet file per partition and chunk.
 
-A file is written beside the table and moved into it for the commit. Decides the columns, when a
-file is full, and its entry in the table's log, by which readers skip files by partition, offset and
-time. A file is written as records come, a row group at a time. So memory holds two row groups,
-however large a chunk is. Knows no broker, and not which ranges are due.
+A file is written into a staging folder and moved into the table for the commit. Decides the
+columns, when a file is full, and its entry in the table's log, by which readers skip files by
+partition, offset and time. A file is written as records come, a row group at a time. So memory
+holds two row groups, however large a chunk is. Knows no broker, and does not know which ranges are
+due.
 Invariants: the rows of a file ascend by offset. A killed run leaves files in a folder that is no
 part of the table, and a later run removes it.
 """
@@ -67,7 +68,7 @@ A killed run loses no more work than that.
 class Chunk:
     """The archived part of one partition.
 
-    ``taken`` is the range that the file covers. ``leader_epoch`` is that of its last offset, and
+    ``taken`` is the range that the file covers. ``leader_epoch`` is that of the last offset in it,
     None if that offset has no record. ``file`` is None if the range holds no record.
     """
 
@@ -81,7 +82,7 @@ class Chunk:
 
 
 class _Tally:
-    """Counts the rows of a file for the table's log."""
+    """Collects the statistics of a file for the table's log: counts, bounds and nulls."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -110,7 +111,7 @@ class _Tally:
         return found if isinstance(found, datetime) else None
 
     def text(self) -> str:
-        """Return the statistics as Delta's protocol writes them.
+        """Return the statistics as JSON of Delta's protocol.
 
         They have null counts of all columns, because readers take a missing count to mean that all
         values are null.
@@ -129,7 +130,7 @@ class _Tally:
 def _least_and_greatest(column: pa.Array) -> tuple[Any, Any]:
     """Return the bounds of a column.
 
-    A time outside the years that texts of times can express becomes the first or the last one.
+    A time that ISO 8601 text cannot express becomes the first or the last time that it can.
     """
     if not pa.types.is_timestamp(column.type):
         found = pc.min_max(column).as_py()
@@ -181,7 +182,7 @@ def write_chunk(
 ) -> Chunk:
     """Write the records of ``wanted`` into a file in ``folder``.
 
-    The file ends early behind the batch that reaches ``limit_bytes``.
+    The file ends early after the batch that reaches ``limit_bytes``.
     """
     tally, file, end = _Tally(), folder / f"{uuid4().hex}.parquet", wanted.end
     waiting: list[pa.RecordBatch] = []
@@ -272,7 +273,7 @@ def move_in(table_folder: Path, chunks: Sequence[Chunk]) -> list[AddAction]:
 
 
 def discard(table_folder: Path, actions: Iterable[AddAction], held: Collection[Path]) -> None:
-    """Remove files that were moved in but that no version uses.
+    """Remove files that were moved into the table's folder but that no version uses.
 
     ``held`` are the files of the newest version.
     """

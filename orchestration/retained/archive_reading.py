@@ -1,7 +1,7 @@
-"""Reading an archive: the files that a query needs, and their records in order.
+"""Reading an archive: the files that a query needs, and their records by partition and offset.
 
-The order is that of partitions and offsets. Decides from the bounds of each file in the table's
-log. A file without known bounds is read. Knows no broker and no SQL.
+Decides from the bounds of each file in the table's log. A file without known bounds is read. Knows
+no broker and no SQL.
 Invariant: records come as they were archived, of one topic id and one version of the table. All of
 them are below ``ends``.
 """
@@ -31,7 +31,7 @@ BATCH_ROWS = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedFile:
-    """One file of an archive and its facts from the table's log, None if unknown.
+    """One file of an archive, with facts from the table's log. Unknown facts are None.
 
     Times are in milliseconds.
     """
@@ -64,7 +64,7 @@ class ArchivedFile:
 
     @property
     def newest_ms(self) -> int:
-        """Return the newest timestamp, or the time of writing if there is none."""
+        """The newest timestamp, or the time at which the file was written if it has none."""
         return self.changed_ms if self.times_ms is None else self.times_ms[1]
 
 
@@ -83,9 +83,9 @@ def chosen_files(
 def expired_files(files: Iterable[ArchivedFile], kept_since_ms: int) -> list[ArchivedFile]:
     """Return the files that are no longer kept.
 
-    Of each partition these are the files with the lowest offsets, up to the first one that is young
-    enough. So the rest of a partition has no hole. Files of a topic that was recreated count by
-    themselves.
+    In each partition, these are the files with the lowest offsets, up to the first one that is
+    young enough. So the remaining files have no gap between them. If a topic was recreated, the
+    files of each topic id are considered separately.
     """
     lines: dict[tuple[int, object], list[ArchivedFile]] = {}
     for one in files:
@@ -126,7 +126,7 @@ def _bounds(row: Mapping[str, Any], name: str) -> tuple[Any, Any] | None:
 
 
 def _milliseconds(moment: Any) -> int:
-    """Return a moment from the library in milliseconds.
+    """Return a time from delta-rs in milliseconds.
 
     It is a datetime (in UTC if it has no zone), or milliseconds already.
     """
@@ -156,8 +156,8 @@ class ArchivedRecords:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the records of ``ranges``, each batch with its partition.
 
-        ``columns`` is a subset of ``RECORD_COLUMNS``. The files are those of one version, which are
-        kept for a week.
+        ``columns`` is a subset of ``RECORD_COLUMNS``. The files belong to one version of the table,
+        and stay for a week even if later versions replace them.
         """
         wanted = [f"_{name}" for name in RECORD_COLUMNS if name in columns] or ["_offset"]
         for one in ranges:
@@ -184,7 +184,7 @@ class ArchivedRecords:
                         )
 
     def first_at(self, wanted: OffsetRange, timestamp_ms: int) -> int | None:
-        """Return the first offset of ``wanted`` with at least ``timestamp_ms``, or None."""
+        """Return the first offset in ``wanted`` at or after ``timestamp_ms``, or None."""
         first: int | None = None
         for file in chosen_files(self.files, self.topic_id, wanted, timestamp_ms):
             if first is not None and file.offsets is not None and file.offsets[0] > first:
@@ -207,7 +207,7 @@ class ArchivedTopic:
 
     @property
     def records(self) -> ArchivedRecords:
-        """Return the records, without the table."""
+        """Return the same records as plain values, without the snapshot of the table."""
         return ArchivedRecords(
             folder=self.snapshot.folder, topic_id=self.topic_id, files=self.files
         )
@@ -297,7 +297,7 @@ def archived_topic(snapshot: TableSnapshot, topic_id: str) -> ArchivedTopic:
 def newest_topic_id(files: Iterable[ArchivedFile]) -> str | None:
     """Return the topic id of the newest records, None if nothing is archived.
 
-    It serves callers that do not ask the log service.
+    This is for callers that do not ask the log service for the id.
     """
     known = [(one.newest_ms, one.topic_ids[1]) for one in files if one.topic_ids is not None]
     return max(known)[1] if known else None

@@ -53,7 +53,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLag:
-    """The progress of a table in its topic, and in ``others`` if it reads several.
+    """The progress of a table in its topic, and in ``others`` if it reads several topics.
 
     ``lag`` and ``pending`` cover all of them.
     """
@@ -90,7 +90,7 @@ class TopicLag:
 def lag_of(
     topic: str, topic_id: str, log: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint]
 ) -> TopicLag:
-    """Return the lag between the offsets of the log and the offsets that a table committed."""
+    """Return the lag of a table, from the offsets of the log and those that the table committed."""
     partitions = tuple(
         PartitionLag(
             partition=one.partition,
@@ -127,7 +127,7 @@ def measure_lag(
 
 
 def lag_behind(log: LogClient, descriptions: Sequence[TopicDescription], load: Load) -> TopicLag:
-    """Return the lag of a table behind existing topics. The first one holds the others.
+    """Return the lag of a table behind existing topics, as that of the first with the ``others``.
 
     ``load`` loads the table.
 
@@ -156,7 +156,7 @@ def lag_in(log: LogClient, description: TopicDescription, load: Load) -> TopicLa
 
 
 def seconds_behind(log: LogClient, lag: TopicLag, now_s: float) -> float | None:
-    """Return the waiting time of the oldest record that is not committed.
+    """Return for how long the oldest uncommitted record has waited, in seconds.
 
     It is 0.0 if no record waits, and None if it is unknown. Looks at the partitions that lag most,
     up to ``MAX_LOOKED_AT``. A record without timestamp, or one that was compacted away, does not

@@ -1,8 +1,8 @@
 """Judges whether a table commits every record within the seconds of its declared objective.
 
 Decides exactly and cheaply. The log returns the first offset that is younger than the objective,
-and every offset below it must be committed. Knows no sensor. The watchdog judges while no run
-commits, and a run judges after each of its commits.
+and every offset below it must be committed. The watchdog judges while no run commits, and a run
+judges after each of its commits.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ CHECK_NAME = "keeps_up"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The judgement whether a table keeps up.
+    """The result of the check whether a table meets its lag objective.
 
     ``late`` counts offsets that are older than the objective and not committed.
     """
@@ -34,7 +34,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The verdict in one word, for remembering which verdict was reported."""
+        """The verdict in one word, by which a later verdict is compared with it."""
         return "kept" if self.is_kept else "missed"
 
     def metadata(self) -> dict[str, int]:
@@ -43,10 +43,10 @@ class Verdict:
 
 
 def decide_keeps_up(lag: TopicLag, first_young: Mapping[int, int | None], within_s: int) -> Verdict:
-    """Return the verdict on a table.
+    """Return whether a table meets its lag objective of ``within_s`` seconds.
 
-    ``first_young`` holds, by partition, the first offset that is young enough to wait. None means
-    that no record is.
+    ``first_young`` holds, by partition, the first offset whose record is not yet older than that.
+    None means that all records are older.
     """
     late = 0
     for one in lag.partitions:
@@ -57,9 +57,9 @@ def decide_keeps_up(lag: TopicLag, first_young: Mapping[int, int | None], within
 
 
 def lag_verdict(log: LogClient, lag: TopicLag, within_s: int, now: int) -> Verdict:
-    """Ask the log for the first young offsets and return the verdict. Skip the query without lag.
+    """Return whether a table meets its lag objective, by asking the log which offsets are young.
 
-    ``now`` is in milliseconds.
+    A topic without lag is not asked about. ``now`` is in milliseconds.
     """
     verdicts = []
     for one in (replace(of, others=()) for of in lag.each):
@@ -69,7 +69,7 @@ def lag_verdict(log: LogClient, lag: TopicLag, within_s: int, now: int) -> Verdi
 
 
 def evaluation(key: dg.AssetKey, verdict: Verdict) -> dg.AssetCheckEvaluation:
-    """Return the event that reports a verdict on a table."""
+    """Return the asset check evaluation that reports a verdict on a table."""
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=CHECK_NAME,
@@ -83,7 +83,7 @@ _declared: dict[dg.AssetKey, int] = {}
 
 
 def declare_objective(key: dg.AssetKey, within_s: int) -> None:
-    """Remember an objective by the table's asset key.
+    """Remember the lag objective of a table by its asset key.
 
     A project that is loaded anew declares it again.
     """

@@ -1,9 +1,8 @@
 """Reads a topic's archive and log as one, for a replay.
 
 Decides which ranges of each partition can be read, the source of each record, and the first offset
-of a time. The archive goes before the log if both hold an offset. It holds records that
-compaction has removed since, and its files stay while they are read, whatever retention does
-meanwhile. Knows no table.
+of a time. If both hold an offset, the archive is read. It holds records that compaction has removed
+since, and its files stay while they are read, whatever retention does meanwhile. Knows no table.
 Invariants: each record of a range comes once, with its key, value, headers, timestamp, leader epoch
 and offset. Offsets that neither holds yield no record.
 """
@@ -35,7 +34,7 @@ Ranges = Mapping[int, Sequence[OffsetRange]]
 class HeldReader:
     """A ``RangeReader`` over archive and log.
 
-    It holds plain values, so Spark's workers can take it.
+    It holds plain values only, so that it can be sent to Spark's workers.
     """
 
     log: RangeReader
@@ -77,10 +76,7 @@ class HeldTopic:
 
     @property
     def ranges(self) -> dict[int, list[OffsetRange]]:
-        """The readable ranges of each partition.
-
-        A partition without readable offsets has no range.
-        """
+        """The readable ranges of each partition. They are empty if no offset is readable."""
         return {
             number: merged([*self.archived.get(number, ()), *found])
             for number, found in self.live.items()
@@ -88,12 +84,12 @@ class HeldTopic:
 
     @property
     def tails(self) -> dict[int, list[OffsetRange]]:
-        """The readable range of each partition that ends with the newest records and has no gap."""
+        """The last readable range of each partition, which has no gap."""
         return {number: found[-1:] for number, found in self.ranges.items()}
 
     @property
     def reader(self) -> RangeReader:
-        """The reader of these ranges for a table. It goes on behind a batch that cannot be read."""
+        """The reader of these ranges. It continues after a batch that cannot be read."""
         reader = self.log.range_reader(is_tolerant=True)
         if self.archive is None:
             return reader
@@ -109,7 +105,7 @@ class HeldTopic:
     def offsets_at(self, timestamp_ms: int) -> dict[int, int | None]:
         """Return, by partition, the first offset at or after a time, or None if there is none.
 
-        Each time is looked up once.
+        The result is cached by time.
         """
         if timestamp_ms not in self._asked:
             found = self.log.offsets_at(self.topic, timestamp_ms)
@@ -120,7 +116,10 @@ class HeldTopic:
         return self._asked[timestamp_ms]
 
     def _first_at(self, partition: int, in_log: int | None, timestamp_ms: int) -> int | None:
-        """Return the first offset of a partition at or after a time. ``in_log`` is the log's."""
+        """Return the first offset of a partition at or after a time, in archive or log.
+
+        ``in_log`` is the one that the log has found.
+        """
         if self.archive is None:
             return in_log
         for one in self.archived.get(partition, ()):

@@ -3,7 +3,7 @@
 Each record comes once. The archive covers a range of each partition, and the log gives the offsets
 above it. The log also gives those below it, if the archive no longer keeps them. The ends are
 fixed at the time of the decision. Knows no SQL.
-Invariants: no offset is read from both. An offset between them that neither holds is a gap.
+Invariants: no offset is read from both. An offset that neither of them holds is a gap.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,9 +27,9 @@ NO_OFFSET = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The partitions, offsets and timestamps that a scan can concern.
+    """The partitions, offsets and timestamps that a scan is limited to.
 
-    Partitions are None for all. Offsets are [start, end), and timestamps are at least ``from_ms``
+    None means all partitions. Offsets are [start, end), and timestamps are at least ``from_ms``
     and below ``to_ms``.
     """
 
@@ -53,7 +53,7 @@ class Bounds:
         )
 
     def either(self, other: "Bounds") -> "Bounds":
-        """Return bounds that hold all that is in one or the other."""
+        """Return the smallest bounds that contain both."""
         has_sets = self.partitions is not None and other.partitions is not None
         return Bounds(
             partitions=(
@@ -129,11 +129,11 @@ class TopicSource:
         )
 
     def _within_times(self, ranges: Sequence[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
-        """Start each range at the first record that is young enough, as the log tells it.
+        """Start each range at the first record that is young enough, which the log finds by time.
 
-        The log cannot tell the end, because an older record may stand behind a younger one. This
-        also holds if the log stamps records itself: the clocks of leaders differ, and a topic
-        may have had producers' times before.
+        The log cannot find the end, because an older record may come after a younger one. This also
+        happens if brokers set the timestamps: the clocks of leaders differ, and a topic may have
+        had producers' timestamps before.
         """
         if self.log is None or not ranges or bounds.from_ms is None:
             return list(ranges)
@@ -151,8 +151,8 @@ class TopicSource:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the records of ``read`` with the given ``columns``, each batch with its partition.
 
-        The archive's records come first. A batch of the log that cannot be read comes as a tolerant
-        reader gives it, with the column ``UNREADABLE``.
+        The archive's records come first. A batch of the log that cannot be read comes as from a
+        tolerant ``RangeReader``, with the column ``UNREADABLE``.
         """
         if self.archive is not None and read.archived:
             yield from self.archive.records.batches(
@@ -168,9 +168,9 @@ class TopicSource:
 def beside(
     offsets: Iterable[PartitionOffsets], archived: Mapping[int, OffsetRange]
 ) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """Return the ranges that the log holds beside the archive, and the gaps.
+    """Return the ranges that are only in the log and not in the archive, and the gaps.
 
-    Gaps are offsets behind the archive's end that the log no longer holds.
+    Gaps are offsets after the archive's end that the log no longer holds.
     """
     live, gaps = [], []
     for one in offsets:
@@ -197,7 +197,7 @@ def beside(
 def kept_holes(
     holes: Iterable[OffsetRange], archived: Mapping[int, OffsetRange]
 ) -> list[OffsetRange]:
-    """Return those of ``holes`` that lie behind the start of the archived offsets.
+    """Return those of ``holes`` that lie after the start of the archived offsets.
 
     Older holes do not matter, because the records before them are no longer kept.
     """

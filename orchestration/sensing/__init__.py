@@ -7,7 +7,7 @@ Each sensor has one pure ``decide_...`` function and a thin shell.
 - ``past_runs``: failures in a row, and when the next run is due. ``retries``: when a failed asset
   is tried again.
 - ``progress``: the decision which watermarks and lags are worth an event.
-- ``objectives``: the checks that tables keep up with their topics.
+- ``objectives``: the checks that tables meet their lag objectives.
 - ``automation``: the automation conditions of everything downstream.
 - ``sources``: the sensor that looks at sources and starts their runs.
 - ``schema_drift``: changes in the shape of tables and records. ``registry_drift``: new versions of

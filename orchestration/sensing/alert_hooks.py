@@ -3,9 +3,9 @@
 No hook fails a tick. A failed alert is logged with the host and never with the URL, because that is
 often a secret. Settings are read with each alert.
 
-The waiting time of ticks is bounded. Each hook has a thread of its own. All alerts together may
-wait ``HOOKS_WITHIN_S`` per ``WINDOW_S``, however many there are. A slower hook goes on beside the
-ticks, and its thread logs the outcome.
+The time that ticks wait is bounded. Each hook has a thread of its own. All alerts together may
+wait ``HOOKS_WITHIN_S`` per ``WINDOW_S``, however many there are. After that, a hook continues in
+its thread, which logs the outcome, and the tick does not wait for it.
 """
 
 import json
@@ -45,7 +45,7 @@ A hook whose response never ends keeps its place.
 
 
 class Patience:
-    """The remaining time that callers in this process may wait, in seconds.
+    """Bounds how long callers in this process wait for hooks, in all, within ``WINDOW_S``.
 
     ``clock_s`` is monotonic.
     """
@@ -56,7 +56,7 @@ class Patience:
         self._lock = Lock()
 
     def left_s(self) -> float:
-        """Return ``HOOKS_WITHIN_S`` less the waits that ended within ``WINDOW_S``."""
+        """Return ``HOOKS_WITHIN_S`` minus the waits that ended within the last ``WINDOW_S``."""
         now_s = self._clock_s()
         with self._lock:
             self._waits = [
@@ -178,7 +178,7 @@ def mail(settings: Settings, server: tuple[str, int], alert: Alert) -> None:
 
 
 def _begun(alert: Alert, where: str, hook: Callable[[], None]) -> Thread | None:
-    """Return the thread of a hook. If it cannot be started, log the reason and return None."""
+    """Start the thread of a hook and return it. If that fails, log the reason and return None."""
     places = PLACES
 
     def run() -> None:

@@ -1,6 +1,7 @@
 """The sensor that evaluates automation conditions.
 
-The platform has its own because Dagster's default one is stopped until a person starts it.
+The platform declares its own sensor, because Dagster's default one is off until a person turns it
+on.
 """
 
 import dagster as dg

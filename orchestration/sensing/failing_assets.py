@@ -39,7 +39,7 @@ class Failed:
 
 
 class FailingAssets:
-    """The failed assets among the runs that were looked at."""
+    """Remembers the assets that failed, from the runs that it has looked at."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self._instance = instance
@@ -73,7 +73,7 @@ class FailingAssets:
         ]
 
     def failed(self, known: Collection[dg.AssetKey]) -> dict[dg.AssetKey, Failed]:
-        """Look at the ended runs, and return the failures of the failing assets in ``known``."""
+        """Look at the ended runs, and return the failures of the assets in ``known``."""
         if self._may_have_changed():
             self._look_at_runs()
         return {key: one for key, one in self._failed.items() if key in known}
@@ -118,7 +118,10 @@ class FailingAssets:
 
 
 def line_of(key: dg.AssetKey, why: str, *momentary: str) -> str:
-    """Return the line on a failing asset. ``momentary`` changes while the failure stays."""
+    """Return the line on a failing asset.
+
+    ``momentary`` are details that may change while the failure stays.
+    """
     more = "; ".join(filter(None, momentary))
     return f"{key.to_user_string()} failed in its last run: {why}" + (
         f"{MOMENTARY}{more}" if more else ""

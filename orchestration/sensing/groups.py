@@ -7,8 +7,8 @@ out, because the lag of a table or a transform is reported on its own asset.
 
 ``decide_groups`` decides which groups are worth an observation. The cursor remembers the reported
 values. A tick looks at a bounded number of groups for a bounded time, and says so if there are
-more. The next tick begins after the group at which this one stopped. A group that cannot be looked
-at does not block others, and the tick says why.
+more. The next tick begins after the group at which this one stopped. If the lag of a group cannot
+be read, that does not block others, and the tick says why.
 """
 
 import json
@@ -45,7 +45,7 @@ STOPPED_AT = "stopped_at"
 class GroupLag:
     """The current state of a group.
 
-    ``lags`` has the records left, by topic with committed offsets.
+    ``lags`` holds the lag by topic, for topics with committed offsets.
     """
 
     kind: str
@@ -68,8 +68,9 @@ class GroupLag:
 class Looked:
     """The findings of a tick: ``listed`` groups, ``found`` groups, and ``reasons``.
 
-    ``reasons`` are sentences about the other groups. ``stopped_at`` is the last group that was
-    looked at before the time was over, empty if all had their turn.
+    ``found`` holds the groups whose lag was read. ``reasons`` are sentences about the others.
+    ``stopped_at`` is the last group that the tick looked at before its time was over. It is empty
+    if the tick looked at all groups.
     """
 
     listed: frozenset[str]
@@ -133,7 +134,7 @@ def decide_groups(
 
     A group is reported when its lag, members or state changed, at most once per interval, and at
     once when its lag becomes zero. A reported group that is no longer ``listed`` is gone. A listed
-    group that was not ``found`` keeps its memory.
+    group that was not ``found`` keeps its remembered value.
     """
     fresh = {
         group: Reported(value=each.value, at_s=now_s)
@@ -213,26 +214,26 @@ def look_at_groups(
 
 
 def written(reported: Mapping[str, Reported], stopped_at: str) -> str:
-    """Return the cursor that ``read_reported`` and ``read_stop`` read."""
+    """Return the cursor, which ``read_reported`` and ``read_stop`` read."""
     return json.dumps({TOLD: stored(reported), STOPPED_AT: stopped_at})
 
 
 def read_reported(cursor: str | None) -> dict[str, Reported]:
     """Return the reported value of each group, empty if the cursor is unreadable.
 
-    Older cursors hold nothing else.
+    Cursors of older releases hold nothing else.
     """
     kept = _kept(cursor)
     return read_cursor(cursor if kept is None else json.dumps(kept[TOLD]))
 
 
 def read_stop(cursor: str | None) -> str:
-    """Return the last group of the previous tick, if its time was over."""
+    """Return the group at which the previous tick stopped, empty if it looked at all."""
     return str((_kept(cursor) or {}).get(STOPPED_AT, ""))
 
 
 def _kept(cursor: str | None) -> dict[str, Any] | None:
-    """Return the parts of a cursor, None if it is unreadable or an older one.
+    """Return the parts of a cursor, None if it is unreadable or of an older release.
 
     An older cursor has group names as its fields.
     """
@@ -248,7 +249,7 @@ def look(
 ) -> GroupLag:
     """Return the current state of a group.
 
-    ``ends`` are known high watermarks. Watermarks that are fetched here are added to it.
+    ``ends`` holds known high watermarks. Those that are fetched here are added to it.
 
     :raises KafkaError: the cluster does not respond, or refuses.
     """

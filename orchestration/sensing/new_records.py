@@ -1,9 +1,9 @@
-"""The pure decision for which tables to start runs.
+"""Decides for which tables runs start, as a pure function.
 
-It is based on the tables themselves and on Dagster's runs, not on a cursor, so nothing is forgotten
-when a sensor's state is lost or a run is killed. It knows no clock and no broker. Invariants: at
-most one run of a table is in flight. Two starts of a table are at least its interval apart, more
-after failed runs.
+The decision is based on the tables themselves and on Dagster's runs, not on a cursor, so nothing is
+forgotten when a sensor's state is lost or a run is killed. It knows no clock and no broker.
+Invariants: at most one run of a table is in flight. Two starts of a table are at least its interval
+apart, more after failed runs.
 """
 
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ class TableState:
     """The state of a table that follows a topic.
 
     ``pending`` counts offsets that a run could read. ``is_announced`` is False if the table holds a
-    commit without a materialization. ``is_misplaced``: the checkpoint lies outside the log, which a
-    run has to report. ``is_upkeep_due``: a run has work to do without new records, such as offsets
-    that the cluster would forget, or files that are no longer kept. ``failures`` counts the newest
-    runs that failed in a row.
+    commit without a materialization. ``is_misplaced`` is True if a checkpoint is outside the log,
+    which a run has to report. ``is_upkeep_due`` is True if a run has work to do without new
+    records, such as offsets that the cluster would forget, or files that are no longer kept.
+    ``failures`` counts the newest runs that failed in a row.
     """
 
     table: str
@@ -47,7 +47,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDecision:
-    """Tables to start now, tables whose run is in flight, and those that are due later."""
+    """The tables to start now, the tables whose run is in flight, and those that are due later."""
 
     start: tuple[str, ...]
     in_flight: tuple[str, ...]
@@ -60,12 +60,12 @@ class RunDecision:
 
     @property
     def is_anything_wanting(self) -> bool:
-        """Whether a table has something to read."""
+        """Whether a run of any table has, or would have, something to do."""
         return bool(self.start or self.in_flight) or self.next_due_s is not None
 
 
 def decide_runs(tables: Iterable[TableState], now_s: float) -> RunDecision:
-    """Return for which tables a run starts at ``now_s``."""
+    """Return which tables get a run at ``now_s``, which have one, and which have to wait."""
     start, in_flight, waiting = [], [], []
     for one in tables:
         if not one.is_wanting:
@@ -87,9 +87,9 @@ def next_start_s(last_start_s: float | None, minimum_interval_s: float, failures
 
 
 def backoff_s(failures: int) -> float:
-    """Return the pause of a table after this many failures in a row.
+    """Return the pause in seconds of a table after ``failures`` failures in a row.
 
-    It is ten seconds, doubled up to five minutes.
+    It is ten seconds, doubled by each failure up to five minutes.
 
     >>> [backoff_s(count) for count in (0, 1, 2, 9)]
     [0.0, 10.0, 20.0, 300.0]

@@ -1,9 +1,9 @@
 """Lag objectives: asset checks that every record reaches its table within a number of seconds.
 
 A verdict is the result of such a check: kept or missed. The watchdog evaluates the checks, and
-reports a verdict that changed. A verdict follows each commit of the table as well, because Dagster
-treats a check that is older than the newest materialization as not evaluated. A manual run of the
-check gives the verdict of that moment.
+reports a verdict that changed. Each commit of the table is followed by a verdict as well, because
+Dagster treats a check that is older than the newest materialization as not evaluated. A manual run
+of the check reports the verdict of that moment.
 """
 
 import time
@@ -27,9 +27,7 @@ OBJECTIVE_METADATA = "tidelog/within_s"
 
 
 def lag_objective(table: dg.AssetsDefinition, *, within_s: int) -> dg.AssetChecksDefinition:
-    """Return the check that each record of the topic is in the table within ``within_s``.
-
-    ``within_s`` is in seconds.
+    """Return the check that each record of the topic is in the table within ``within_s`` seconds.
 
     :raises ValueError: the table does not follow a topic.
     """

@@ -1,8 +1,8 @@
 """Counts the failures of a table or a source in a row, and returns when the next run is due.
 
 Runs are found by a tag. A run that was killed is tried again at once, and is not a failure.
-Failures before the project was loaded anew do not count, because the new load may have mended their
-cause.
+Failures from before the newest load of the project do not count, because that load may have fixed
+their cause.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ STEP_FAILURE = "STEP_FAILURE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRuns:
-    """The newest runs of a table or a source."""
+    """The failures and the last start of a table or a source, from its newest runs."""
 
     is_running: bool = False
     last_start_s: float | None = None
@@ -34,7 +34,7 @@ class PastRuns:
 
 
 def past_runs(instance: dg.DagsterInstance, tag: str, value: str) -> PastRuns:
-    """Return the newest runs that have ``value`` in ``tag``."""
+    """Return failures and last start from the newest runs that have ``value`` in ``tag``."""
     records = instance.get_run_records(dg.RunsFilter(tags={tag: value}), limit=REMEMBERED_RUNS)
     since_s = loaded_s()
     return PastRuns(
@@ -60,6 +60,6 @@ def failures_in_a_row(runs: Sequence[dg.DagsterRun]) -> int:
 
 
 def retry_text(due_s: float, now_s: float) -> str:
-    """Return when something is tried again, as the end of a sentence."""
+    """Return when something is tried again, as the last words of a sentence."""
     moment = datetime.fromtimestamp(due_s, UTC)
     return "tried again now" if due_s <= now_s else f"tried again at {moment:%H:%M:%S} UTC"

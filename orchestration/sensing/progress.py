@@ -1,8 +1,8 @@
-"""The pure decision which watermarks and lags are worth an event.
+"""Decides which watermarks and lags are worth an event, as a pure function.
 
 The sensor's cursor remembers the reported values. A topic's high watermark is reported when it
 moved, and a table's lag when it changed, both at most once per interval. A lag that became zero is
-reported at once. Dagster draws a line between samples, so a lag that stood still for longer is
+reported at once. Dagster draws a line between samples. So a lag that did not change for longer is
 reported once more before it grows. A falling lag needs no such sample, because the run that
 committed has reported it. The cursor is never a checkpoint, and losing it costs a repeated event.
 """
@@ -40,15 +40,15 @@ def stored(reported: Mapping[str, Reported]) -> dict[str, list[str | float]]:
 def reported_in(held: Any) -> dict[str, Reported]:
     """Return the reported values from a JSON object of ``stored``.
 
-    :raises ValueError, TypeError, AttributeError, LookupError: it is not such an object.
+    :raises ValueError, TypeError, AttributeError, LookupError: ``held`` is not such an object.
     """
     return {str(key): Reported(value=str(one[0]), at_s=float(one[1])) for key, one in held.items()}
 
 
 def read_cursor(cursor: str | None) -> dict[str, Reported]:
-    """Return the values that a sensor reported, from a cursor with nothing else, or nothing.
+    """Return the values that a sensor reported, from a cursor that holds nothing else.
 
-    A missing cursor and another sensor's cursor give no progress.
+    They are empty if the cursor is missing or of another sensor.
     """
     try:
         return reported_in(json.loads(cursor or "{}"))
@@ -58,7 +58,7 @@ def read_cursor(cursor: str | None) -> dict[str, Reported]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Everything that was reported: watermarks, lags, verdicts and last alerts.
+    """The reports and counts that a cursor remembers: watermarks, lags, verdicts and last alerts.
 
     Watermarks are by topic, lags and verdicts by table, and alerts by subject. ``unevaluated``
     counts, by subject, the ticks in a row that could not evaluate it, or look at it. ``first`` is
@@ -73,13 +73,13 @@ class Progress:
     first: str = ""
 
     def with_alerts(self, alerts: Mapping[str, str]) -> "Progress":
-        """Return the progress with ``alerts``, the last reported occurrence by subject."""
+        """Return the progress with ``alerts`` added: the last reported failure, by subject."""
         return replace(self, alerts={**self.alerts, **alerts})
 
     def only_of(self, tables: Collection[str], topics: Collection[str]) -> "Progress":
-        """Return the progress of these tables and topics only.
+        """Return the progress without other tables and topics than these.
 
-        Removed declarations are forgotten.
+        So removed declarations are forgotten.
         """
         return replace(
             self,
@@ -132,8 +132,8 @@ class EventDecision:
     """Topics, tables and verdicts to report, and the progress to remember.
 
     ``topics`` are those whose watermark is reported, ``tables`` those whose lag is, and
-    ``evaluated`` those whose verdict is. ``stood_at`` is the previous lag of those ``tables`` whose
-    lag stood still.
+    ``evaluated`` the tables whose verdict is. ``stood_at`` is the previous lag of those ``tables``
+    whose lag had not changed for a while.
     """
 
     topics: tuple[str, ...]
@@ -149,7 +149,7 @@ def decide_events(
     now_s: float,
     verdicts: Mapping[str, str] | None = None,
 ) -> EventDecision:
-    """Return the values of ``lags`` and ``verdicts`` to report, both by table.
+    """Decide which of ``lags`` and ``verdicts``, both by table, are reported.
 
     A verdict is reported when it changes.
     """
@@ -199,9 +199,9 @@ def is_due(last: Reported | None, value: str, now_s: float, *, is_urgent: bool =
 
 
 def in_a_row(before: Mapping[str, int], now: Iterable[str], most: int) -> dict[str, int]:
-    """Return for each subject of ``now`` its number of ticks in a row, at most ``most`` + 1.
+    """Return, for each subject of ``now``, its number of ticks in a row, at most ``most`` + 1.
 
-    ``before`` has the numbers of the previous tick.
+    ``before`` has the numbers of the previous tick. Other subjects are forgotten.
     """
     return {subject: min(before.get(subject, 0) + 1, most + 1) for subject in now}
 
@@ -209,13 +209,16 @@ def in_a_row(before: Mapping[str, int], now: Iterable[str], most: int) -> dict[s
 def in_turn(
     feeds: Sequence["TopicFeed"], first: str, behind: Collection[str] = ()
 ) -> list["TopicFeed"]:
-    """Return the feeds in turn from the table ``first`` on, with tables among ``behind`` last."""
+    """Return ``feeds``, rotated to begin at the table ``first``, with tables ``behind`` last."""
     at = next((place for place, feed in enumerate(feeds) if feed.table == first), 0)
     return sorted([*feeds[at:], *feeds[:at]], key=lambda feed: feed.table in behind)
 
 
 def partition_rows(lag: TopicLag) -> Sequence[dict[str, int | str]]:
-    """Return one row per partition for people, with the topic's name if the table reads several."""
+    """Return one row per partition, to be shown to people.
+
+    It has the topic's name if the table reads several topics.
+    """
     return [
         {
             **({"topic": of.topic} if lag.others else {}),

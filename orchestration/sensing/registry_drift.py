@@ -1,7 +1,8 @@
-"""Notices new versions of the subjects of topics, and unreadable ones. A readable version is
-reported once, as an observation on the topic. An unreadable one is also an alert. Decides what is
-reported, from the verdicts and from the memory of the last tick. If the registry does not respond,
-nothing is forgotten.
+"""Notices new versions of the subjects of topics, and versions that cannot be read.
+
+A readable version is reported once, as an observation on the topic. An unreadable one is also an
+alert. Decides what is reported, from the verdicts and from the memory of the last tick. If the
+registry does not respond, nothing is forgotten.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -29,8 +30,8 @@ UNREADABLE = ", unreadable"
 class RegistryLook:
     """The verdicts of a tick by topic, and why a topic, or the registry, has none.
 
-    A verdict tells whether the newest version of a subject is compatible. ``last_topic`` is the
-    topic whose subject was asked for last, if the tick ended before all topics had their turn.
+    A verdict tells whether the newest version of a subject is compatible. If the tick ended before
+    it had asked about all topics, ``last_topic`` is the last one that it asked about.
     """
 
     verdicts: Mapping[str, Compatibility] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class RegistryLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryDrift:
-    """The outcome for all topics: alerts, the topics whose verdict is reported, and the memory."""
+    """The decision for all topics: alerts, topics whose verdict is reported, and the memory."""
 
     alerts: tuple[Alert, ...] = ()
     reported: tuple[str, ...] = ()
@@ -52,8 +53,9 @@ def look_at_registry(
 ) -> RegistryLook:
     """Ask for the newest version of the subject of each topic that has one.
 
-    After the first request without a response, or ``LOOKS_WITHIN_S``, no other is made, so that a
-    tick ends in time. The next tick begins after ``last_topic``, so that each topic has its turn.
+    After the first request without a response, or after ``LOOKS_WITHIN_S``, no other request is
+    made, so that a tick ends in time. The next tick begins after ``last_topic``, so that each topic
+    is looked at.
     """
     began_s = now_s()
     verdicts: dict[str, Compatibility] = {}
@@ -85,12 +87,12 @@ def look_at_registry(
 def decide_registry_drift(
     before: Mapping[str, str], look: RegistryLook, topics: Collection[str]
 ) -> RegistryDrift:
-    """Return the verdicts to report.
+    """Decide which verdicts are reported, and what the next tick remembers.
 
     ``before`` is the memory of the last tick, by topic.
 
-    ``topics`` are all that are declared. Topics that are no longer declared are forgotten. For a
-    topic that is seen for the first time, the declared version is not reported.
+    ``topics`` are all declared topics. Others are forgotten. For a topic that is seen for the first
+    time, the declared version is not reported.
     """
     alerts: list[Alert] = []
     reported: list[str] = []
@@ -115,10 +117,10 @@ def decide_registry_drift(
 
 
 def _first_memory(verdict: Compatibility) -> str:
-    """Return the memory of a topic that is seen for the first time: its declared version.
+    """Return the version that counts as reported for a topic that is seen for the first time.
 
-    If the project declares the columns itself, there is no declared version, and the newest
-    readable version counts as known.
+    It is the declared version. If the project declares the columns itself, there is none, and the
+    newest version counts as reported.
     """
     declared = verdict.declared.version
     return str(declared or verdict.newest.version)
@@ -132,7 +134,7 @@ def _memory(verdict: Compatibility) -> str:
 def registry_events(
     spec: TopicSpec, feeds: Sequence[TopicFeed], verdict: Compatibility
 ) -> list[dg.AssetObservation | dg.AssetCheckEvaluation]:
-    """Return the events of a verdict on the topic, and on the tables that follow it alone."""
+    """Return the events of a verdict on the topic, and on the tables that follow no other topic."""
     observed = dg.AssetObservation(
         asset_key=spec.asset_key,
         description=f"Schema drift: {verdict.text}",

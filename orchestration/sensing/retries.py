@@ -25,7 +25,7 @@ STARTED_BY_OTHERS = "tried again when a person or a schedule starts it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """The assets of a project, by what starts their runs."""
+    """The assets of a project, grouped by the sensor that starts their runs."""
 
     feeds: Mapping[dg.AssetKey, TopicFeed] = field(default_factory=dict)
     sources: Mapping[dg.AssetKey, SourceFeed] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Retries:
 
 
 def retries_of(assets: Iterable[dg.AssetsDefinition]) -> Retries:
-    """Return how ``assets`` are tried again."""
+    """Return which sensors try ``assets`` again."""
     found = tuple(assets)
     feeds = {feed.asset_key: feed for feed in topic_feeds(found)}
     conditions = {

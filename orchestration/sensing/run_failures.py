@@ -1,4 +1,4 @@
-"""Alerts for failed runs: once at the first failure, then ever more rarely while failures go on.
+"""Alerts for failed runs: once at the first failure, then ever more rarely while failures continue.
 
 Killed runs that are tried again are not reported. A failure is an observation on the tables of the
 run, so that the UI plots failures beside lag. ``notify`` sends it wherever a project wants it.
@@ -32,9 +32,11 @@ OWN_SENTENCE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A report for people. ``subject`` is the table, the other failed assets, the sensor, or the
-    job of a run without assets. ``what`` is the action that failed. ``failures`` counts those in a
-    row. ``run_id`` names the run or the tick, and is empty if there was none.
+    """A report for people.
+
+    ``subject`` is the table, the other failed assets, the sensor, or the job of a run without
+    assets. ``what`` is the action that failed. ``failures`` counts those in a row. ``run_id`` names
+    the run or the tick, and is empty if there was none.
     """
 
     subject: str
@@ -68,16 +70,16 @@ def decide_alert(
 def is_tried_again(tags: Mapping[str, str]) -> bool:
     """Whether a failed run died, for example because it was killed, and is tried again.
 
-    ``tags`` are the run's.
+    ``tags`` are the tags of the run.
     """
     return tags.get(WILL_RETRY_TAG) == "true" and tags.get(RUN_FAILURE_REASON_TAG) != STEP_FAILURE
 
 
 def is_reported(failures: int, reported_before: int | None = None) -> bool:
-    """Return whether the 1st, 2nd, 4th, 8th...
+    """Return whether a new failure in a row is the 1st, 2nd, 4th, 8th, and so on.
 
-    failure in a row is among the new ones. New are those after the first ``reported_before``, by
-    default only the last one.
+    ``failures`` is the number of failures in a row. Those after the first ``reported_before`` are
+    new, by default only the last one.
     """
     before = failures - 1 if reported_before is None else reported_before
     return failures > 0 and 1 << (failures.bit_length() - 1) > before
@@ -140,7 +142,10 @@ def run_failure_alerts(
 
 
 def up_to(run: dg.DagsterRun, runs: Sequence[dg.DagsterRun]) -> list[dg.DagsterRun]:
-    """Return ``runs``, newest first, from ``run`` on. Newer ones have ticks of their own."""
+    """Return the part of ``runs`` from ``run`` on. ``runs`` are newest first.
+
+    Runs that are newer than ``run`` are reported by their own ticks.
+    """
     return list(dropwhile(lambda one: one.run_id != run.run_id, runs))
 
 

@@ -5,9 +5,9 @@ the table. It starts nothing. Each table is read by itself. An unreadable table 
 shape, and does not block others. If the table of dead letters is unreadable, the known number of
 misfits is kept.
 
-Its ticks need no log service, so they also check whether the watchdog fails or hangs. An unreadable
-table or lake fails no tick, because a failed tick forgets its reports on the watchdog. It is
-reported once until it is over.
+Its ticks need no log service, so they also check whether the watchdog fails or hangs. If a table or
+the lake is unreadable, that is reported once until it is over. The tick does not fail then, because
+a failed tick would forget what it has reported about the watchdog.
 """
 
 import json
@@ -48,7 +48,7 @@ UNREADABLE = (DeltaError, OSError, ValueError, pa.ArrowException)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The shape of a table: types by column, and the number of records that misfit the schema."""
+    """The shape of a table: types by column, and how many records did not fit the schema."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     misfits: int = 0
@@ -80,9 +80,9 @@ class Drift:
 
 
 def decide_drift(before: Shape | None, now: Shape) -> Drift:
-    """Return the changes.
+    """Return the changes from the shape ``before`` to the shape ``now``.
 
-    A table seen for the first time has not drifted, but its misfits count.
+    For a table that is seen for the first time no column is new, but its misfits count.
     """
     if before is None:
         return Drift(new_misfits=now.misfits)
@@ -104,7 +104,7 @@ class Looked:
 
 
 def look_at(lake: Lake, before: Mapping[str, Shape]) -> Looked:
-    """Look at every table of the lake. ``before`` are the known shapes."""
+    """Read the shape of every table of the lake. ``before`` are the known shapes."""
     try:
         names = [name for name in lake.names() if name not in RESERVED_NAMES]
     except UNREADABLE as error:
@@ -133,9 +133,9 @@ def look_at(lake: Lake, before: Mapping[str, Shape]) -> Looked:
 
 
 def columns_of(lake: Lake, name: str) -> dict[str, dict[str, str]]:
-    """Return a table's types by column, under its name; empty if it is gone by now.
+    """Return the types of a table's columns, as ``{name: {column: type}}``.
 
-    Raises one of ``UNREADABLE``.
+    It is empty if the table is gone by now. Raises one of ``UNREADABLE``.
     """
     snapshot = lake.snapshot(name)
     return (
@@ -252,7 +252,7 @@ def table_events(
 def drift_event(table: str, drift: Drift, now: Shape) -> dg.AssetObservation:
     """Return the observation of a drift.
 
-    Columns are a text, because numbers of such a rare event would be plots of one point.
+    The columns are a text. Numbers of such a rare event would be shown as plots of one point.
     """
     return dg.AssetObservation(
         asset_key=table_key(table),
@@ -283,12 +283,12 @@ def read_alerts(cursor: str | None) -> dict[str, str]:
 
 
 def read_last_topic(cursor: str | None) -> str:
-    """Read the topic that was asked last, empty if the last tick asked about all."""
+    """Read the topic that the last tick asked about last, empty if it asked about all."""
     return read_field(cursor, ASKED).get(TOPIC, "")
 
 
 def read_field(cursor: str | None, name: str) -> dict[str, str]:
-    """Read a field of texts, empty if the cursor is unreadable."""
+    """Read a field that is an object of texts, empty if the cursor is unreadable."""
     try:
         return {
             str(subject): str(text)

@@ -1,14 +1,14 @@
 """The sensor that starts a source's run when there may be something new for it.
 
-That is a file in its folder, a row beyond its cursor, or a comparison that is due. It is based on
-Dagster's runs and the sources themselves, not on a cursor, so nothing is forgotten. The cursor only
-counts ticks without a look.
+That is a file in its folder, a row beyond its cursor, or a comparison that is due. The decision is
+based on Dagster's runs and the sources themselves, not on the sensor's cursor, so nothing is
+forgotten. The cursor only counts ticks that could not look at a source.
 
-A source that cannot be looked at, or whose topic is refused, is started, because its run says why
-it fails. A source whose look took too long is not started, because its run would take long as well,
-at every interval. Neither is a source whose position is unknown because the leader of the positions
-is away. Such a source is reported after ``UNLOOKED_TICKS`` ticks in a row, because no run fails for
-it. If the whole log service is away, the tick is skipped.
+If a source cannot be looked at, or its topic is refused, its run is started, because the run says
+why it fails. If a look took too long, no run is started, because it would take long as well, at
+every interval. Nor is one started if the position of a source is unknown, because the partition
+leader of the positions does not respond. After ``UNLOOKED_TICKS`` such ticks in a row the source is
+reported, because no run fails for it. If no broker responds, the tick is skipped.
 
 Sources are looked at in parallel, each in a thread. A database or folder that hangs therefore
 delays other sources by at most ``LOOKS_WITHIN_S``.
@@ -89,7 +89,7 @@ class Looks:
         self._under_way: dict[str, Future[bool]] = {}
 
     def begin(self, source: str, look: Callable[[], bool]) -> Future[bool]:
-        """Return the result of ``look``, or of the look at the source that is still under way."""
+        """Return the future of ``look``, or of an earlier look at the source that has not ended."""
         under_way = self._under_way.get(source)
         if under_way is not None and not under_way.done():
             return under_way
@@ -107,7 +107,7 @@ class Looks:
 
 
 def run_requests(looked: Mapping[SourceFeed, "Look"]) -> list[dg.RunRequest]:
-    """Return a request for each source that has something new."""
+    """Return a run request for each source whose run is to be started."""
     return [
         dg.RunRequest(asset_selection=[feed.asset_key], tags={SOURCE_TAG: feed.source})
         for feed, one in looked.items()
@@ -206,9 +206,9 @@ def state_of(feed: SourceFeed, instance: dg.DagsterInstance) -> SourceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The outcome of a look: whether to start the source's run, or ``why`` that is unknown.
+    """The outcome of a look: whether to start the source's run.
 
-    ``why`` is set only if a run would not report it.
+    ``why`` is the reason why that is not known. It is empty if a run would report the reason.
     """
 
     is_wanting: bool = False
@@ -236,7 +236,7 @@ def decide_unlooked(
 def begin_looks(
     looks: Looks, feeds: Sequence[SourceFeed], log: LogClient, now: datetime
 ) -> dict[SourceFeed, Future[bool]]:
-    """Read the positions of sources, and begin to look whether they have more.
+    """Read the positions of sources, and begin to look whether the sources have more.
 
     Any broker describes any topic, so the log service is away if none does. Positions come from the
     leader of their topic, which is asked once for all sources.
@@ -270,9 +270,9 @@ def begin_look(
     newest: Mapping[bytes, bytes | None],
     now: datetime,
 ) -> Future[bool]:
-    """Begin to look whether a source has more than it sent to ``target``.
+    """Begin to look whether a source has more records than it has sent to ``target``.
 
-    ``newest`` are the newest records of positions.
+    ``newest`` holds the newest record of each position.
 
     :raises SettingsError: a setting that the source needs is missing.
     """
@@ -286,7 +286,7 @@ def begin_look(
 
 
 def positions_of(log: LogClient) -> Future[dict[bytes, bytes | None]]:
-    """Return the newest records of positions, or why they cannot be read."""
+    """Return the newest record of each position, or the error that prevents reading them."""
     done: Future[dict[bytes, bytes | None]] = Future()
     try:
         done.set_result(read_positions(log, is_final=False))
@@ -296,7 +296,7 @@ def positions_of(log: LogClient) -> Future[dict[bytes, bytes | None]]:
 
 
 def failed(error: Exception) -> Future[bool]:
-    """Return a look that could not be begun."""
+    """Return a look that ended with ``error`` before it began."""
     done: Future[bool] = Future()
     done.set_exception(error)
     return done
@@ -305,9 +305,10 @@ def failed(error: Exception) -> Future[bool]:
 def outcome(
     feed: SourceFeed, look: Future[bool], until_s: float, context: dg.SensorEvaluationContext
 ) -> Look:
-    """Return whether to start a run of the source, because it would find something or report a
-    failure. After a look that took too long no run starts, because it would take as long, at every
-    interval.
+    """Wait for a look until ``until_s``, and return whether to start a run of the source.
+
+    A run starts if it would find something new or report a failure. After a look that took too
+    long no run starts, because it would take as long, at every interval.
     """
     try:
         return Look(is_wanting=look.result(timeout=max(until_s - monotonic(), 0.0)))

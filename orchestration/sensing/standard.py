@@ -1,4 +1,4 @@
-"""The sensors of a project that declares none. Their alerts go where the settings say."""
+"""The sensors of a project that declares none. They send alerts as the settings say."""
 
 import dagster as dg
 
@@ -13,7 +13,7 @@ from orchestration.sensing.watchdog import watchdog_sensor
 
 
 def standard_sensors(*, has_sources: bool = True) -> list[dg.SensorDefinition]:
-    """Return one of each.
+    """Return one sensor of each kind.
 
     Without ``has_sources`` the sensor of sources is left out, because it would tick every five
     seconds for nothing.

@@ -1,8 +1,8 @@
 """Notices topics that differ from their declarations: missing, or other partitions or configs.
 
 Other numbers of replicas are noticed, too. A difference is reported after two ticks in a row, once
-until it changes or is over, because at the first tick a declared topic may just be about to be
-created. Nothing is changed here. A run of ``topics/NAME`` does that.
+until it changes or is over, because at the first tick a declared topic may be about to be created.
+Nothing is changed here. A run of ``topics/NAME`` does that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ SUBJECT = "topic "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDrift:
-    """The outcome for all topics: alerts, event texts by topic, and the memory by subject."""
+    """The decision for all topics: alerts, event texts by topic, and the memory by subject."""
 
     alerts: tuple[Alert, ...]
     events: Mapping[str, str]
@@ -29,9 +29,10 @@ class TopicDrift:
 
 
 def decide_topic_drift(before: Mapping[str, str], found: Mapping[str, Sequence[str]]) -> TopicDrift:
-    """Return the differences in ``found`` to report, of each topic that could be looked at.
+    """Decide which differences in ``found`` are reported.
 
-    ``before`` is the memory of the previous tick.
+    ``found`` has the differences of each topic that could be looked at. ``before`` is the memory of
+    the previous tick.
     """
     alerts: list[Alert] = []
     events: dict[str, str] = {}

@@ -5,11 +5,12 @@ and ``decide_events``. A tick waits up to ``wait_s``, and twice as long if every
 reported. That is far below the limit of a tick. Long waits are better, because the daemon pauses
 between ticks, and because a tick costs more than a wait. The second half begins only if the project
 was not reloaded in between. If the log service is away, the tick is skipped and never fails. A
-topic or a table that cannot be looked at is passed over, and the tick says so.
+topic or a table that cannot be looked at is skipped, and the tick says so.
 
-Dagster cuts off a tick after 60 seconds, and then nothing of it counts. The look at all tables
-therefore ends after ``LOOKS_WITHIN_S``. The other tables have their turn later. Tables that could
-not be looked at come after all others, so that leaders that are away delay no other table.
+Dagster cuts off a tick after 60 seconds, and then discards its results. The look at all tables
+therefore ends after ``LOOKS_WITHIN_S``. The next look begins with the other tables. Tables that
+could not be looked at come after all others, so that partition leaders that do not respond delay no
+other table.
 """
 
 import math
@@ -73,7 +74,7 @@ RUN_POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """The clock of a tick: its time and its way to sleep."""
+    """The clock of a tick: a function for the time, and one to sleep."""
 
     now_s: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
@@ -81,7 +82,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """The resources and settings of a tick."""
+    """The resources, settings and intermediate results of a tick."""
 
     log: LogClient
     lake: Lake
@@ -129,10 +130,10 @@ class Watch:
         return found
 
     def _descriptions(self, feed: TopicFeed) -> list[TopicDescription | None]:
-        """Return a table's topics, None for a missing one; empty if the log service refuses one.
+        """Return the topics of a table, None for each that does not exist.
 
-        Any broker describes any topic, so a log service that does not respond here does not respond
-        for any table.
+        The list is empty if the log service refuses to describe one of them. Any broker describes
+        any topic, so a log service that does not respond here does not respond for any table.
         """
         try:
             return [self.log.describe_topic(topic) for topic in feed.topics]
@@ -195,7 +196,7 @@ class Watch:
         )
 
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
-        """Wait for new records, for a table that becomes due, or for the end of a run in the way.
+        """Wait for new records, for a table that becomes due, or for the end of a run in flight.
 
         An archive does not wait for a record, because a single one makes no chunk. If the log
         service allows none of the topics to be read, the function only sleeps.
@@ -241,9 +242,9 @@ class Watch:
             return False
 
     def _wait_for_runs(self, tables: Sequence[str], limit_s: float) -> None:
-        """Wait until one of these tables' runs has ended.
+        """Wait until a run of one of these tables has ended, ``limit_s`` seconds at most.
 
-        Only that is queried, because it is cheap, and because the next run waits for it.
+        Only the runs are queried, because that is cheap, and because the next run waits for this.
         """
         until_s = self.clock.now_s() + limit_s
         while (left_s := until_s - self.clock.now_s()) > 0:
@@ -258,14 +259,14 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The final lags and decision of a tick."""
+    """The lags that a tick has read last, and the decision that follows from them."""
 
     lags: Mapping[str, TopicLag]
     decision: RunDecision
 
 
 def watch_until(watch: Watch, deadline_s: float, progress: Progress) -> Findings:
-    """Look and wait until a table is to be started, or until the deadline.
+    """Look at the tables and wait, until a table is to be started or the deadline passes.
 
     The deadline is ``wait_s`` later if everything was read and reported. ``progress`` has the
     reported values.
@@ -292,12 +293,12 @@ def is_all_reported(lags: Mapping[str, TopicLag], progress: Progress) -> bool:
 
 
 def interval_of(feed: TopicFeed, default_s: float) -> float:
-    """Return the least time between two starts of a table's runs."""
+    """Return the least time in seconds between two starts of a table's runs."""
     return default_s if feed.minimum_interval_s is None else feed.minimum_interval_s
 
 
 def is_misplaced(lag: TopicLag, committed: Mapping[int, Checkpoint]) -> bool:
-    """Return whether a checkpoint lies above the log's end or below its start."""
+    """Return whether a checkpoint is above the log's end or below its start."""
     return any(
         one.partition in committed
         and not one.log_start_offset <= one.committed_offset <= one.high_watermark
@@ -310,8 +311,8 @@ def topic_sensor(
 ) -> dg.SensorDefinition:
     """Return the sensor for every topic that a table of the project follows.
 
-    A tick waits ``wait_s`` seconds at a time. It targets assets and no job, because Dagster's list
-    of runs names the assets of a run only if the run is of no declared job.
+    A tick waits ``wait_s`` seconds at a time. The sensor targets assets and not a job, because
+    Dagster's list of runs names the assets of a run only if the run belongs to no declared job.
     """
     used = clock or Clock()
     is_reconciled = Event()  # set by the first tick that reconciles the declared topics
@@ -379,7 +380,7 @@ def declaration_events(
 ) -> list[dg.AssetObservation]:
     """Bring the project's topics up to their declarations, and return the observations.
 
-    They report topics that were changed, and differences that no run can mend: fewer partitions,
+    They report topics that were changed, and differences that no run can remove: fewer partitions,
     another replication factor, a refusal.
     """
     assert context.repository_def is not None
@@ -410,7 +411,7 @@ def sensor_result(
     *,
     report_until_s: float,
 ) -> dg.SensorResult:
-    """Return the result of a tick: ``first_events``, runs to start, watermarks, lag.
+    """Return the result of a tick: ``first_events``, runs to start, watermarks and lag.
 
     How long records wait is queried and reported only until ``report_until_s``. The cursor keeps
     the first table of the next look, and the tables that come last because they could not be looked
@@ -464,7 +465,7 @@ def run_request(
 
 
 def watermark_event(lag: TopicLag) -> dg.AssetMaterialization:
-    """Return the event that a topic grew."""
+    """Return the event that reports a topic's high watermark."""
     return dg.AssetMaterialization(
         asset_key=dg.AssetKey([TOPIC_PREFIX, lag.topic]),
         description="The high watermark moved",
@@ -479,11 +480,11 @@ def watermark_event(lag: TopicLag) -> dg.AssetMaterialization:
 
 
 def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.AssetObservation:
-    """Return the sample of a table's lag.
+    """Return the observation that reports a table's lag.
 
     ``behind_s`` is how long the oldest record waits, None if unknown. The high watermark is plotted
-    on the topic's asset only. A run reports the one it began with, so a newer one between two runs
-    would look like a dip.
+    on the topic's asset only. A run reports the watermark from its start. A newer one between two
+    runs would make that look like a dip.
     """
     rows = [dg.TableRecord(dict(row)) for row in partition_rows(lag)]
     return dg.AssetObservation(
@@ -508,7 +509,7 @@ def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.Asse
 
 
 def standing_lag_event(feed: TopicFeed, lag: int) -> dg.AssetObservation:
-    """Return the sample of a lag that stood still until now.
+    """Return the observation that reports a lag which had not changed until now.
 
     How long the oldest record waited is known only for a lag of zero.
     """

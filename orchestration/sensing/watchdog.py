@@ -1,19 +1,19 @@
 """The watchdog: judges lag objectives, and reports late tables, failing sensors and topic drift.
 
 Topic drift means topics that differ from their declarations (``topic_drift``). The topic sensor
-waits for records, so one of its ticks may take long, or fail. Objectives are judged here, by
-separate ticks. A topic sensor that neither starts runs nor reports lag is therefore noticed by its
-effect. Each table is judged by itself, so one that cannot be judged does not block others. A tick
-that has looked for ``LOOKS_WITHIN_S`` leaves the other tables to the next one, which begins with
-them.
+waits for records, so one of its ticks may take long, or fail. Therefore the watchdog judges
+objectives in ticks of its own. If the topic sensor neither starts runs nor reports lag, tables
+become late, and the watchdog notices that. Each table is judged by itself, so one that cannot be
+judged does not block others. After ``LOOKS_WITHIN_S`` a tick leaves the other tables to the next
+one, which begins with them.
 
 A table that could not be evaluated, or a log service that did not respond, in
 ``UNEVALUATED_TICKS`` ticks in a row is reported once until it is over.
 
 Of a sensor's failures in a row the 1st, 2nd, 4th, 8th... is reported. A tick that has not ended
-after ``HUNG_AFTER_S`` is reported once. Sensors tick more often than this one looks, so it reports
-the first failure that it sees from each of these on. A tick that is still running does not hide the
-failures before it.
+after ``HUNG_AFTER_S`` is reported once. Sensors may tick several times between two ticks of the
+watchdog. It then reports the first failure that it sees from each of these on. A tick that is still
+running does not hide the failures before it.
 
 Alerts go to the tick's log and, through ``notify``, to wherever a project wants them. The sensor of
 schema drift watches this one in the same way, because it needs no log service and has its own
@@ -94,12 +94,11 @@ class TickSeen:
 def decide_sensor_alert(
     sensor: str, ticks: Sequence[TickSeen], now_s: float, reported: str = ""
 ) -> Alert | None:
-    """Return the alert for a sensor, or None.
+    """Return an alert if a sensor's newest tick hangs, or its newest ended ticks failed.
 
-    ``ticks`` are its ticks, newest first.
-
-    At most ``REMEMBERED_TICKS`` of ``ticks`` have ended. ``reported`` is the ``run_id`` of the
-    sensor's last alert, empty if there was none.
+    ``ticks`` are its ticks, newest first, at most ``REMEMBERED_TICKS`` of them ended. ``reported``
+    is the ``run_id`` of the sensor's last alert, empty if there was none. Return None if there is
+    nothing new to report.
     """
     subject = subject_of(sensor)
     if ticks and ticks[0].is_running:
@@ -123,20 +122,20 @@ def decide_sensor_alert(
 
 
 def occurrence(tick: TickSeen) -> str:
-    """Return the name of a tick in alerts."""
+    """Return the text that names a tick in alerts."""
     return f"tick {tick.tick_id}"
 
 
 def subject_of(sensor: str) -> str:
-    """Return the name of a sensor in alerts."""
+    """Return the text that names a sensor in alerts."""
     return f"sensor {sensor}"
 
 
 @dataclass(slots=True, kw_only=True)
 class Evaluation:
-    """The findings of a tick: verdicts by table, and why a subject has none.
+    """The findings of a tick: verdicts by table, and the reasons why other subjects have none.
 
-    A verdict tells whether a table keeps its lag objective. A subject is a table, or
+    A verdict tells whether a table meets its lag objective. A subject is a table, or
     ``LOG_SERVICE``. ``first`` is the first table that there was no time for.
     """
 
@@ -244,7 +243,7 @@ def differences_within(
 ) -> dict[str, tuple[str, ...]]:
     """Return the differences between topics and their declarations.
 
-    Only as many topics are compared as there is time for in a tick that began at ``began_s``.
+    The tick began at ``began_s``. Topics that there is no more time for in it are left out.
 
     :raises LogServiceAwayError: the log service does not respond.
     """
@@ -256,7 +255,7 @@ def differences_within(
 
 
 def missed_objective(table: str, verdict: Verdict) -> Alert:
-    """Return the alert for a table that has just missed its objective."""
+    """Return the alert for a table that no longer meets its lag objective."""
     why = (
         f"{counted(verdict.late, 'record')} {agreed(verdict.late, 'is', 'are')} older than"
         f" {verdict.within_s} s and not in the table"
@@ -272,7 +271,7 @@ def evaluated(
     wanted: Mapping[dg.AssetKey, int],
     now_s: Callable[[], float],
 ) -> Evaluation:
-    """Return the verdicts on tables with an objective, and all tables that cannot be looked at.
+    """Return verdicts on the tables with an objective, and which tables could not be looked at.
 
     Any broker describes any topic, so the log service is away if none does. Offsets come from the
     leaders of partitions. A leader that does not respond concerns only the tables whose topics it
@@ -308,7 +307,7 @@ def evaluated(
 
 
 def described(log: LogClient, feed: TopicFeed) -> list[TopicDescription]:
-    """Return the topics of a table, empty if one of them does not exist.
+    """Return the descriptions of a table's topics, empty if one of them does not exist.
 
     :raises LogServiceError: the log service refuses to describe one, or does not respond.
     """
@@ -318,18 +317,17 @@ def described(log: LogClient, feed: TopicFeed) -> list[TopicDescription]:
 
 
 def sensor_states(instance: dg.DagsterInstance) -> Sequence[InstigatorState]:
-    """Return all sensors that an instance remembers, including those of no current project."""
+    """Return the states of all sensors in an instance, also of projects that are gone."""
     return instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
 
 
 def watched_sensors(
     states: Sequence[InstigatorState], name: str, own_names: Collection[str]
 ) -> list[InstigatorState]:
-    """Return the sensors that the watchdog ``name`` watches.
+    """Return the states of the sensors that the watchdog ``name`` watches.
 
-    ``own_names`` are those of its project.
-
-    It watches neither itself nor sensors that its project no longer has.
+    ``own_names`` are the sensors of its project. It watches neither itself nor sensors that its
+    project no longer has.
     """
     own_locations = {location_of(state) for state in states if state.name == name}
     return [
@@ -389,7 +387,7 @@ def ticks_of(instance: dg.DagsterInstance, state: InstigatorState) -> list[TickS
 
 
 def seen(tick: InstigatorTick) -> TickSeen:
-    """Return a tick with the first line of its error.
+    """Return a tick with its state and the first line of its error.
 
     A tick that was interrupted because its process was stopped did not fail.
     """

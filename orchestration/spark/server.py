@@ -34,9 +34,9 @@ SESSION_TIMEOUT = "20m"  # for sessions whose run was killed, because the others
 def release_of_no_session() -> bytes:
     """Return a ``ReleaseSessionRequest`` for a session that does not exist.
 
-    It is the message of ``SPARK_RELEASE_SESSION``. It is written by hand, because the supervisor
-    sends it and works without Spark's modules. ``allow_reconnect`` keeps the server from recording
-    the session as closed.
+    It is the message of ``SPARK_RELEASE_SESSION``, encoded by hand, because the supervisor sends it
+    and works without Spark's modules. ``allow_reconnect`` keeps the server from recording the
+    session as closed.
     """
     session, user = NO_SESSION.encode(), NO_USER.encode()
     context = b"\x0a" + bytes([len(user)]) + user
@@ -53,7 +53,7 @@ def release_of_no_session() -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkServer:
-    """One warm server. ``argv`` stays in the foreground and ends on SIGTERM."""
+    """One warm server. The process of ``argv`` stays in the foreground and ends on SIGTERM."""
 
     settings: Settings
     host: str = LOOPBACK
@@ -65,7 +65,7 @@ class SparkServer:
         return f"sc://{self.host}:{self.port}"
 
     def argv(self) -> list[str]:
-        """Return the command. Every step of it execs, so that the JVM keeps the process id."""
+        """Return the command. Each program in it execs the next, so the JVM gets its process id."""
         configuration = {
             **process_configuration(self.settings),
             **session_configuration(self.settings),
@@ -95,7 +95,7 @@ class SparkServer:
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the whole environment of the child.
 
-        It creates the scratch directory, and closes it to other accounts.
+        This also creates the scratch directory, and closes it to other accounts.
 
         :raises JavaError: there is no Java that Spark can run on.
         """

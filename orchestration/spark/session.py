@@ -55,7 +55,7 @@ REMOTE_KEY = "spark.remote"
 
 
 class SparkGoneError(RuntimeError):
-    """The warm server does not answer, or lost the session. Another run may find it again."""
+    """The warm server does not answer, or lost the session. A later run may succeed."""
 
 
 def session_configuration(settings: Settings) -> dict[str, str]:
@@ -74,9 +74,9 @@ def process_configuration(settings: Settings) -> dict[str, str]:
 
     A session on a warm server cannot change them. A driver listens for its executors on the
     loopback address, which all accounts of a machine reach. It deserializes the data that it
-    receives there, and gives out files. If driver and executors are one JVM, it serves only clients
-    that know a secret, which Spark creates itself. The operator of a cluster has to set the
-    cluster's secret.
+    receives there, and sends files to clients. If driver and executors are one JVM, it accepts only
+    clients that know a secret, which Spark creates itself. The operator of a Spark cluster has to
+    set the cluster's secret.
     """
     scratch = settings.spark_scratch_directory
     is_one_jvm = settings.spark_master.partition("[")[0] == "local"
@@ -129,8 +129,8 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
 
     :raises JavaError: a JVM has to be started and there is no Java for it.
     :raises SparkGoneError: the warm server does not answer.
-    :raises SettingsError: ``extra`` names a server. A run's configuration could do so, too, and get
-        the token of ours.
+    :raises SettingsError: ``extra`` names a server. It is refused, because a run's configuration
+        could name one, which would then get the token of our server.
     """
     if REMOTE_KEY in (extra or {}):
         raise SettingsError(
@@ -173,10 +173,10 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
 
 
 def refuse_strangers(remote: str) -> None:
-    """Refuse to send the token of our server if another account's program listens there, too.
+    """Refuse to send the server's token if another account's program listens on its port, too.
 
     The token would let that program run code as us. It may have taken the port while the server was
-    down, or listen on ``::1`` if the dialled name has this address, too.
+    down, or listen on ``::1`` if the name ``localhost`` has this address, too.
 
     :raises SparkGoneError: another account listens there.
     """
@@ -193,7 +193,7 @@ def refuse_strangers(remote: str) -> None:
 def wait_until_reachable(remote: str, within_s: float) -> None:
     """Wait for a warm server that is being restarted.
 
-    By itself the client would go on asking for ten minutes.
+    Without this, the client would retry for ten minutes.
 
     :raises SparkGoneError: nothing listens there after ``within_s`` seconds.
     """
@@ -217,7 +217,7 @@ def wait_until_reachable(remote: str, within_s: float) -> None:
 
 
 def is_server_gone(error: BaseException) -> bool:
-    """Return whether an error of Spark says that the server or the session is gone."""
+    """Return whether a Spark error means that the server or the session is gone."""
     return any(mark in str(error) for mark in SERVER_GONE) and type(error).__module__.startswith(
         "pyspark.errors.exceptions.connect"
     )
@@ -233,18 +233,15 @@ def close_session(session: Any, settings: Settings) -> None:
 
 
 def shared_scratch(settings: Settings) -> Path | None:
-    """Return a directory that this process and Spark share.
-
-    Return None if Spark runs on another machine.
-    """
+    """Return a directory that this process and Spark share, None if Spark is on another machine."""
     host = urlsplit(settings.spark_remote).hostname if settings.spark_remote else LOOPBACK
     return settings.spark_scratch_directory / "batches" if host in LOCAL_HOSTS else None
 
 
 def _limit_retries(session: Any) -> None:
-    """Limit the client's retries.
+    """Limit the retries of the session's client.
 
-    By default it asks a lost server for ten minutes, also at exit.
+    By default it retries a lost server for ten minutes, also at exit.
     """
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
 
@@ -256,8 +253,8 @@ def _limit_retries(session: Any) -> None:
 def _python_path(environ: Mapping[str, str]) -> str:
     """Return a PYTHONPATH with this package and the project.
 
-    Workers unpickle functions by the name of their module, so they must find both. The given paths
-    come first, because a project may have a package with the name of one that lies beside this
+    Workers unpickle functions by the name of their module, so they must find both. The paths in
+    ``environ`` come first, because a project may have a package with the name of one beside this
     package.
     """
     package_root = Path(__file__).resolve().parents[2]

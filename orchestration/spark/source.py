@@ -2,9 +2,9 @@
 
 The columns are ``_topic_id, _partition, _offset, _timestamp, _leader_epoch, key, value``. Decides
 how Spark's Python workers share ranges that are too large for one process. They read pieces of the
-ranges themselves, and the result is persisted so that the log is read once. A given judge checks
-the values as they are read. Arrow also has ``headers``, because they cost no further copy. Spark
-gets them on request. Knows no table and no schema of values.
+ranges themselves, and the result is persisted so that the log is read once. A function
+(``ValueFaults``) may check the values as they are read. Arrow also has ``headers``, because they
+cost no further copy. Spark gets them on request. Knows no table and no schema of values.
 Invariants: each record of the ranges appears exactly once. The counts are those of the records
 read, not of the offsets spanned.
 """
@@ -59,8 +59,8 @@ ValueFaults = Callable[[pa.Array], pa.Array]
 class BatchStatistics:
     """Statistics of the records that were read.
 
-    They are the number of records, bytes of keys and values, newest timestamp (ms), days of
-    timestamps (since 1970), and last leader epoch and last offset by partition.
+    They are the number of records, the bytes of keys and values, the newest timestamp (ms), the
+    days of timestamps (since 1970), and the last leader epoch and last offset by partition.
     """
 
     records: int
@@ -73,9 +73,9 @@ class BatchStatistics:
     def epochs_at(self, ends: Mapping[int, int]) -> dict[int, int]:
         """Return the leader epochs of the offsets before ``ends``, if they are known.
 
-        An epoch is known if its offset has a record. Offsets behind the last record (markers,
-        aborted and compacted records) may be of a later epoch. With the record's epoch they would
-        look like a truncated log, because that epoch ends before them.
+        An epoch is known if its offset has a record. Offsets after the last record (markers,
+        aborted and compacted records) may have a later epoch. If the record's epoch were used for
+        them, the log would look truncated, because that epoch ends before them.
         """
         return {
             partition: epoch
@@ -85,7 +85,7 @@ class BatchStatistics:
 
 
 class StatisticsCount:
-    """Counts record batches as they come."""
+    """Collects the statistics of records, batch by batch."""
 
     def __init__(self) -> None:
         self.record_count = 0
@@ -96,7 +96,7 @@ class StatisticsCount:
         self._days: set[int] = set()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count a batch of ``SOURCE_SCHEMA``, all of one partition."""
+        """Add the records of a batch of ``SOURCE_SCHEMA``, all of one partition."""
         if not batch.num_rows:
             return
         self.record_count += batch.num_rows
@@ -165,7 +165,7 @@ class RecordBatchFrame:
         )
 
     def release(self) -> None:
-        """Release the batch that Spark keeps."""
+        """Release the records that Spark has persisted."""
         self.frame.unpersist()
 
 
@@ -184,10 +184,10 @@ def read_by_workers(
     has_headers: bool = False,
     record_bytes: int = DEFAULT_RECORD_BYTES,
 ) -> RecordBatchFrame:
-    """Let Spark's workers read ``ranges`` and judge the values.
+    """Make Spark's workers read ``ranges`` and check the values.
 
-    The result is kept, so that the log is read once. Values in a ``value_format`` are parsed by the
-    workers, too. They are the column ``_parsed``, a struct, null if there is a fault.
+    Spark persists the result, so that the log is read once. Values in a ``value_format`` are parsed
+    by the workers, too. They are the column ``_parsed``, a struct, null if there is a fault.
     """
     session.dataSource.register(OffsetRangeSource)
     handed = RangeWork(
@@ -263,7 +263,7 @@ def _is_wanted(batch: pa.RecordBatch, sets: Mapping[int, pa.Array]) -> pa.Array:
 def source_batches(
     reader: RangeReader, ranges: OffsetRanges, one: OffsetRange
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of ``one`` of ``ranges`` as ``SOURCE_SCHEMA``.
+    """Yield the records of ``one``, a range of ``ranges``, with the columns of ``SOURCE_SCHEMA``.
 
     A tolerant reader adds the column ``UNREADABLE`` at the end.
 
@@ -319,7 +319,7 @@ class RangePiece(InputPartition):
 class RangeWork:
     """The input of Spark's workers.
 
-    It has the reader and the ranges, the judge or the format of the values, and whether headers are
+    It has the reader and the ranges, the check or the format of the values, and whether headers are
     requested.
     """
 
@@ -367,7 +367,7 @@ class OffsetRangeReader(DataSourceReader):
         self._work = work
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the pieces: at most eight per partition, none tiny."""
+        """Return the pieces: at most eight per partition, each of a minimum size."""
         pieces = (
             split_range(one, max(MINIMUM_PIECE_RECORDS, -(-one.count // PIECES_PER_PARTITION)))
             for one in self._work.ranges
@@ -403,5 +403,5 @@ class OffsetRangeReader(DataSourceReader):
 
 
 def _first_fault(refused: pa.Array | None, faults: pa.Array) -> pa.Array:
-    """Return the first fault of each record. The values of refused records were not judged."""
+    """Return the first fault of each record. Values of refused records have not been checked."""
     return faults if refused is None else pc.coalesce(refused, faults.cast(pa.string()))

@@ -2,11 +2,11 @@
 
 Connect runs any code that it receives, and any user of the machine may connect to the loopback
 address. So the server accepts only requests with its token (``spark.connect.authenticate.token``).
-The token lies in a file that only its owner may read, below the directory of the data. Processes
-get it through their environment, never as an argument. A token in the environment takes precedence
-over the file, for a server of the user's own.
+The token is in a file that only its owner may read, below the data directory. Processes get it
+through their environment, never as an argument. A token in the environment takes precedence over
+the file, for a server that the user runs.
 
-Invariant: the token stands in no argument, log or address that this package prints.
+Invariant: the token is in no argument, log or address that this package prints.
 """
 
 import os
@@ -32,9 +32,9 @@ def token_path(settings: Settings) -> Path:
 
 
 def kept_token(settings: Settings) -> str:
-    """Return the token of the warm server.
+    """Return the token of the warm server, and create it at the first start.
 
-    The first start makes one. A new one replaces a file that others may have read or written.
+    A file that others may have read or written is replaced by one with a new token.
     """
     path = token_path(settings)
     private_directory(path.parent)
@@ -53,7 +53,7 @@ def kept_token(settings: Settings) -> str:
 
 
 def token_for(settings: Settings, environ: Mapping[str, str]) -> str | None:
-    """Return the token for a client of ``settings.spark_remote``, None if it knows none."""
+    """Return the token for a client of ``settings.spark_remote``, None if none is known."""
     if given := environ.get(TOKEN_VARIABLE):
         return given
     if urlsplit(settings.spark_remote or "").hostname not in LOCAL_HOSTS:
@@ -62,7 +62,7 @@ def token_for(settings: Settings, environ: Mapping[str, str]) -> str | None:
 
 
 def token_in_file(settings: Settings) -> str | None:
-    """Return the token of the warm server here, None if it cannot be read, or there is none."""
+    """Return the token in this installation's file, None if it has none or cannot be read."""
     try:
         return token_path(settings).read_text().strip() or None
     except OSError:
@@ -70,7 +70,7 @@ def token_in_file(settings: Settings) -> str | None:
 
 
 def dialled(remote: str) -> str:
-    """Return the address that a client with a token dials.
+    """Return the address to which a client with a token connects.
 
     Spark sends tokens without TLS only to the name ``localhost``.
     """

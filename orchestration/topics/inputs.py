@@ -18,9 +18,9 @@ ADVICE = {
 
 
 def input_name(reader: str, given: str | dg.AssetsDefinition, kind: str = LAKE_PREFIX) -> str:
-    """Return the name of the input of ``reader``, of the kind with this prefix.
+    """Return the name of an input of ``reader``, whose asset key has to begin with ``kind``.
 
-    :raises ValueError: the asset is of another kind, or it is not an asset.
+    :raises ValueError: the asset is of another kind, or ``given`` is not an asset.
     """
     if isinstance(given, str):
         return given

@@ -1,8 +1,8 @@
 """The asset check that the newest version of a topic's subject can be read into its columns.
 
-The check belongs to the topic, and to each table that follows it. A run of the check gives the
+The check belongs to the topic, and to each table that follows it. A run of the check reports the
 verdict of that moment. The sensor of schema drift reports a verdict that changed, and each commit
-of a table is followed by a recent one. Decides nothing about schemas.
+of a table is followed by a recent verdict. Decides nothing about schemas.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,13 +23,13 @@ CHECK_NAME = "compatible_with_the_registry"
 
 
 def registry_schema(spec: TopicSpec) -> RegistrySchema | None:
-    """Return the schema of a topic whose values have theirs in a registry, or None."""
+    """Return the schema of a topic's values if it is in a schema registry, else None."""
     found = spec.value_format
     return found if isinstance(found, RegistrySchema) else None
 
 
 def registry_schemas(specs: Iterable[TopicSpec]) -> list[RegistrySchema]:
-    """Return the schemas of those topics whose values have theirs in a registry."""
+    """Return the schemas of those topics whose values have a schema in a registry."""
     return [found for spec in specs if (found := registry_schema(spec)) is not None]
 
 
@@ -61,14 +61,14 @@ def registry_check(key: dg.AssetKey, specs: Sequence[TopicSpec]) -> dg.AssetChec
 
 
 def evaluation(key: dg.AssetKey, verdicts: Sequence[Compatibility]) -> dg.AssetCheckEvaluation:
-    """Return the event that reports the verdicts on an asset without a run of its check."""
+    """Return the event that reports ``verdicts`` on an asset without a run of its check."""
     return dg.AssetCheckEvaluation(asset_key=key, check_name=CHECK_NAME, **_shown(verdicts))
 
 
 def recent_evaluation(
     key: dg.AssetKey, specs: Iterable[TopicSpec]
 ) -> dg.AssetCheckEvaluation | None:
-    """Return the event of recent verdicts, or None if there is none."""
+    """Return the event that reports recent verdicts, or None if a schema has none."""
     found = [recent_compatibility(schema) for schema in registry_schemas(specs)]
     verdicts = [one for one in found if isinstance(one, Compatibility)]
     return evaluation(key, verdicts) if verdicts and len(verdicts) == len(found) else None

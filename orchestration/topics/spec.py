@@ -1,6 +1,6 @@
 """Topics as assets: a run of a declared ``TopicSpec`` creates the topic, or brings it up to date.
 
-Decides which changes a declaration asks for. It only ever adds missing topics and partitions, and
+Decides which changes a declaration needs. It only ever adds missing topics and partitions, and
 changes configs that differ. Partitions are never removed, configs that are not declared are left
 alone, and nothing is deleted. Knows the log service through ``LogClient``.
 """
@@ -57,23 +57,23 @@ class TopicSpec:
     """A topic as declared.
 
     ``configs`` are Kafka's topic configs by key. Numbers and truth values become the texts that
-    Kafka reads. ``key`` describes the key of the records to readers. ``schema`` is the Spark DDL of
-    the JSON in a record's value (see ``orchestration.values.ddl``). A NOT NULL field is required.
-    It may also be a result of ``avro_schema``, ``protobuf_schema`` or ``from_registry``. Without a
-    schema transforms get the bytes. ``archive`` keeps the records in the lake, too. It is True, or
-    an ``Archive`` that says when and how long. ``rounding`` ("half_up", "half_even", "down") rounds
-    decimals with more digits than their scale, which are dead letters without it. ``epoch_unit``
-    ("s", "ms", "us", "ns") is the unit of times that come as numbers. Without it they are seconds.
-    ``decimals="base64"`` reads decimals as Debezium and Connect write them, as the unscaled bytes
-    in base64. ``key_schema`` is the schema of the records' keys, in the same forms as ``schema``. A
-    record without value deletes the row that its key names.
+    Kafka reads. ``key`` is a description of the records' keys for people. ``schema`` is the Spark
+    DDL of the JSON in a record's value (see ``orchestration.values.ddl``). A NOT NULL field is
+    required. It may also be a result of ``avro_schema``, ``protobuf_schema`` or ``from_registry``.
+    Without a schema transforms get the bytes. ``archive`` keeps the records in the lake, too. It is
+    True, or an ``Archive`` that says when and how long. ``rounding`` ("half_up", "half_even",
+    "down") rounds decimals with more digits than their scale. Without it they are dead letters.
+    ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers. Without it
+    they are seconds. ``decimals="base64"`` reads decimals as Debezium and Connect write them, as
+    the unscaled bytes in base64. ``key_schema`` is the schema of the records' keys, in the same
+    forms as ``schema``. A record without value deletes the row that its key names.
 
     ``registered`` is the subject of a schema registry that has the schemas of the values, if
-    ``schema`` declares the columns itself. Each value is read by the schema that its prefix or its
-    header names, as ``schema`` has it: Avro and Protobuf by a schema from a file, JSON by DDL.
-    ``key_registered`` is the same for keys, which ``key_schema`` declares.
-    ``unknown_schema="wait"`` keeps records waiting whose schema the registry does not know. Without
-    it they are dead letters.
+    ``schema`` declares the columns itself. A value is decoded with the schema that its prefix or
+    its header names, and converted to ``schema``. For Avro and Protobuf this is a schema from a
+    file, for JSON it is DDL. ``key_registered`` is the same for keys, whose columns ``key_schema``
+    declares. With ``unknown_schema="wait"`` records whose schema the registry does not know are
+    read later. Without it they are dead letters.
 
     ``envelope="debezium"`` reads the row after a change from Debezium's envelope. ``schema`` then
     has the fields of the row in DDL, or is the schema of the envelope in another format.
@@ -121,7 +121,7 @@ class TopicSpec:
             validate_archive(self.name, self.archived, self.configs)
 
     def _validate_reading(self) -> None:
-        """Refuse ways to read values if values are not read that way."""
+        """Refuse options for JSON values if the topic's values are not JSON with a schema."""
         for name, given in (
             ("rounding", self.rounding),
             ("epoch_unit", self.epoch_unit),
@@ -138,7 +138,7 @@ class TopicSpec:
                 )
 
     def _validate_registered(self) -> None:
-        """Refuse a subject that has nothing to be read as."""
+        """Refuse a registry subject without columns or a format to read its values into."""
         if self.key_registered is not None:
             self._validate_key_registered(self.key_registered)
         if self.registered is None:
@@ -201,7 +201,7 @@ class TopicSpec:
 
     @property
     def value_format(self) -> ValueFormat | None:
-        """The format of values that are not plain JSON. It is None for these."""
+        """The format of values that are not plain JSON, None if they are plain JSON."""
         if self.schema is None or isinstance(self.schema, str):
             columns = None if self.schema is None else self._declared_fields(self.schema)
             if columns is None or (self.envelope is None and self.registered is None):
@@ -224,7 +224,7 @@ class TopicSpec:
     def key_format(self) -> KeySchema | None:
         """The format of keys: the fields of their JSON, or another format.
 
-        It is None if not declared.
+        It is None if no key schema is declared.
         """
         given = self.key_schema
         declared = parse_ddl(given) if isinstance(given, str) else given
@@ -234,14 +234,15 @@ class TopicSpec:
 
     @property
     def asset_key(self) -> dg.AssetKey:
-        """The key of the topic's asset. High-watermark events go on this key, too."""
+        """The key of the topic's asset, which also gets the events of high watermarks."""
         return dg.AssetKey([TOPIC_PREFIX, self.name])
 
 
 def config_text(value: str | float | bool) -> str:  # noqa: FBT001 - as people give it
-    """Return a topic's config as Kafka reads it.
+    """Return a topic config as text that Kafka reads.
 
-    Numbers have no exponent, and whole ones no point, because many keys need that.
+    Numbers have no exponent, and whole numbers have no decimal point, because many configs need
+    that.
 
     :raises ValueError: the value is not a number that Kafka could read.
     """
@@ -255,9 +256,9 @@ def config_text(value: str | float | bool) -> str:  # noqa: FBT001 - as people g
 
 
 def validate_configs(topic: str, configs: Mapping[str, str]) -> None:
-    """Refuse topic configs that no broker knows, and values that it would refuse.
+    """Refuse topic configs that no broker knows, and values that a broker would refuse.
 
-    Configs of other vendors' brokers are left to them.
+    Configs of other vendors' brokers are not checked.
 
     :raises ValueError: names the topic and the config.
     """
@@ -269,7 +270,7 @@ def validate_configs(topic: str, configs: Mapping[str, str]) -> None:
 
 
 def validate_field_names(topic: str, fields: types.StructType | None) -> None:
-    """Refuse fields that have the name of a column that every record has.
+    """Refuse fields with the name of a column that the records of every topic have.
 
     :raises ValueError: names the topic and its fields.
     """
@@ -285,7 +286,7 @@ def validate_field_names(topic: str, fields: types.StructType | None) -> None:
 
 
 def validate_envelope(topic: str, envelope: str | None, schema: str | ValueFormat | None) -> None:
-    """Refuse an envelope that is not known, and a schema that cannot be read in it.
+    """Refuse an unknown ``envelope``, and a schema that does not fit it.
 
     :raises ValueError: names the topic.
     """
@@ -348,7 +349,7 @@ def validate_topic(name: str, topic: object) -> None:
 
 
 def validate_takes_rows(name: str, topic: TopicSpec) -> None:
-    """Refuse a topic of changes as the target of ``name``, which sends rows.
+    """Refuse a topic with an ``envelope`` of changes as the target of ``name``, which sends rows.
 
     :raises ValueError: names both.
     """
@@ -373,7 +374,7 @@ class TopicChanges:
 
     @property
     def is_change(self) -> bool:
-        """Return whether there was any change to make."""
+        """Return whether anything has to be changed."""
         return self.is_new or self.partitions is not None or bool(self.configs)
 
     @property
@@ -394,7 +395,10 @@ def _partitions(spec: TopicSpec, existing: TopicDescription) -> str:
 def plan_changes(
     spec: TopicSpec, existing: TopicDescription | None, configs: Mapping[str, str]
 ) -> TopicChanges:
-    """Return the changes from ``existing`` and the ``configs`` in force to ``spec``."""
+    """Return the changes from an existing topic to ``spec``.
+
+    ``configs`` are the topic's configs in force.
+    """
     if existing is None:
         return TopicChanges(is_new=True, partitions=None, configs={}, notes=())
     notes = []
@@ -441,8 +445,8 @@ def _bring_up(
 def reconcile_all(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, TopicChanges]:
     """Bring every topic up to its declaration, and return the changes by topic.
 
-    If the log service refuses to describe or change one topic, the others still get their turn. The
-    refusal is one of its notes.
+    If the log service refuses to describe or change one topic, the others are still handled. The
+    refusal is in the ``notes`` of that topic's changes.
 
     :raises LogServiceAwayError: the log service does not respond at all.
     """
@@ -463,7 +467,7 @@ def _brought_up(client: LogClient, spec: TopicSpec) -> TopicChanges:
 
 
 def differences(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, tuple[str, ...]]:
-    """Return, by topic, its differences from its declaration. Changes nothing.
+    """Return the differences between topics and their declarations, by topic. Changes nothing.
 
     :raises LogServiceAwayError: the log service does not respond at all.
     """
@@ -538,7 +542,7 @@ _declared: dict[str, TopicSpec] = {}
 
 
 def declare_topic(spec: TopicSpec) -> None:
-    """Remember ``spec`` by its name, for declarations that name their topic.
+    """Remember ``spec`` by its name, for declarations that name their topic by a text.
 
     These are in ``orchestration.components``.
     """
@@ -559,12 +563,12 @@ def declared_topics() -> list[str]:
 
 
 def forget_declared_topics() -> None:
-    """Forget all declared topics. The project is loaded anew, and may declare others."""
+    """Forget all declared topics, because the project is loaded anew and may declare others."""
     _declared.clear()
 
 
 def topic_specs(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicSpec, ...]:
-    """Return the topics that ``assets`` declare, by name."""
+    """Return the topics that ``assets`` declare, in the order of their names."""
     found = [
         _declared_spec(declared.value)
         for asset in assets
@@ -612,7 +616,7 @@ def _declared_schema(schema: str | ValueFormat | None) -> str | Mapping[str, Any
 
 
 def column_schema(fields: types.StructType) -> dg.TableSchema:
-    """Return fields as Dagster shows columns."""
+    """Return fields in the form in which Dagster shows columns."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(

@@ -4,11 +4,11 @@ One engine serves several kinds of table. Each kind is one folder and registers 
 ``kinds``. Kinds do not import each other. Every kind has the files ``assets`` (the Dagster assets),
 ``kind`` (it implements the protocol of ``kinds``) and ``run`` (a run without Dagster). All but
 ``archiving`` also have ``decorator``, ``replay`` and ``history`` (replays in Dagster). A kind has
-``declarations`` of its own if those beside this file do not fit it.
+``declarations`` of its own if those of this package do not fit it.
 
 - ``declarations``: the declaration of a table. ``result_columns``: the columns of its result that
   are known without a run. ``errors``: errors by who must act.
-- ``ledger``: the lake's account of kinds that commit outside the lake.
+- ``ledger``: the commits of kinds that commit outside the lake, as a table of the lake.
 - ``batch``: turns records into rows or rejections.
 - ``run``: the steps of a run. ``rehearsal``: an empty batch that warms up Spark.
 - ``replay``: reads committed records once more.

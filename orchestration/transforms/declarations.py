@@ -27,7 +27,7 @@ NO_SUITE = Suite()
 DEFAULT_HISTORY_FROM = date(2020, 1, 1)
 """First day of a table's backfill if none is declared.
 
-It is fixed because a declaration asks no broker how far its topic goes back.
+It is fixed, because a declaration does not ask a broker for the first record of its topic.
 """
 MOST_FAILED = 1_000
 """Most failing records that are searched for in one batch. Each costs some twenty Spark jobs."""
@@ -40,7 +40,7 @@ Transform = Callable[..., Any]
 class TopicTable:
     """A table that follows one topic.
 
-    Limits that are None are those of the settings. ``history_from`` is the first day of its
+    A limit that is None is taken from the settings. ``history_from`` is the first day of its
     backfill. With ``latest_by`` the table keeps the newest row per value of these columns. With
     ``aggregates`` it keeps a row per value of ``aggregate_by``. With ``has_headers`` the function
     gets the headers of the records as ``_headers``. The function may throw on up to ``max_failed``
@@ -82,7 +82,7 @@ class TopicTable:
 
     @property
     def kept_by(self) -> tuple[str, ...]:
-        """Return the columns by which the table keeps one row per value, and its aggregates.
+        """Return the columns that are the key of the table, and its aggregates.
 
         It is empty for a table that keeps all rows.
         """
@@ -116,7 +116,7 @@ class DerivedTable:
     def code_fingerprint(self) -> int:
         """Return a number that changes with the function's source and the rules.
 
-        A changed transform is therefore computed anew from unchanged inputs.
+        With another number, the table is computed anew even if its inputs have not changed.
         """
         rules = [(rule.name, rule.condition, rule.severity.value) for rule in self.rules]
         digest = hashlib.sha256(
@@ -126,7 +126,7 @@ class DerivedTable:
 
 
 def _source(function: Transform) -> str:
-    """Return the function's source: its SQL statement if it was made of one, else its Python."""
+    """Return the source code of a transform: its SQL statement if it has one, else its Python."""
     statement: str | None = getattr(function, "statement", None)
     if statement is not None:
         return statement
@@ -150,12 +150,12 @@ def mirror_group(name: str, deployment: str | None) -> str:
 
 
 def pool_of(name: str) -> str:
-    """Return the pool that lets one run at a time write the table."""
+    """Return the Dagster pool by which only one run at a time writes the table."""
     return POOL_PREFIX + name
 
 
 def validate_table_name(name: str) -> None:
-    """Refuse names that no table may have.
+    """Refuse a name that cannot be that of a lake table.
 
     :raises ValueError: says why.
     """
@@ -171,17 +171,17 @@ def validate_table_name(name: str) -> None:
 def one_or_more(
     given: str | dg.AssetsDefinition | Sequence[str | dg.AssetsDefinition],
 ) -> Sequence[str | dg.AssetsDefinition]:
-    """Return the inputs as a sequence of assets or names. A single one may be given as it is."""
+    """Return the inputs as a sequence. A single asset or name may be given without one."""
     return [given] if isinstance(given, str | dg.AssetsDefinition) else given
 
 
 def rules_of(rules: Rule | Sequence[Rule]) -> tuple[Rule, ...]:
-    """Return rules as a tuple. A single one may be given as it is."""
+    """Return rules as a tuple. A single rule may be given without a sequence."""
     return (rules,) if isinstance(rules, Rule) else tuple(rules)
 
 
 def validate_limits(name: str, minimum_interval_s: int | None, records_per_run: int | None) -> None:
-    """Refuse limits with which no run would ever start, or read.
+    """Refuse an interval below 0 and a number of records below 1, with which no run could work.
 
     :raises ValueError: says which.
     """
@@ -200,7 +200,7 @@ def validate_limits(name: str, minimum_interval_s: int | None, records_per_run: 
 def validate_max_failed(name: str, max_failed: float | None) -> None:
     """Refuse a value that is neither a count of records nor a share of them.
 
-    :raises ValueError: the value is unfit.
+    :raises ValueError: names the value.
     """
     if max_failed is None:
         return
@@ -217,7 +217,7 @@ def validate_max_failed(name: str, max_failed: float | None) -> None:
 
 
 def validate_day(name: str, day: object) -> None:
-    """Refuse a value that is not a day.
+    """Refuse a value that is not a date.
 
     :raises ValueError: names the value.
     """
@@ -239,7 +239,7 @@ def validate_suite(name: str, suite: object) -> None:
 
 
 def validate_latest(table: TopicTable) -> None:
-    """Refuse an invalid declaration of a table of newest rows.
+    """Refuse an invalid declaration of a table that keeps the newest row of each key.
 
     :raises ValueError: says why.
     """
@@ -272,9 +272,9 @@ def validate_latest(table: TopicTable) -> None:
 
 
 def validate_known_columns(table: TopicTable) -> None:
-    """Refuse columns that the result does not have.
+    """Refuse a declaration that names columns which the result does not have.
 
-    It is known if the transform names its columns (``result_columns``).
+    The columns of the result are known if the transform names them (``result_columns``).
 
     :raises ValueError: names the column.
     """
@@ -299,8 +299,9 @@ def validate_known_columns(table: TopicTable) -> None:
 def validate_checked_columns(
     name: str, function: Transform, rules: Sequence[Rule], suite: Suite
 ) -> None:
-    """Refuse rules and expectations on columns that the result does not have, if these are
-    known.
+    """Refuse rules and expectations on columns that the result does not have.
+
+    Nothing is refused if the columns of the result are not known.
 
     :raises ValueError: names the column and those of the result.
     """

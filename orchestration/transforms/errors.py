@@ -1,4 +1,4 @@
-"""Errors of a table's run, by who must act. Knows no Dagster."""
+"""Errors of a table's run, by the person or process that has to act on them. Knows no Dagster."""
 
 import re
 
@@ -17,7 +17,7 @@ _JAVA_TRACE = re.compile(
 
 
 class TransformError(Exception):
-    """The transform threw an error, or its result is unfit.
+    """The transform raised an error, or its result cannot be used.
 
     Its author must act. Nothing was committed.
     """
@@ -35,7 +35,7 @@ class NotReadyError(Exception):
 
 
 def described(error: BaseException) -> str:
-    """Return an error's class and sentence, without logical plans and without stack traces.
+    """Return an error's class and message, without logical plans and without stack traces.
 
     ``whole_text`` has the rest. Advice is added if a transform uses headers without having
     requested them.
@@ -48,14 +48,14 @@ def described(error: BaseException) -> str:
 
 
 def plain_sentence(text: str) -> str:
-    """Return the text of one of Spark's errors up to its code and its logical plan."""
+    """Return the text of a Spark error without its code and its logical plan."""
     return _PLAN.sub("", text).strip()
 
 
 def whole_text(error: BaseException) -> str:
     """Return the text of the innermost cause of an error, for the log of a run.
 
-    It is empty if the error has no cause, or has its text already.
+    It is empty if the error has no cause, or contains the text already.
     """
     cause = error
     while cause.__cause__ is not None:

@@ -56,7 +56,7 @@ class StartRule(Protocol):
     ) -> Mapping[str, object]:
         """Return the config of a run that starts now.
 
-        ``follow_s`` is how many seconds the run should go on, 0 for one range.
+        ``follow_s`` is how many seconds the run should continue with new records, 0 for one range.
         """
         ...
 
@@ -71,7 +71,7 @@ class EveryRecord:
         return lag.pending
 
     def is_upkeep_due(self, snapshot: Snapshot, now_s: float) -> bool:  # noqa: ARG002 - a StartRule
-        """Return False."""
+        """Return False, because there is no work without new records."""
         return False
 
     def run_config(
@@ -81,7 +81,7 @@ class EveryRecord:
         *,
         follow_s: int,
     ) -> Mapping[str, object]:
-        """Return how long the run follows its topic."""
+        """Return the config of a run, with the seconds for which it follows its topic."""
         return {"follow_s": follow_s} if follow_s else {}
 
 
@@ -92,7 +92,7 @@ EVERY_RECORD = EveryRecord()
 class TopicFeed:
     """Facts that a sensor needs about a table that follows a topic.
 
-    ``minimum_interval_s`` None means that of the settings. ``target`` is the topic that a transform
+    If ``minimum_interval_s`` is None, the setting applies. ``target`` is the topic that a transform
     to a topic sends to. ``also`` names further topics that the table reads, such as the right one
     of a join.
     """
@@ -112,7 +112,7 @@ class TopicFeed:
 
 
 def feed_of(table: TopicTable) -> TopicFeed:
-    """Return the feed of a table that follows one topic."""
+    """Return the ``TopicFeed`` of a table that follows one topic."""
     return TopicFeed(
         asset_key=table_key(table.name),
         table=table.name,
@@ -133,8 +133,8 @@ class Additions:
 class Ownership:
     """The owner of a database's table.
 
-    ``holder`` returns the other owner, None if the table has no other owner. ``take`` makes the
-    asset of this project the owner.
+    ``holder`` returns a text on the owner, None if no other asset owns the table. ``take`` makes
+    the asset of this project the owner.
     """
 
     holder: Callable[[], str | None]
@@ -151,7 +151,7 @@ class Kind(Protocol):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the facts for sensor and lag."""
+        """Return the table's ``TopicFeed``, for the sensor and for lag."""
         ...
 
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
@@ -163,17 +163,14 @@ class Kind(Protocol):
 
     @property
     def follower(self) -> TopicTable | None:
-        """Return the table whose transform can be tried on single records.
-
-        None if there is none.
-        """
+        """Return the table if its transform can be tried on single records, else None."""
         return None
 
     def why_no_replay(self, *, is_everything: bool, is_of_dead_letters: bool) -> str | None:  # noqa: ARG002 - most kinds take any
-        """Return why there is no such replay, and what to do instead. None if there is one.
+        """Return why this replay is impossible, and what to do instead, or None if it is possible.
 
-        ``is_everything`` requests all committed records. ``is_of_dead_letters`` requests nothing
-        but rejected records. With both, it suffices that one of the two replays is possible.
+        ``is_everything`` requests all committed records. ``is_of_dead_letters`` requests only
+        rejected records. With both, it suffices that one of the two replays is possible.
         """
         return None
 
@@ -184,7 +181,7 @@ class Kind(Protocol):
 
     @property
     def is_replayed_whole(self) -> bool:
-        """Return whether only everything can be replayed."""
+        """Return whether a replay has to be of everything."""
         return False
 
     @property
@@ -194,7 +191,7 @@ class Kind(Protocol):
 
     @property
     def has_owner(self) -> bool:
-        """Return whether the table is in a database, because there exactly one asset owns it."""
+        """Return whether the table is in a database, where exactly one asset owns it."""
         return False
 
     def ownership(
@@ -210,8 +207,7 @@ class Kind(Protocol):
         return nullcontext()
 
     def validate_beside(self, others: Iterable["Kind"]) -> None:  # noqa: ARG002 - most kinds stand beside any other
-        """Refuse tables of the project that exclude each other. ``others`` are all tables,
-        including this one.
+        """Refuse tables of the project that exclude this one. ``others`` includes this one.
 
         :raises ValueError: names them.
         """
@@ -224,7 +220,7 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesOfTopics:
-    """A kind whose tables topics declare in their ``TopicSpec``, as they declare an archive.
+    """A kind of table that topics declare in their ``TopicSpec``, such as archives.
 
     ``kind`` returns the table of a topic, None if it declares none. ``asset`` makes its asset.
     """
@@ -234,7 +230,7 @@ class TablesOfTopics:
 
 
 class KindText(str):
-    """Text of a kind for Dagster's UI, which carries the kind itself."""
+    """The text that Dagster's UI shows on a table's topics. It also carries the ``Kind``."""
 
     __slots__ = ("kind",)
     kind: Kind
@@ -261,14 +257,14 @@ def declare(kind: Kind, spec: dg.AssetSpec) -> dg.AssetSpec:
 
 
 def register_of_topics(tables: TablesOfTopics) -> None:
-    """Register a kind whose tables topics declare, once for the process."""
+    """Register a kind of table that topics declare. Call it once per process."""
     _of_topics.append(tables)
 
 
 def declare_of_topics() -> None:
-    """Register the tables that declared topics declare.
+    """Register the tables that belong to declared topics, such as their archives.
 
-    A project's Definitions do it, too. Python calls that load no Definitions need it.
+    Loading a project's Definitions does so, too. Python calls that load no Definitions need this.
     """
     for spec in map(declared_topic, declared_topics()):
         for tables in _of_topics:
@@ -277,7 +273,7 @@ def declare_of_topics() -> None:
 
 
 def assets_of_topics(assets: Iterable[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:
-    """Return the assets that topics among ``assets`` declare and that are not among them yet.
+    """Return the assets of tables that topics declare, such as archives, and that ``assets`` lacks.
 
     :raises ValueError: two topics would share a table.
     """
@@ -302,7 +298,7 @@ def assets_of_topics(assets: Iterable[dg.AssetsDefinition]) -> list[dg.AssetsDef
 
 
 def declared(name: str) -> Kind | None:
-    """Return the table that was declared last under ``name``. None if there is none."""
+    """Return the table that was declared last under ``name``, None if there is none."""
     return _declared.get(name)
 
 
@@ -319,9 +315,9 @@ def replayable_names() -> list[str]:
 def why_no_replay(
     name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False
 ) -> str | None:
-    """Return why there is no such replay into ``name``, as ``Kind.why_no_replay``.
+    """Return why ``name`` does not allow a replay, as ``Kind.why_no_replay`` does.
 
-    None if there is one, or no such table is declared.
+    It is None if the table allows it, or if no such table is declared.
     """
     kind = declared(name)
     return (
@@ -340,7 +336,7 @@ def is_replayed_whole(name: str) -> bool:
 def kinds_of(assets: Iterable[dg.AssetsDefinition]) -> list[Kind]:
     """Return the tables among ``assets`` that follow topics, by name.
 
-    :raises ValueError: two of them cannot stand beside each other.
+    :raises ValueError: two of them exclude each other.
     """
     found = sorted(
         (text.kind for asset in assets for _, text in _texts(asset)), key=lambda kind: kind.name
@@ -351,7 +347,7 @@ def kinds_of(assets: Iterable[dg.AssetsDefinition]) -> list[Kind]:
 
 
 def topic_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicFeed, ...]:
-    """Return the feeds of the tables among ``assets`` that follow topics, by name."""
+    """Return the ``TopicFeed`` of each table among ``assets`` that follows topics, by name."""
     found = [
         replace(text.kind.feed, asset_key=key) for asset in assets for key, text in _texts(asset)
     ]

@@ -1,7 +1,7 @@
-"""An artificial batch through Spark before the first real one, to warm up a fresh server.
+"""Sends an artificial batch through Spark before the first real one, to warm up a fresh server.
 
 The first run on a fresh JVM takes seconds longer than the tenth (classes to load, code to compile).
-So a table of our own, which is stored nowhere, is computed like a batch a few times while the
+So an artificial table, which is stored nowhere, is computed like a batch a few times while the
 installation starts. No function of the project is called. A failure here is harmless, because the
 first run has the same failure and reports it.
 """

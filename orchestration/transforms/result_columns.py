@@ -1,7 +1,9 @@
-"""The columns of a transform's result, as far as they are known without Spark. Rules, keys and
-marts that name other columns are refused when the project loads. A statement in SQL names its
-columns. A function in Python shows them if each of its returns ends in a ``select`` of named
-columns from a parameter, perhaps filtered or sorted afterwards. It is read and never called.
+"""The columns of a transform's result, as far as they are known without Spark.
+
+Rules, keys and marts that name other columns are refused when the project loads. A statement in SQL
+names its columns. A function in Python shows them if each of its returns ends in a ``select`` of
+named columns from a parameter, perhaps filtered or sorted afterwards. The function's source is
+read, and the function is never called.
 Invariant: columns are returned only if every run returns just these.
 """
 
@@ -35,7 +37,7 @@ Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 def result_columns(function: Callable[..., Any]) -> tuple[str, ...] | None:
-    """Return the columns of a function's result, None if only a run shows them."""
+    """Return the columns of a function's result, None if they are not known before a run."""
     declared: tuple[str, ...] | None = getattr(function, "columns", None)
     if declared is not None or hasattr(function, "statement") or hasattr(function, "__wrapped__"):
         return declared
@@ -78,24 +80,24 @@ def _selected(result: ast.expr | None, parameters: set[str]) -> tuple[str, ...] 
 
 
 def _is_of_parameter(value: ast.expr, parameters: set[str]) -> bool:
-    """Return whether a value is a parameter, or made by methods of one."""
+    """Return whether a value is a parameter, or the result of methods called on one."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         value = value.func.value
     return isinstance(value, ast.Name) and value.id in parameters
 
 
 def _items(arguments: Sequence[ast.expr]) -> Sequence[ast.expr]:
-    """Return the arguments of a ``select``, which may be one list."""
+    """Return the columns given to a ``select``, one by one or as one list."""
     if len(arguments) == 1 and isinstance(arguments[0], ast.List | ast.Tuple):
         return arguments[0].elts
     return arguments
 
 
 def _named(argument: ast.expr) -> str | None:
-    """Return the name of a column in ``select``.
+    """Return the name of the column that an argument of ``select`` makes, None if not known.
 
-    It is a plain text, a column by its name (``col("id")``, ``records["id"]``, ``records.id``), or
-    an expression with an alias.
+    The argument is a plain text, a column by its name (``col("id")``, ``records["id"]``,
+    ``records.id``), or an expression with an alias.
     """
     if isinstance(argument, ast.Call):
         called = (
@@ -111,14 +113,17 @@ def _named(argument: ast.expr) -> str | None:
 
 
 def _plain_text(value: ast.expr) -> str | None:
-    """Return the column that a constant names. A field of a struct becomes a column of its name."""
+    """Return the column that a constant text names, None for anything else.
+
+    A field of a struct becomes a column with the name of the field.
+    """
     if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
         return None
     return None if NOT_PLAIN & set(value.value) else value.value.rpartition(".")[2]
 
 
 def _named_expression(argument: ast.expr) -> str | None:
-    """Return the name of a column in ``selectExpr``."""
+    """Return the name of the column that an argument of ``selectExpr`` makes, None if not known."""
     if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
         return None
     names = named_results(f"SELECT {argument.value}")

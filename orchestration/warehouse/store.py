@@ -1,12 +1,12 @@
 """Builds DuckDB marts from lake tables by SQL, and answers queries about lake and marts together.
 
-A mart is one file with one table. It is built beside its place and renamed into it, so a reader
-that has the old file open keeps it. Lake tables are relations of one connection, at one version
-each, and are never saved as views. DuckDB reads their Parquet files itself if the files hold the
-table's columns and types, and else through Arrow, which takes longer. Relations in SQL are lake
-tables, marts, and ``dead_letters`` (the committed ones). A query may also read ``topics.NAME``
-(``topic_relations``). No extension is downloaded. A confined question, which another person asks,
-reads no file by its path. Knows no Dagster.
+A mart is one file with one table. It is built in a temporary file and renamed into its place, so a
+reader that has the old file open keeps it. Lake tables are relations of one connection, at one
+version each, and are never saved as views. DuckDB reads their Parquet files itself if the files
+hold the table's columns and types, and else through Arrow, which takes longer. Relations in SQL are
+lake tables, marts, and ``dead_letters`` (the committed ones). A query may also read ``topics.NAME``
+(``topics_in_sql``). No extension is downloaded. A confined query, which another person wrote, reads
+no file by its path. Knows no Dagster.
 """
 
 import re
@@ -49,7 +49,7 @@ NEAR = 0.7
 """The similarity of two names (at most 1) above which one may be a misspelling of the other."""
 LEFTOVER_AGE_S = 3_600
 ACCOUNT_COLUMNS = {"records_sent", "start_offset", "end_offset", "target_id"}
-"""The columns by which the lake's account of a transform (``transforms.ledger``) is recognized."""
+"""The columns by which the ledger of a transform (``transforms.ledger``) is recognized."""
 CONFINED_THREADS = 2
 FETCHED_ROWS = 1_000
 """The rows of a confined answer that are fetched at once."""
@@ -60,13 +60,13 @@ CONNECTION_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
 
 
 class WarehouseError(RuntimeError):
-    """DuckDB cannot answer the SQL. The text is DuckDB's, with the relations that exist."""
+    """DuckDB cannot answer the SQL. The text is DuckDB's, and lists the relations that exist."""
 
 
 class UnknownRelationError(WarehouseError):
     """The SQL names a relation that is neither in the lake nor a mart.
 
-    ``name`` is the relation's.
+    ``name`` is the name of that relation.
     """
 
     def __init__(self, text: str, name: str) -> None:
@@ -88,12 +88,12 @@ class MartBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """The bounds of a question that another person asks.
+    """The bounds of a query that another person wrote.
 
-    It reads ``relations`` alone, and neither files nor variables of this process. Its answer ends
+    It may read only ``relations``, and neither files nor variables of this process. Its answer ends
     once it has more than ``row_count`` rows or ``answer_bytes``. DuckDB works within
-    ``memory_bytes``, and spills what is more, up to ``spill_bytes``. Errors name ``relations``
-    alone.
+    ``memory_bytes``, and spills what is more, up to ``spill_bytes``. Errors name no relations but
+    these.
     """
 
     relations: Collection[str]
@@ -138,12 +138,11 @@ class Warehouse:
         *,
         confinement: Confinement | None = None,
     ) -> pa.Table:
-        """Answer a query about lake tables, dead letters, marts and, if they are given,
-        ``topics``.
+        """Answer a query about lake tables, dead letters, marts and, if given, ``topics``.
 
         The database is in memory, so no change outlasts the query. Intermediate results that do not
         fit into memory spill into a temporary folder. The answer itself has to fit. ``confinement``
-        bounds the question of another person.
+        bounds the query of another person.
 
         :raises WarehouseError: the SQL is not a single query, or DuckDB cannot answer it.
         :raises UnknownRelationError: a relation does not exist.
@@ -164,7 +163,7 @@ class Warehouse:
             return _table_of(found) if confinement is None else _start_of(found, confinement)
 
     def relations_of(self, sql: str) -> frozenset[str]:
-        """Return the lake tables, marts and ``dead_letters`` that a question may read.
+        """Return the lake tables, marts and ``dead_letters`` that a query may read.
 
         DuckDB would open the files that a query names to find its relations. It may not open files
         here, so every word of such a query counts as a possible relation.
@@ -193,8 +192,8 @@ class Warehouse:
     def build(self, name: str, sql: str) -> MartBuild:
         """Build the mart ``name`` from ``sql`` and put it into its place in one step.
 
-        :raises WarehouseError: DuckDB cannot answer it, or a relation does not exist. The old mart
-            stays.
+        :raises WarehouseError: DuckDB cannot answer ``sql``, or a relation does not exist. The old
+            mart stays.
         """
         place = self.path(name)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -222,8 +221,9 @@ class Warehouse:
     def connection(
         self, sql: str, path: str, confinement: Confinement | None = None
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, int]]]:
-        """Yield a connection with the relations that ``sql`` names, and the versions of its lake
-        tables.
+        """Yield a connection with the relations of ``sql``, and the versions of its lake tables.
+
+        ``path`` is the file of the database.
         """
         with duckdb.connect(path, config=dict(CONNECTION_SETTINGS)) as connection:
             connection.execute("SET TimeZone = 'UTC'")  # the host's zone would shift days
@@ -247,7 +247,7 @@ class Warehouse:
             yield connection, versions
 
     def _is_account(self, name: str, marts: set[str]) -> bool:
-        """Return whether the lake's table is only the account of commits to a DuckDB table.
+        """Return whether the lake table ``name`` is only the ledger of a DuckDB table.
 
         Then the name means the DuckDB table.
         """
@@ -259,7 +259,7 @@ class Warehouse:
         connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM "mart_{name}"."{name}"')  # noqa: S608 - a validated name
 
     def _remove_leftovers(self, name: str) -> None:
-        """Remove the files of killed builds. The file of a running build is younger."""
+        """Remove old files of killed builds. Files of running builds are younger than these."""
         for file in old_ones(self.directory, f".{name}.*", LEFTOVER_AGE_S):
             file.unlink(missing_ok=True)
 
@@ -296,7 +296,7 @@ class Warehouse:
 
 
 def validate_question(sql: str) -> None:
-    """Refuse several statements, or none, or one that reads nothing.
+    """Refuse SQL that is not one statement, or that is not a query.
 
     SQL that cannot be parsed passes here. DuckDB reports it later.
 
@@ -317,7 +317,7 @@ def validate_question(sql: str) -> None:
 
 
 def _well_guessed(reason: str, sql: str, known: Collection[str]) -> str:
-    """Return DuckDB's reason with a guess at the relation that was meant.
+    """Return DuckDB's error text with a guess at the relation that was meant.
 
     DuckDB knows only its own catalog and the names in the query, and guesses only from these.
     """
@@ -335,7 +335,7 @@ def _well_guessed(reason: str, sql: str, known: Collection[str]) -> str:
 def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: TableSnapshot) -> bool:
     """Make the table's files the relation ``name``, and return whether that was possible.
 
-    It is not if the files alone do not hold the table's columns. Columns by which a table is
+    It is impossible if the files alone do not hold the table's columns. Columns by which a table is
     partitioned are in no file. Columns that are younger than a file are null in its rows.
     """
     files = snapshot.files
@@ -366,7 +366,7 @@ def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: Tabl
 
 
 def _described(connection: duckdb.DuckDBPyConnection, question: str) -> list[tuple[str, str]]:
-    """Return the columns of an answer with their types."""
+    """Return the names and types of the columns of a query's answer."""
     return [
         (str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {question}").fetchall()
     ]
@@ -378,7 +378,7 @@ def _table_of(answer: object) -> pa.Table:
 
 
 def _start_of(answer: duckdb.DuckDBPyRelation | None, confinement: Confinement) -> pa.Table:
-    """Return the rows of an answer up to the batch that passes a bound."""
+    """Return the rows of an answer, up to and including the batch that exceeds a bound."""
     if answer is None:
         return _table_of(answer)
     batches, row_count, size_bytes = [], 0, 0
@@ -395,8 +395,8 @@ def _start_of(answer: duckdb.DuckDBPyRelation | None, confinement: Confinement) 
 def _named_relations(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
     """Return the relations that ``sql`` may read, as DuckDB finds them.
 
-    DuckDB cannot find them if it needs their columns to understand a USING. Then every word counts
-    as a possible relation.
+    If DuckDB needs the columns of relations to understand a USING, it cannot find the relations.
+    Then every word counts as a possible relation.
     """
     try:
         return set(connection.get_table_names(sql))

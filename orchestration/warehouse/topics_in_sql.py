@@ -1,12 +1,11 @@
-"""Makes topics relations of SQL: ``topics.orders`` reads the parts of archive and log that it
-needs.
+"""Makes topics relations of SQL: ``topics.orders`` reads the needed parts of archive and log.
 
-DuckDB explains the query over an empty stand-in first. The filters that it pushes down to the scan
-contain the partitions, offsets and times, and the plan contains the columns. ``topic_reads`` finds
-these in the archive and in the log. An unknown filter narrows nothing, and DuckDB filters all
-records once more, so the answer never depends on this. A topic that is scanned once is streamed.
-One that is scanned several times is read once into DuckDB. Each topic is read up to its last stable
-offset at the time of the query.
+First DuckDB explains the query over empty stand-ins of the topics. The filters that it pushes down
+to the scan contain the partitions, offsets and times, and the plan contains the columns.
+``topic_reads`` finds these in the archive and in the log. An unknown filter narrows nothing, and
+DuckDB filters all records once more, so the answer never depends on this. A topic that is scanned
+once is streamed. One that is scanned several times is read once into DuckDB. Each topic is read up
+to its last stable offset at the time of the query.
 """
 
 import json
@@ -59,7 +58,7 @@ READ_FOR: Mapping[str, str] = {"bytes": "value"}
 
 
 class IncompleteAnswerWarning(UserWarning):
-    """An answer lacks records that no longer exist, or that were not asked for.
+    """An answer lacks records that were removed or cannot be read.
 
     The text names them.
     """
@@ -69,7 +68,8 @@ class IncompleteAnswerWarning(UserWarning):
 class Scan:
     """One scan of a topic in DuckDB's plan.
 
-    ``topic`` is None if the scan reads no column. Then it may be of any topic.
+    ``topic`` is the number of the topic in the query. It is None if the scan reads no column. Then
+    the scan may be of any topic.
     """
 
     topic: int | None
@@ -79,9 +79,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """The needs of the scans of one topic: their number, the bounds of all, and the columns they
-    name.
-    """
+    """The number of scans of one topic, the bounds of all of them, and the columns they name."""
 
     scans: int
     bounds: Bounds
@@ -92,9 +90,9 @@ class Need:
 class TopicRelations:
     """The topics of a log service, by their names in SQL.
 
-    Those in ``schemas`` have a column per field, too. Values of the topics in ``formats`` have
-    these formats. Values of the others in ``schemas`` are JSON, and a field that does not fit is
-    null. A VARIANT comes as JSON, null if DuckDB cannot read the document.
+    Topics in ``schemas`` have a column per field, too. Values of the topics in ``formats`` have
+    these formats. Values of the other topics in ``schemas`` are JSON, and a field that does not fit
+    is null. A VARIANT comes as JSON, null if DuckDB cannot read the document.
 
     With a ``lake`` the archive of a topic is part of it. Without a ``log`` only the archives are
     read.
@@ -106,11 +104,10 @@ class TopicRelations:
     formats: Mapping[str, ValueFormat] = field(default_factory=dict)
 
     def prepare(self, connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, TopicRead]:
-        """Make the topics that ``sql`` names relations of ``connection``, and return the planned
-        reads.
+        """Make the topics in ``sql`` relations of ``connection``, and return the planned reads.
 
-        The relations serve this one query. Warns (``IncompleteAnswerWarning``) if records are
-        missing in between, now or when a batch turns out unreadable.
+        The relations can be used by this one query only. Warns (``IncompleteAnswerWarning``) if
+        records are missing in between, now or when a batch turns out to be unreadable.
 
         :raises duckdb.Error: the query cannot be understood.
         :raises LogServiceError: the log service does not respond.
@@ -160,7 +157,7 @@ class TopicRelations:
         return {source.topic: read for source, read in zip(sources, reads, strict=True)}
 
     def _format(self, topic: str) -> ValueFormat | None:
-        """Return the format by which the fields of a topic are read, except VARIANTs in JSON."""
+        """Return the format in which a topic's fields are read. It leaves out VARIANTs in JSON."""
         found = self.formats.get(topic)
         if found is not None:
             return found.leniently() if isinstance(found, DebeziumJson) else found
@@ -180,7 +177,7 @@ class TopicRelations:
 
 
 def _needs(scans: Sequence[Scan], count: int) -> list[Need]:
-    """Return the needs of each of ``count`` topics."""
+    """Return, for each of ``count`` topics, the number, bounds and columns of its scans."""
     found = []
     for number in range(count):
         own = [scan for scan in scans if scan.topic in {number, None}]
@@ -199,7 +196,7 @@ def _provide(
     *,
     value_format: ValueFormat | None,
 ) -> None:
-    """Replace the stand-in by the records of ``read``.
+    """Replace a topic's stand-in by the records of ``read``.
 
     They are a stream, or a table if they are scanned several times.
     """
@@ -241,7 +238,7 @@ def _batches(
 
 
 def _readable(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
-    """Return a batch without the offsets that cannot be read, and warn of them."""
+    """Return a batch without the records that cannot be read, and warn about these."""
     if UNREADABLE not in batch.schema.names:
         return batch
     for reason in pc.unique(batch[UNREADABLE].drop_null()).to_pylist():
@@ -254,7 +251,10 @@ def _readable(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
 
 
 def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None:
-    """Warn of the records that the answer lacks."""
+    """Warn about the records that the answer lacks.
+
+    With ``is_asked_alone`` the caller wants archives only, so a deleted topic is not reported.
+    """
     warned = []
     if read.gaps:
         warned.append(
@@ -270,9 +270,7 @@ def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None
 
 
 def is_table(connection: duckdb.DuckDBPyConnection, number: int) -> bool:
-    """Return whether a topic was copied into a table of DuckDB, which queries may scan several
-    times.
-    """
+    """Return whether a topic was copied into a table of DuckDB, to be scanned several times."""
     found = connection.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE table_name = ?", [base_name(number)]
     ).fetchall()
@@ -280,7 +278,7 @@ def is_table(connection: duckdb.DuckDBPyConnection, number: int) -> bool:
 
 
 def topic_names(sql: str) -> set[str]:
-    """Return the topics that a query may name: each name behind ``topics.``, wherever it stands.
+    """Return the topics that a query may name: each name after ``topics.``, anywhere in the text.
 
     >>> sorted(topic_names('SELECT * FROM topics.orders JOIN Topics . "a-b" USING (id)'))
     ['a-b', 'orders']
@@ -289,15 +287,15 @@ def topic_names(sql: str) -> set[str]:
 
 
 def base_name(number: int) -> str:
-    """Return the relation below the view of a topic."""
+    """Return the name of the relation on which a topic's view is defined."""
     return f"__topic_{number}"
 
 
 def base_schema(number: int, value_format: ValueFormat | None = None) -> pa.Schema:
-    """Return the columns of the relation below the view of a topic.
+    """Return the columns of the relation on which a topic's view is defined.
 
-    They carry the topic's number, because DuckDB's plan contains the columns of a scan and not its
-    table.
+    Their names contain the topic's number, because DuckDB's plan contains the columns of a scan and
+    not its table.
     """
     own = [pa.field(f"{number}:{name}", kind) for name, kind in zip(COLUMNS, TYPES, strict=True)]
     read = () if value_format is None else arrow_schema(value_format.fields)
@@ -315,9 +313,9 @@ def base_schema(number: int, value_format: ValueFormat | None = None) -> pa.Sche
 def view_sql(
     number: int, topic: str, schema: types.StructType | None, value_format: ValueFormat | None
 ) -> str:
-    """Return the statement that makes the relation of a topic.
+    """Return the statement that makes the view of a topic.
 
-    Fields that ``value_format`` reads are already columns of the relation below.
+    Fields that ``value_format`` reads are already columns of the relation on which it is defined.
     """
     document = (
         f"CASE WHEN json_valid({quoted_name(f'{number}:value')}) THEN"
@@ -349,8 +347,8 @@ def columns_of(
 
     Columns that are not ``wanted`` are null.
 
-    Fields are read in ``value_format``, and are null if it is None. All fields of a value that
-    does not fit are null. Bytes that are not UTF-8 become replacement characters in texts.
+    If ``value_format`` is None, all fields are null. If a value does not fit the format, its fields
+    are null. Bytes that are not UTF-8 become replacement characters in texts.
     """
     size = batch.num_rows
     made = {
@@ -390,7 +388,7 @@ def _text(data: pa.Array) -> pa.Array:
 
 
 def explained_scans(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Scan]:
-    """Return the scans of stand-ins in DuckDB's plan of a question."""
+    """Return the scans of topics' stand-ins in DuckDB's plan of a query."""
     rows = connection.execute(
         f"EXPLAIN (FORMAT json)\n{sql}"
     ).fetchall()  # errors show lines of the question
@@ -436,7 +434,7 @@ def _listed(value: Any) -> list[str]:
 
 
 def bounds_of(text: str) -> Bounds:
-    """Return the bounds that a filter of DuckDB's plan implies. An unknown filter bounds nothing.
+    """Return the bounds that a filter in DuckDB's plan implies. An unknown filter bounds nothing.
 
     >>> bounds_of('(("0:offset" >= 10) AND ("0:offset" < 20))')
     Bounds(partitions=None, start=10, end=20, from_ms=None, to_ms=None)
@@ -522,7 +520,7 @@ def _split(text: str, word: str) -> list[str]:
 
 
 def _depths(text: str) -> Iterator[tuple[int, int]]:
-    """Yield each position outside of quotes with the depth of parentheses behind it."""
+    """Yield each position outside of quotes with the depth of parentheses after it."""
     depth, quote = 0, ""
     for position, letter in enumerate(text):
         if quote:

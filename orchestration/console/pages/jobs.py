@@ -9,7 +9,7 @@ from orchestration.console.jobs import Job, Work
 from orchestration.console.platform import Platform
 
 PATIENCE_S = 1.0
-"""A page waits this long for its result, so that a quick result is shown at once."""
+"""How long a page waits for its job, so that a quick result is shown at once."""
 
 
 def begin(
@@ -22,7 +22,7 @@ def begin(
 
 
 async def show(platform: Platform, page_request: PageRequest) -> HttpResponse:
-    """Show a job as it is now. A short one is waited for."""
+    """Show the state of a job, after a moment in which a short job may finish."""
     job = platform.jobs.find(page_request.value("job"), page_request.person.user)
     with trio.move_on_after(PATIENCE_S):
         await job.ended.wait()
@@ -30,7 +30,7 @@ async def show(platform: Platform, page_request: PageRequest) -> HttpResponse:
 
 
 def _page(page_request: PageRequest, job: Job) -> HttpResponse:
-    """Return the page of a job. A long result takes a while to write."""
+    """Return the page of a job. Call it in a thread, because a long result takes time to render."""
     own = path_to("pipelines", "jobs", job.job_id)
     template = f"{job.kind}_state.html"
     if page_request.is_part:

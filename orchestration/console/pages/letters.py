@@ -1,7 +1,8 @@
 """Dead letters: their counts, the list of a table, one letter, and how they are fixed and replayed.
 
 The commands ``tidelog dead-letters fix`` and ``replay`` do the work, in a process of their own.
-Each change is tried first. Its second request needs READ and WRITE on the topics of the table.
+The first request for a change only tries it. A second request, which confirms it, makes the change.
+Both need READ and WRITE on the topics of the table.
 """
 
 from collections.abc import Mapping
@@ -91,7 +92,10 @@ async def show(platform: Platform, page_request: PageRequest) -> HttpResponse:
 
 
 def row_question(table: str, duplicate_of: str | None) -> str:
-    """Return the question for the row that a repeated record repeats, empty if it repeats none."""
+    """Return the SQL query for the row whose record is repeated by a dead letter.
+
+    It is empty if the dead letter repeats none, or one of a deleted topic.
+    """
     topic, _, place = (duplicate_of or "").rpartition("/")
     partition, _, offset = place.partition(":")
     if topic or not (partition.isdecimal() and offset.isdecimal()):
@@ -101,7 +105,7 @@ def row_question(table: str, duplicate_of: str | None) -> str:
 
 
 async def fix(platform: Platform, page_request: PageRequest) -> HttpResponse:
-    """Try the fix of a letter, or keep it and replay its record."""
+    """Begin a job that tries the fix of a dead letter, or that keeps it and replays the record."""
     table, place = page_request.required("table"), page_request.required("place")
     value = page_request.form.get("value", "")
     options = [table, place, "--value", value]
@@ -116,7 +120,10 @@ async def fix(platform: Platform, page_request: PageRequest) -> HttpResponse:
 
 
 async def replay(platform: Platform, page_request: PageRequest) -> HttpResponse:
-    """Count the letters that a replay reads, or replay them: one, those of a rule, or all."""
+    """Begin a job that counts the dead letters a replay reads, or that replays them.
+
+    They are one, those of a rule, or all.
+    """
     table = page_request.required("table")
     place, rule = page_request.form.get("place") or None, page_request.form.get("rule") or None
     if place is not None and rule is not None:
@@ -142,7 +149,7 @@ async def _change(
     title: str,
     options: list[Any],
 ) -> HttpResponse:
-    """Begin the trial of a change, or the change itself once the person has seen the trial."""
+    """Begin a job that tries a change, or that makes it once the person has confirmed the trial."""
     table = str(parameters["table"])
     sight = await readable_table(platform, page_request, table)
     facts = sight.overview.table(table)

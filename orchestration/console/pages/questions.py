@@ -1,7 +1,7 @@
 """SQL over tables, marts, dead letters and topics, as ``tidelog sql`` answers it.
 
-A link only fills in the query, because another site could show the link. The button runs the query.
-A person may run it with READ on the topics of every relation that it reads.
+A link only fills the query into the form, because another site could show the link. The button runs
+the query. A person may run it with READ on the topics of every relation that it reads.
 """
 
 from functools import partial
@@ -19,7 +19,7 @@ EXAMPLE = "SELECT ... FROM ..."
 
 
 async def show(platform: Platform, page_request: PageRequest) -> HttpResponse:
-    """Show the box, with the tables that the person may ask."""
+    """Show the form for a query, with the tables and topics that the person may read."""
     sight = await platform.sight(page_request)
     question = page_request.query.get("question", "")[:MAX_QUESTION_CHARACTERS]
     tables = [
@@ -39,7 +39,7 @@ async def show(platform: Platform, page_request: PageRequest) -> HttpResponse:
 
 
 async def ask(platform: Platform, page_request: PageRequest) -> HttpResponse:
-    """Ask a question, and go to the page of its answer."""
+    """Begin a job that runs the query, and redirect to the page of the job."""
     question = page_request.required("question").strip()
     if len(question) > MAX_QUESTION_CHARACTERS:
         raise HttpError(400, f"a question has at most {MAX_QUESTION_CHARACTERS} characters")

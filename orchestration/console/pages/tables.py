@@ -45,10 +45,10 @@ async def show_list(platform: Platform, page_request: PageRequest) -> HttpRespon
 
 
 async def readable_table(platform: Platform, page_request: PageRequest, name: str) -> Sight:
-    """Return the project, if the person may read a table.
+    """Return the project as the person sees it, if the person may read the table ``name``.
 
     Raises:
-        HttpError: 403.
+        HttpError: 403, the person may not read the table.
     """
     sight = await platform.sight(page_request)
     sight.rights.require_read(sight.overview.needed_topics(name), f"to see {name[:100]}")
@@ -85,7 +85,10 @@ async def show(platform: Platform, page_request: PageRequest) -> HttpResponse:
 
 
 def question_of_rows(name: str, columns: list[dict[str, object]]) -> str:
-    """Return the question for the rows of a table, of the latest records first if it has times."""
+    """Return the SQL query for the first rows of a table.
+
+    If rows have times, the latest come first.
+    """
     quoted = f'"{name}"'
     order = ""
     if any(each["name"] == TIMESTAMP for each in columns):

@@ -18,7 +18,7 @@ from orchestration.dead_letters.places import Place, PlaceError
 
 
 def fix(*, table: str, place: str, value: str, execute: bool) -> dict[str, Any]:
-    """Show a fix with a trial, or keep it and replay its record.
+    """Show a fix and try it, or keep it and replay its record.
 
     :raises ClickException: the fix is refused.
     """
@@ -51,7 +51,7 @@ def _place(text: str) -> Place:
 
 
 def _told(command: click.Command, **arguments: Any) -> dict[str, Any]:
-    """Return what a command prints as JSON, and its notes."""
+    """Return the JSON that a command prints, with its notes on the error output."""
     forget_changed_project()
     output, notes = io.StringIO(), io.StringIO()
     function: Callable[..., None] | None = command.callback

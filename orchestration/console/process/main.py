@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Serve the requests of the kind that the first argument names."""
+    """Serve requests of the console as the kind of process that the first argument names."""
     kind = sys.argv[1]
     requests = queue.SimpleQueue[bytes]()
     threading.Thread(target=take_lines, args=(sys.stdin.buffer, requests), daemon=True).start()
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def methods_of(kind: str) -> dict[str, Callable[..., Any]]:
-    """Return the methods of a kind of process, by name."""
+    """Return the methods that a kind of process offers, by name."""
     found: dict[str, Callable[..., Any]] = {}
     for name in MODULES[kind]:
         found |= import_module(f"orchestration.console.process.{name}").METHODS
@@ -63,7 +63,7 @@ def methods_of(kind: str) -> dict[str, Callable[..., Any]]:
 
 
 def take_lines(source: BinaryIO, requests: "queue.SimpleQueue[bytes]") -> None:
-    """Put each line into the queue, and end the process with the last one."""
+    """Put each line into the queue, and exit the process at the end of the input."""
     for line in source:
         requests.put(line)
     folder = Path(tempfile.gettempdir())

@@ -34,7 +34,7 @@ def current_settings() -> Settings:
 
 
 def assets_now() -> Sequence[dg.AssetsDefinition]:
-    """Return the assets of the project. Without a project there are none.
+    """Return the assets of the project, none if the folder has no project.
 
     :raises ClickException: the project cannot be loaded.
     """
@@ -81,5 +81,5 @@ def source_topics(
 
 
 def input_tables(keys: Collection[dg.AssetKey]) -> tuple[str, ...]:
-    """Return those of the assets that are tables or marts."""
+    """Return the keys among ``keys`` that are tables or marts, as texts."""
     return tuple(sorted(key.to_user_string() for key in keys if key.path[0] in TABLE_PREFIXES))

@@ -1,6 +1,7 @@
-"""Answers questions in SQL as ``tidelog sql`` does, within bounds and for other people.
+"""Answers SQL queries of the console's users as ``tidelog sql`` does, within limits.
 
-A question reads the relations that the console has checked, and no file of the machine.
+A query reads the relations that the console has checked, and no file of the machine. Memory,
+temporary files and the size of the answer are limited.
 """
 
 from collections.abc import Sequence
@@ -28,9 +29,9 @@ SPILL_BYTES = 2 << 30
 
 
 def sql(*, question: str, relations: Sequence[str], row_count: int = MAX_ROWS) -> dict[str, Any]:
-    """Return the columns and the first rows of an answer, and a sentence on omitted rows.
+    """Run a query, and return its columns, its first rows and a sentence on omitted rows.
 
-    :raises ClickException: the question cannot be answered.
+    :raises ClickException: the query cannot be answered.
     """
     confinement = Confinement(
         relations=relations,
@@ -44,7 +45,7 @@ def sql(*, question: str, relations: Sequence[str], row_count: int = MAX_ROWS) -
 
 
 def cut_to_size(answer: pa.Table, row_count: int) -> dict[str, Any]:
-    """Return the columns and rows of an answer in Arrow, and a sentence on omitted rows."""
+    """Return the columns and first rows of ``answer`` as JSON, and a sentence on omitted rows."""
     cut = []
     if len(answer.schema) > MAX_COLUMNS:
         cut.append(f"the first {MAX_COLUMNS} of {len(answer.schema)} columns are shown")

@@ -99,7 +99,7 @@ def declared_topics(assets: Iterable[dg.AssetsDefinition]) -> list[str]:
 
 
 def running_assets(settings: Settings) -> Collection[str]:
-    """Return the assets that an unfinished run of the installation's Dagster makes."""
+    """Return the assets of unfinished runs of the installation's Dagster."""
     home = dagster_home(settings.data_directory)
     if not (home / "dagster.yaml").exists():
         return ()
@@ -109,7 +109,10 @@ def running_assets(settings: Settings) -> Collection[str]:
 
 
 def newest_commits(lake: Lake, name: str, count: int) -> list[Commit]:
-    """Return the newest commits of a table of the lake, the newest first. Others have none."""
+    """Return the newest commits of a table, the newest first.
+
+    There are none if the table is not in the lake.
+    """
     snapshot = lake.snapshot(name)
     return [] if snapshot is None else commits_of(snapshot, count)
 
@@ -141,8 +144,9 @@ def table(*, name: str) -> dict[str, Any]:
 
 
 def topic_ids(*, names: Sequence[str]) -> dict[str, str]:
-    """Return the ids of topics at the project's cluster, as UUIDs. Topics that do not exist are
-    left out.
+    """Return the ids of topics at the project's cluster, as UUIDs.
+
+    Topics that do not exist are left out.
 
     :raises ClickException: the cluster does not respond.
     """
@@ -156,7 +160,7 @@ def topic_ids(*, names: Sequence[str]) -> dict[str, str]:
 
 
 def relations(*, question: str) -> dict[str, list[str]]:
-    """Return the tables and the topics that a question may read."""
+    """Return the tables and the topics that a query may read."""
     settings = current_settings()
     warehouse = Warehouse(settings.warehouse_directory, Lake(settings.lake_root))
     with explained():

@@ -1,7 +1,7 @@
 """The cluster as managed infrastructure: an asset with checks, a sensor for changes, and jobs.
 
-``asset`` looks at the cluster and judges it. ``sensor`` does the same at short intervals and
-reports changes. ``jobs`` rebalance it, give new brokers their share, empty a broker, and restart
+A run of ``asset`` checks the health of the cluster. ``sensor`` does the same at short intervals and
+reports changes. ``jobs`` rebalance it, move replicas to new brokers, empty a broker, and restart
 brokers one by one. Each job is a dry run unless its config says otherwise.
 """
 

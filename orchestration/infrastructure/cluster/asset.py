@@ -1,4 +1,4 @@
-"""The cluster as an asset: a run looks at it, and each asset check reports one kind of trouble.
+"""The cluster as an asset: a run reads its state, and each asset check reports one kind of trouble.
 
 ``log_service.cluster_plans.health`` decides which troubles there are, and how bad each one is. A
 check fails with severity ERROR if clients cannot read or write now, else with WARN.

@@ -1,9 +1,9 @@
 """Jobs that operate the cluster: rebalance, add, remove, roll.
 
 Each only shows its plan unless ``dry_run`` is false in its config. The plans are those of ``tidelog
-cluster``. A cancelled run leaves its started moves to the cluster, throttled, as Ctrl-C does there.
-Brokers are started, restarted and stopped only if ``tidelog up`` runs the cluster's nodes on the
-data directory.
+cluster``. If a run is cancelled, the cluster finishes the moves that have begun, with their
+throttle, as after Ctrl-C of that command. Brokers are started, restarted and stopped only if
+``tidelog up`` runs the cluster's nodes on the data directory.
 """
 
 import time
@@ -50,24 +50,24 @@ class PlanConfig(dg.Config):
 
     @property
     def throttle(self) -> int | None:
-        """The throttle, None for none."""
+        """The throttle in bytes per second and broker, None if unlimited."""
         return self.throttle_bytes or None
 
 
 class RebalanceConfig(PlanConfig):
     """The config of a rebalance.
 
-    ``even_bytes`` evens out bytes, too, to within a tenth of the mean.
+    ``even_bytes`` also makes the bytes per broker equal, to within a tenth of the mean.
     """
 
     even_bytes: bool = False
 
 
 class AddConfig(PlanConfig):
-    """The config of adding ``brokers`` that have joined.
+    """The config of moving replicas to ``brokers`` that have joined.
 
-    Without names it is for all brokers without replicas. ``start`` starts one more node of
-    ``tidelog up`` first.
+    If it names no brokers, it means all brokers without replicas. ``start`` first starts one more
+    node of ``tidelog up``.
     """
 
     brokers: list[int] = Field(default_factory=list)
@@ -94,9 +94,7 @@ def cluster_jobs() -> list[dg.JobDefinition]:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Turn refusals into the run's failure, without a retry, because they would be refused
-    again.
-    """
+    """Turn refusals into a failure of the run without a retry, because a retry would fail again."""
     try:
         yield
     except (PlanRefused, ControlRefused, ClusterNotReady, LogServiceError, StorageError) as error:
@@ -192,7 +190,10 @@ def add(context: dg.OpExecutionContext, config: AddConfig, log_service: LogServi
 def _with_one_more(
     context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterLayout, config: AddConfig
 ) -> ClusterLayout:
-    """Have one more node started, and return the cluster with it. A dry run starts none."""
+    """Start one more node, and return the layout of the cluster with it.
+
+    A dry run starts none, and returns the layout with an assumed node.
+    """
     if config.brokers:
         raise PlanRefused("start starts a broker with the next id: name no brokers with it")
     nodes = _own_nodes(admin)
@@ -213,9 +214,9 @@ def _with_one_more(
 def remove(
     context: dg.OpExecutionContext, config: RemoveConfig, log_service: LogServiceResource
 ) -> None:
-    """Empty a broker, and have it stopped and forgotten.
+    """Move all replicas off a broker, stop the broker, and unregister it.
 
-    That happens if ``tidelog up`` runs the broker, or it is down already.
+    If it is running, ``tidelog up`` has to run it on the data directory, else nothing is changed.
     """
     with _refusals(), log_service.open_admin() as admin:
         layout = admin.run(read_layout)
@@ -269,9 +270,7 @@ def restart(
 
 
 def _own_nodes(admin: BlockingAdmin) -> ClusterSpec | None:
-    """Return the nodes of this installation if it runs the cluster that ``admin`` asks, else
-    None.
-    """
+    """Return the nodes of this installation, None if it does not run the cluster of ``admin``."""
     return _installation().nodes_of(admin.describe_cluster().cluster_id)
 
 
@@ -284,10 +283,11 @@ def _no_installation() -> str:
 
 
 def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
-    """Refuse brokers that the supervisor of this installation does not run, before any is
-    restarted.
+    """Refuse to restart brokers that the supervisor of this installation does not run.
 
-    :raises PlanRefused: there are some.
+    Call it before the first restart.
+
+    :raises PlanRefused: names these brokers.
     """
     nodes = _own_nodes(admin)
     own = {node.node_id for node in nodes.nodes} if nodes is not None else set()
@@ -308,7 +308,7 @@ def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
 def refuse_to_stop(admin: BlockingAdmin, broker_id: int) -> None:
     """Refuse to stop a serving broker that this installation's supervisor cannot stop for good.
 
-    No change has been made by then.
+    Call it before the first change.
 
     :raises PlanRefused: no ``tidelog up`` on the data directory runs it, or the files of all nodes
         name it as a controller.

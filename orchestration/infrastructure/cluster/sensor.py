@@ -1,8 +1,8 @@
 """Reports changes of the cluster's health: each trouble once when it begins, and once when it ends.
 
-``decide_changes`` compares the current troubles with those of the cursor. A change starts a run of
-the cluster's asset, so that its checks show it, and goes to ``notify``. A cluster of which no
-broker responds is a trouble of its own.
+``decide_changes`` compares the current troubles with those in the cursor. A change starts a run of
+the cluster's asset, so that its checks show the change, and ``notify`` is called with the change.
+If no broker responds, that is a trouble, too.
 """
 
 import json
@@ -38,9 +38,9 @@ class HealthChange:
 def decide_changes(
     before: Mapping[str, str], findings: Sequence[Finding]
 ) -> tuple[dict[str, str], list[HealthChange]]:
-    """Return the current troubles by check, and those that are new or over.
+    """Return the current troubles by check, and the changes: troubles that began or ended.
 
-    A trouble that goes on with other figures (one more partition, one less) is not a change.
+    A trouble that continues with other figures (one more partition, one less) is not a change.
     Notices are not changes either.
     """
     now: dict[str, str] = {}
@@ -61,9 +61,9 @@ def decide_changes(
 
 
 def read_cursor(cursor: str | None) -> dict[str, str]:
-    """Return the earlier troubles.
+    """Return the troubles that the cursor remembers.
 
-    There are no troubles without a cursor, or with a cursor that this sensor did not write.
+    They are empty without a cursor, or with a cursor that this sensor did not write.
     """
     try:
         content = json.loads(cursor or "{}")

@@ -1,5 +1,5 @@
 """Dagster's daemon.
 
-- ``process``: the process itself. ``pace``: the pauses of its loops. ``heartbeat``: its sign of
-  life.
+- ``process``: the process itself. ``pace``: the pauses of its loops. ``heartbeat``: the file by
+  whose age the supervisor sees that it works.
 """

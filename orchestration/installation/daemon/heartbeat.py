@@ -1,10 +1,10 @@
-"""The daemon's sign of life: a file in the instance's folder that a thread touches every few
-seconds.
+"""The daemon's sign of life: a file in the instance's folder that a thread touches all the time.
 
-The supervisor looks at the file's age, because the daemon listens nowhere. A process that is
-stopped, or cannot run Python any more, stops touching it. So does a process with a hanging loop.
-That matters, because a hanging loop of sensors starts no run although the process lives. Decides
-nothing about the consequences. Imports nothing of Dagster, so that a check costs nothing.
+The thread touches it every few seconds. The supervisor looks at the file's age, because the daemon
+listens on no port. A process that is stopped, or cannot run Python any more, stops touching it. So
+does a process with a hanging loop. That matters, because a hanging loop of sensors starts no run
+although the process is alive. Decides nothing about the consequences. Imports nothing of Dagster,
+so that a check costs nothing.
 """
 
 import threading
@@ -22,7 +22,7 @@ Dagster's loops make one every minute, but a loop that evaluates very many asset
 
 
 class Loop(Protocol):
-    """One of the daemon's loops. ``progress`` is another value after each step."""
+    """One of the daemon's loops."""
 
     name: str
 
@@ -43,7 +43,7 @@ class Loops:
         self._seen[loop] = loop.progress(), self._clock_s()
 
     def standing(self) -> list[str]:
-        """Return the names of the loops without progress since earlier calls."""
+        """Return the names of the loops that have made no progress for ``STANDING_AFTER_S``."""
         now_s = self._clock_s()
         for loop, (before, _) in list(self._seen.items()):
             if (progress := loop.progress()) != before:
@@ -56,17 +56,17 @@ class Loops:
 
 
 def heartbeat_file(home: Path) -> Path:
-    """Return the file, in an instance's folder."""
+    """Return the path of the heartbeat file in an instance's folder ``home``."""
     return home / "daemon.alive"
 
 
 def start_heartbeat(
     home: Path, loops: Loops, on_stall: Callable[[str], None]
 ) -> Callable[[], None]:
-    """Touch the file until the process ends, or until a loop stands still.
+    """Start a thread that touches the file while all loops make progress.
 
-    ``on_stall`` gets a sentence on the loop. Return a function that ends the heartbeat and waits
-    for its end.
+    ``on_stall`` gets a sentence on loops that make none. Return a function that stops the thread
+    and waits for its end.
     """
     is_over = threading.Event()
     thread = threading.Thread(

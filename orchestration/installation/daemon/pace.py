@@ -1,9 +1,9 @@
 """Sets the pauses of the daemon's loops: short after an event, long while nothing happens.
 
 Each loop of Dagster's daemon pauses by waiting for the daemon's end, for a maximum number of
-seconds. Here ``paced`` gives each loop an event to wait for, so that its pause is as long as
-possible. Knows only the parts of Dagster that it is handed. Invariants: no pause is longer than the
-loop's own when something may have happened. The daemon's end ends every pause at once.
+seconds. Here ``paced`` gives each loop another object to wait for, so that its pause is as long as
+possible. Knows only the parts of Dagster that are passed to it. Invariants: no pause is longer than
+the loop's own when something may have happened. The daemon's end ends every pause at once.
 """
 
 import math
@@ -53,7 +53,7 @@ pause.
 
 
 class Pause(Protocol):
-    """The object that a loop waits for, which is the daemon's end.
+    """The object that a loop waits for. In Dagster it is the event of the daemon's end.
 
     It has all methods that Dagster's loops use of a ``threading.Event``.
     """
@@ -63,14 +63,15 @@ class Pause(Protocol):
         ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Pause for ``timeout`` seconds, or for a more useful time, and return whether the daemon
-        ends.
+        """Pause for ``timeout`` seconds at most, and return whether the daemon ends.
+
+        Implementations may end the pause earlier, or extend it while nothing happens.
         """
         ...
 
 
 class Bounded:
-    """A pause with a lower and an upper limit, whatever the loop asks for."""
+    """A pause with a lower and an upper limit, whatever timeout the loop passes."""
 
     def __init__(
         self, ended: Pause, *, shortest_s: float = 0.0, longest_s: float = math.inf
@@ -93,8 +94,8 @@ class Bounded:
 class Quiet:
     """A pause that lasts until something has happened.
 
-    ``seen`` returns another value after every event that may matter. It is called whenever a pause
-    of the loop's own length is over. A call that fails counts as a change.
+    ``seen`` returns another value after every event that may matter. It is called after each
+    interval of the length that the loop passes. A call that fails counts as a change.
     """
 
     def __init__(
@@ -149,10 +150,10 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """The last view of a sensor of runs.
+    """The state of the instance at the last tick of a run status sensor.
 
-    It holds the value that the sensor saw, since when, and the time of its last tick, both in
-    seconds.
+    ``seen`` is the newest event and the cursor, ``since_s`` the time since when they are the same,
+    and ``ticked_s`` the time of the tick.
     """
 
     seen: Hashable
@@ -161,12 +162,12 @@ class Sight:
 
 
 class Resting:
-    """Decides which sensors of runs have nothing to see.
+    """Decides which run status sensors have no event to handle.
 
     ``newest_event`` returns another value after every event. A tick that cannot handle all events
     moves the sensor's cursor, and the next tick follows as usual. For ``SETTLES_S`` after an event
-    ticks go on, because a database may show an event later than one with a higher number. A failing
-    call counts as a change.
+    the ticks continue, because a database may show an event later than one with a higher number. A
+    failing call counts as a change.
     """
 
     def __init__(
@@ -177,9 +178,9 @@ class Resting:
         self._sights: dict[str, Sight] = {}
 
     def rests(self, _context: object, _logger: object, sensor: Any, state: Any, *_: object) -> bool:
-        """Return whether a tick would have nothing to do.
+        """Return whether ``sensor`` is a run status sensor whose tick would find no event.
 
-        The arguments are those of the tick's function.
+        The arguments are those of Dagster's function that makes a tick.
         """
         if sensor.sensor_type.value != RUN_STATUS:
             return False
@@ -201,7 +202,7 @@ class Resting:
 
 
 class Turns:
-    """A pause that ends when a sensor's turn has come.
+    """A pause that ends when a sensor may tick again.
 
     ``submit`` starts the sensor's ticks, and notices their end. ``due`` is called with a sensor's
     interval before each of its ticks. ``submit`` starts no tick if ``rests`` returns True.
@@ -228,7 +229,7 @@ class Turns:
         self._interval_s = float(interval_s or 0)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
-        """Have a thread make a tick. Look again when it has ended and its sensor may tick again."""
+        """Start a tick in a thread. End the pause when its sensor may tick again after it."""
         if self._rests(*arguments):
             nothing: Future[Any] = Future()
             nothing.set_result(None)
@@ -249,8 +250,9 @@ class Turns:
         return self._ended.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Pause until a sensor's turn, ``timeout`` seconds at most, and return whether the daemon
-        ends.
+        """Pause until a sensor may tick again, and return whether the daemon ends.
+
+        The pause lasts ``timeout`` seconds at most.
         """
         until_s = math.inf if timeout is None else self._now_s() + timeout
         with self._changed:
@@ -277,22 +279,22 @@ class Turns:
 def paced(daemon: Any, context: Any, ended: Pause) -> Pause:
     """Return the object that a loop of Dagster's waits for in place of ``ended``, the daemon's end.
 
-    From then on the ticks of its sensors are noticed. ``daemon`` is the loop, and ``context`` is
-    Dagster's process context, with the instance and the loaded project.
+    From then on this module notices the ticks of the loop's sensors. ``daemon`` is the loop, and
+    ``context`` is Dagster's process context, with the instance and the loaded project.
 
-    - The loop of sensors looks as soon as a tick has ended and its sensor may tick again
-      (``Turns``). So a tick that waits for records is followed by the next one at once. Polling
-      twice a second for that would take a quarter of an idle daemon's work.
+    - The loop of sensors looks for due sensors as soon as a tick has ended and its sensor may tick
+      again (``Turns``). So a tick that waits for records is followed by the next one at once.
+      Polling twice a second for that would take a quarter of an idle daemon's work.
     - The loop of automation conditions asks at Dagster's pace for the newest event, the sensors
       that are turned on, and the number of dynamic partitions (``Quiet``). Conditions depend on
       these, on the project and on the time of day. So they are evaluated while one of them changes
       and for ``SETTLES_S`` after that, after each load of the project, and at every full minute,
       when a cron schedule may be due.
-    - A sensor of runs makes no tick while nothing has happened since it saw everything, except for
-      one each ``RESTS_S`` (``Resting``).
-    - Loops that act every few seconds look every ``STEP_S`` whether their time has come, not twice
-      a second (``Bounded``). The loop that restarts killed runs does so after an event, and at
-      every full minute.
+    - A run status sensor makes no tick while no event has happened since it has handled all, except
+      for one each ``RESTS_S`` (``Resting``).
+    - Loops that act every few seconds check every ``STEP_S`` whether they are due, not twice a
+      second (``Bounded``). The loop that restarts killed runs does so after an event, and at every
+      full minute.
     """
     kind = daemon.daemon_type()
     if kind == SENSOR:
@@ -320,7 +322,7 @@ def newest_event(context: Any) -> Hashable:
 
 
 def newest(context: Any) -> Hashable:
-    """Return another value after every change that conditions depend on, except the time.
+    """Return a value that changes with everything that conditions depend on, except the time.
 
     Changes are events, loads of the project, and a person's changes of sensors and partitions.
     """
@@ -343,7 +345,7 @@ def turned_on(context: Any) -> Hashable:
 def dynamic_partitions(context: Any) -> Hashable:
     """Return the number of the newest dynamic partition, and the count of all.
 
-    They are read because no event reports partitions that come from outside.
+    They are read because no event reports partitions that other programs add.
     """
     number = DynamicPartitionsTable.c.id
     with context.instance.event_log_storage.index_connection() as connection:

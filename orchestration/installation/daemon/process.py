@@ -2,14 +2,14 @@
 
 ``python -m orchestration daemon run ...`` takes Dagster's arguments.
 
-A sensor notices records only while one of its ticks runs. With ticks in threads, Dagster looks only
-every five seconds whether a sensor may tick again. Half of that time on average would be the
+A sensor notices records only while one of its ticks runs. With ticks in threads, Dagster checks
+only every five seconds whether a sensor may tick again. Half of that time on average would be the
 largest part of the delay from a record to its row. Here a tick is followed by the next one at once,
-and loops without work look more seldom than Dagster's (``pace``). Dagster has no setting for
+and loops without work wake up more seldom than Dagster's (``pace``). Dagster has no setting for
 either.
 
-Dagster only logs a loop of the daemon that hangs. Here it ends the sign of life, so that the
-supervisor starts the daemon again.
+If a loop of the daemon hangs, Dagster only logs it. Here the daemon then stops its heartbeat, so
+that the supervisor restarts it.
 """
 
 import logging
@@ -29,7 +29,7 @@ from orchestration.settings import SettingsError, instance_home
 
 
 class DaemonLoop:
-    """A loop of Dagster's. It notes the time of a step, at most every half minute."""
+    """A loop of Dagster's. Its progress is the time of a step, noted at most every half minute."""
 
     def __init__(self, daemon: DagsterDaemon[Any]) -> None:
         self._daemon = daemon
@@ -41,7 +41,7 @@ class DaemonLoop:
 
 
 def watch_loops(loops: Loops) -> None:
-    """Have every loop that begins from now on added to ``loops``, with longer pauses."""
+    """Make every loop that begins from now on wait with longer pauses, and add it to ``loops``."""
     run_loop = DagsterDaemon.run_daemon_loop
 
     def run_watched(
@@ -56,7 +56,7 @@ def watch_loops(loops: Loops) -> None:
 def main() -> None:
     """Run the daemon until a signal stops it.
 
-    Dagster's other commands, and its help, stay as they are, because no loop runs in them.
+    Dagster's other commands, and its help, are not changed, because no loop runs in them.
     """
     given = sys.argv[1:]
     if "run" in given and "--help" not in given:
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def prepare(home: Path) -> None:
-    """Set the pace of this process's loops, and start its sign of life.
+    """Set the pace of this process's loops, and start its heartbeat.
 
     ``home`` is the instance's folder.
     """

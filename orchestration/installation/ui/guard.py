@@ -1,11 +1,11 @@
 """Refuses requests to Dagster's UI that a page of another site makes in a user's browser.
 
-Dagster looks at neither ``Host`` nor ``Origin``, and its GraphQL takes mutations by GET. So any
-page that a user visits could launch runs. ``refusal`` decides, ``GuardedUi`` acts before the
-application.
-Invariants: each request names an allowed host. A browser's request for another site passes only if
-it opens a page. Only a POST of JSON changes anything, because a browser asks the server before it
-sends that to another site, and Dagster never agrees.
+Dagster checks neither ``Host`` nor ``Origin``, and its GraphQL takes mutations by GET. So any page
+that a user visits could launch runs. ``refusal`` decides, and ``GuardedUi`` applies the decision
+before the application gets the request.
+Invariants: each request names an allowed host. A request from a page of another site passes only
+if it opens a page. Only a POST of JSON changes anything. A browser sends such a POST to another
+site only after a preflight request (CORS), which Dagster never grants.
 """
 
 from collections.abc import Collection
@@ -28,7 +28,7 @@ DEFAULT_PORTS = {"http": ":80", "ws": ":80", "https": ":443", "wss": ":443"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Reason for which a request is not served, with its HTTP status."""
+    """The reason why a request is refused, and the HTTP status of the response."""
 
     status: int
     reason: str
@@ -39,7 +39,7 @@ def refusal(
 ) -> Refusal | None:
     """Return why the request of ``scope`` is refused, or None if it may pass.
 
-    ``form_paths`` take forms of this site's pages.
+    ``form_paths`` are paths that accept forms from pages of this site.
     """
     headers = Headers(scope=scope)
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
@@ -103,9 +103,9 @@ def _refused_method(scope: Scope, headers: Headers) -> Refusal | None:
 def is_allowed_host(
     host: str, server: tuple[str, int | None] | None, allowed_hosts: Collection[str]
 ) -> bool:
-    """Return whether a ``Host`` names the address that was dialled, or a name of ``allowed_hosts``.
+    """Return whether ``host`` is the address of the server's socket, or one of ``allowed_hosts``.
 
-    A name that an attacker's DNS points here is not allowed.
+    A name that an attacker's DNS resolves to this address is not allowed.
     """
     name = host_name(host)
     dialled = "" if server is None else plain_address(server[0])
@@ -126,7 +126,10 @@ def host_name(host: str) -> str:
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Return whether ``origin`` is the site that ``host`` names. A proxy may have added TLS."""
+    """Return whether ``origin`` is the site of ``host``.
+
+    The scheme is ignored, because a proxy may add TLS.
+    """
     scheme, separator, authority = origin.strip().lower().partition("://")
     port = DEFAULT_PORTS.get(scheme)
     if not separator or port is None:
@@ -135,7 +138,7 @@ def is_same_origin(origin: str, host: str) -> bool:
 
 
 def is_of_this_site(scope: Scope, headers: Headers) -> bool:
-    """Return whether no other site made the request. A link on another site may open a page."""
+    """Return whether no page of another site made the request, or only a link to open a page."""
     if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
         return True
     is_link = (
@@ -162,9 +165,7 @@ def add_security_headers(headers: MutableHeaders) -> None:
 
 
 class GuardedUi:
-    """ASGI application that serves the requests that ``refusal`` lets pass, with security
-    headers.
-    """
+    """ASGI application that serves requests which ``refusal`` accepts, with security headers."""
 
     def __init__(
         self, app: ASGIApp, allowed_hosts: Collection[str], form_paths: Collection[str] = ()

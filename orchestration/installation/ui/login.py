@@ -3,7 +3,7 @@
 ``LoginUi`` serves ``/login`` and ``/logout`` itself, both without scripts. Everything else,
 WebSockets too, needs the cookie of a session (``ui.sessions``). A user with read access gets
 Dagster's pages with all buttons off, and a request that would change something is refused before
-Dagster sees it. Stands behind ``ui.guard``, which takes forms from pages of this site alone.
+Dagster sees it. Requests pass ``ui.guard`` first, which accepts forms from pages of this site only.
 """
 
 import json
@@ -174,7 +174,7 @@ class LoginUi:
     async def _serve_socket(
         self, session: Session | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Serve a WebSocket for as long as its session goes on."""
+        """Serve a WebSocket until its session ends."""
         if session is None:
             await send(
                 {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "log in first"}
@@ -207,23 +207,23 @@ class LoginUi:
 
 
 def address_of(request: Request) -> str:
-    """Return the client's address, or an empty text if there is none.
+    """Return the client's address, or an empty text if it is not known.
 
-    For IPv6 it is the network of 64 bits. If the server trusts the peer, a header holds the
-    address, and its text may be anything.
+    For an IPv6 address it is the /64 network. A trusted proxy may have put any text into the header
+    that the address comes from, and such a text is not an address.
     """
     host = request.client.host if request.client else ""
     return "" if parse_address(host) is None else network_of(host)
 
 
 def cookie_name(scope: Scope) -> str:
-    """Return the name of the cookie. Each port has its own name, because cookies know no ports."""
+    """Return the name of the cookie. It contains the port, because ports share their cookies."""
     server = scope.get("server")
     return f"tidelog_ui_{server[1] if server else ''}"
 
 
 def set_cookie(response: Response, scope: Scope, token: str) -> None:
-    """Hand a browser its token, out of the reach of scripts and of other sites."""
+    """Set the cookie with a session's token, which scripts and other sites cannot read."""
     response.set_cookie(
         cookie_name(scope),
         token,
@@ -235,7 +235,7 @@ def set_cookie(response: Response, scope: Scope, token: str) -> None:
 
 
 def local_path(text: str) -> str:
-    """Return the target of a login, which is a path of this UI and never another site."""
+    """Return the path to open after a login. A text that may lead to another site becomes ``/``."""
     is_path = (
         text.startswith("/")
         and not text.startswith("//")
@@ -258,7 +258,10 @@ def page(title: str, content: str, status: int = 200, head: str = "") -> Respons
 
 
 def form_page(wanted: str, user: str = "", wrong: str = "", status: int = 200) -> Response:
-    """Return the page that asks for a login."""
+    """Return the page that asks for a login.
+
+    ``wanted`` is the path to open afterwards, and ``wrong`` is an error to show.
+    """
     warning = f'<p class="wrong" role="alert">{escape(wrong)}</p>' if wrong else ""
     return page("Log in", warning + FORM.format(next=escape(wanted), user=escape(user)), status)
 
@@ -266,8 +269,8 @@ def form_page(wanted: str, user: str = "", wrong: str = "", status: int = 200) -
 def _turned_away(scope: Scope) -> Response:
     """Redirect a person to the login, and refuse programs.
 
-    A browser keeps a strict cookie back when a link of another site is followed. So such a page is
-    loaded once more, from here.
+    A browser does not send a strict cookie when a person follows a link on another site. So a page
+    of this site loads the wanted page once more.
     """
     headers = Headers(scope=scope)
     if scope["method"] not in {"GET", "HEAD"} or "text/html" not in headers.get("accept", ""):
@@ -283,7 +286,7 @@ def _turned_away(scope: Scope) -> Response:
 
 
 async def form_fields(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form. There are none if the body is too long or no form."""
+    """Return the fields of a form. There are none if the body is too long or not a form."""
     body = await _body(request, MAX_FORM_BYTES)
     try:
         fields = parse_qs(
@@ -309,7 +312,7 @@ async def _body(request: Request, limit: int) -> bytes | None:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that hands out a body that was read already."""
+    """Return a ``receive`` that returns ``body``, which was read already, as the request's body."""
     rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
@@ -332,7 +335,7 @@ def is_only_query(body: bytes) -> bool:
 
 
 def with_badge(session: Session, send: Send) -> Send:
-    """Return a ``send`` that puts the user's name and the way out on each page."""
+    """Return a ``send`` that adds the user's name and a button for the logout to each page."""
     started: list[Message] = []
     text = session.user + ("" if session.rights is UiRights.CHANGE else " (read only)")
     badge = BADGE.format(text=escape(text) + " &middot; log out").encode()
@@ -357,7 +360,7 @@ def with_badge(session: Session, send: Send) -> Send:
 
 
 def read_only_for_readers(context: Any) -> None:
-    """Have Dagster's requests know who may only read, so that its pages show buttons as off."""
+    """Let Dagster know which requests may only read, so that it shows their buttons as off."""
     create: Callable[[Any], Any] = context.create_request_context
 
     def create_request_context(source: Any = None) -> Any:

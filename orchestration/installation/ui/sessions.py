@@ -3,8 +3,8 @@
 They are kept in the memory of the webserver, so that a restart ends them all. A browser holds a
 random token, and the server its digest. Invariants: a session ends an hour after its last request
 and twelve hours after its login. It ends as soon as the cluster refuses user, password or right,
-which is asked every minute. While the cluster cannot be asked, a session goes on, because the UI is
-needed in an outage.
+which is checked every minute. While the cluster does not respond, a session continues, because the
+UI is needed in an outage.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ logger = logging.getLogger("tidelog.ui")
 
 
 class BusyError(Exception):
-    """Too many logins wait, of this user from this address or in all."""
+    """Too many logins are waiting, in total or of this user from this address."""
 
 
 class UnreachableError(Exception):
@@ -101,7 +101,7 @@ class Sessions:
     async def log_in(self, user: str, password: SecretText, address: str) -> tuple[str, UiRights]:
         """Return the token of a new session, and its rights.
 
-        There is no token without the right to read.
+        The token is empty if the user has no right to read.
 
         :raises BusyError: too many logins wait.
         :raises UnreachableError: the cluster did not respond.
@@ -119,7 +119,7 @@ class Sessions:
     async def _attempt(
         self, user: str, password: SecretText, address: str, wait_ms: int
     ) -> UiRights:
-        """Ask the cluster in turn, and count the result."""
+        """Check the password at the cluster after ``wait_ms``, and count a wrong guess."""
         try:
             if wait_ms:
                 with _place(self._waiting, address, MAX_WAITING, MAX_WAITING_OF_ADDRESS):
@@ -164,7 +164,7 @@ class Sessions:
         return session
 
     async def is_alive(self, session: Session) -> bool:
-        """Return whether a session goes on. Asks the cluster again if that is due."""
+        """Return whether a session is still valid. Ask the cluster again if that is due."""
         if session.is_over(self._clock()):
             self.end(session)
             return False
@@ -175,7 +175,7 @@ class Sessions:
         return not session.is_ended
 
     def end(self, session: Session) -> None:
-        """End a session, so that its token counts no more."""
+        """End a session, so that its token is refused from now on."""
         session.is_ended = True
         self._sessions.pop(session.digest, None)
 
@@ -210,9 +210,9 @@ class Sessions:
 
 @contextmanager
 def _place(taken: Counter[str], address: str, most: int, most_of_address: int) -> Iterator[None]:
-    """Count a login while it is under way.
+    """Count a login in ``taken`` until the block ends.
 
-    :raises BusyError: there are too many, of this address or in all.
+    :raises BusyError: there are too many, in total or of this address.
     """
     if taken.total() >= most or taken[address] >= most_of_address:
         raise BusyError

@@ -1,10 +1,10 @@
 """Users of Dagster's UI: the cluster's own, with their passwords and rights there.
 
-A login is one at the cluster, by SCRAM or PLAIN, so that no second store of passwords exists. One
-server compares the password, so that one guess here is one guess there. Two rights decide, both of
-the group ``tidelog-ui``, whether it exists or not. DESCRIBE_CONFIGS allows to read the UI, and
-ALTER_CONFIGS allows to change something, too. An ACL on all groups, as consumers have it, gives
-neither.
+A login at the UI is a login at the cluster, by SCRAM or PLAIN, so that there is no second store of
+passwords. Only one server checks the password, so that a guess at the UI is one guess at the
+cluster. Two rights decide, both on the group ``tidelog-ui``, whether it exists or not.
+DESCRIBE_CONFIGS allows to read the UI, and ALTER_CONFIGS allows to change something, too. An ACL on
+all groups, as consumers have it, gives neither.
 """
 
 from collections import deque
@@ -49,7 +49,7 @@ class UiRights(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUsers:
-    """A listener of the cluster that asks for passwords, and how it is reached."""
+    """Logs users in at a listener of the cluster that asks for passwords."""
 
     servers: str
     settings: dict[str, Any] = field(repr=False)
@@ -63,7 +63,7 @@ class ClusterUsers:
     def of_file(cls, path: Path) -> Self:
         """Read a client's properties file.
 
-        :raises ConfigError: the file cannot be read, names no servers, or no mechanism with
+        :raises ConfigError: the file cannot be read, names no servers, or names no mechanism with
             passwords.
         """
         servers, settings = servers_from_file(path), settings_from_file(path)
@@ -79,7 +79,7 @@ class ClusterUsers:
         return cls(servers=servers, settings=settings)
 
     def rights_of(self, user: str, password: SecretText) -> UiRights:
-        """Log in as ``user``, and ask for its rights. Blocks.
+        """Log in as ``user``, and return the rights of that user. Blocks.
 
         A client that knows several servers would try a wrong password at each of them. So each
         server has a client of its own, and the next one is asked only if one does not respond.

@@ -1,10 +1,10 @@
 """The archive of a topic: its records as Parquet files of a lake table.
 
-With an archive, retention in the broker may be short. ``topics.NAME`` in SQL is archive and log
-together. ``retained.archive`` declares one.
+With an archive, retention in the broker may be short, because ``topics.NAME`` in SQL reads archive
+and log together. ``retained.archive`` has the declaration of an archive.
 
 - ``planning``: the offsets of a run. ``run``: a run without Dagster.
-- ``assets``: the asset in Dagster. ``kind``: its place among kinds.
+- ``assets``: the asset in Dagster. ``kind``: implements the protocol of ``transforms.kinds``.
 """
 
 from orchestration.retained.archive import Archive, archive_table

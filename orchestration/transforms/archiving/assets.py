@@ -1,9 +1,8 @@
 """The asset of a topic's archive: ``lake/<topic>_archive``, downstream of the topic.
 
-Decides how a run is presented to Dagster: numbers that the UI plots under the labels of every table
-from a topic, the checkpoint, the lag. The topic sensor starts it when a chunk is full or
-``within_s`` has passed. The Materialize button archives all waiting records. The work itself is in
-``run``.
+Decides what Dagster shows of a run: the checkpoint, the lag, and numbers under the labels that all
+tables from topics have. The topic sensor starts it when a chunk is full or ``within_s`` has passed.
+The Materialize button archives all waiting records. The work itself is in ``run``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -104,7 +103,7 @@ def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.Assets
 
 
 def _pin(context: dg.AssetExecutionContext, table: str, ranges: OffsetRanges) -> None:
-    """Name the table and the ranges in the run's log and tags."""
+    """Write the table and the ranges into the run's log and tags."""
     context.log.info(
         "%s: archiving topic %s (id %s), offsets %s", table, ranges.topic, ranges.topic_id, ranges
     )
@@ -140,8 +139,8 @@ def _commit_events(
 ) -> Iterator[dg.MaterializeResult[None]]:
     """Yield the event of a commit.
 
-    The commit is that of this run, or of an earlier one that was killed before it reported. Without
-    either it yields nothing.
+    It is the commit of this run, or of an earlier run that was killed before it reported. If there
+    is neither, nothing is yielded.
     """
     state = report.state
     if report.version is None and events.is_announced(

@@ -1,4 +1,4 @@
-"""The kind of archives of topics."""
+"""The kind of table that archives a topic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class FullChunks:
     is_each_record_awaited: bool = False
 
     def due_offsets(self, lag: TopicLag, snapshot: Snapshot, now_s: float) -> int:
-        """Return the pending offsets that need not wait for a full chunk."""
+        """Return the pending offsets that are to be archived now."""
         return due_offsets(lag, self.archive, swept_at(snapshot()), now_s) if lag.pending else 0
 
     def is_upkeep_due(self, snapshot: Snapshot, now_s: float) -> bool:
@@ -39,7 +39,7 @@ class FullChunks:
         *,
         follow_s: int,  # noqa: ARG002 - a StartRule
     ) -> Mapping[str, object]:
-        """Return whether partitions with less than a chunk are left alone."""
+        """Return the config of a run, which archives only full chunks unless a sweep is due."""
         return (
             {}
             if is_sweep_due(self.archive, swept_at(snapshot()), now_s)
@@ -60,7 +60,7 @@ class ArchivingKind(Kind):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the facts for sensor and lag."""
+        """Return the table's ``TopicFeed``, for the sensor and for lag."""
         start = FullChunks(self.spec.archived or Archive())
         return TopicFeed(
             asset_key=table_key(self.name),
@@ -77,7 +77,7 @@ class ArchivingKind(Kind):
 
     @property
     def has_dead_letters(self) -> bool:
-        """Return False, because an archive takes every record."""
+        """Return False, because an archive accepts every record."""
         return False
 
     def why_no_replay(

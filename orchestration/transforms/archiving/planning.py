@@ -3,7 +3,7 @@
 Decides that a partition is archived in chunks, and that the rest is archived when ``within_s`` has
 passed. ``orchestration.offsets.planning`` decides where a batch starts, and when to refuse a
 truncated or cleaned log, as for every table. Knows no clock, broker or table.
-Invariants: a range begins at the archive's end and lies below the last stable offset. No range
+Invariants: a range begins at the archive's end and is below the last stable offset. No range
 spans more than a chunk.
 """
 
@@ -30,7 +30,7 @@ def plan_archive(
     is_sweep: bool,
     is_loss_accepted: bool = False,
 ) -> BatchPlan:
-    """Return at most one chunk of each partition.
+    """Return a plan with at most one chunk of each partition.
 
     A sweep takes all partitions that have waiting records. Any other run takes only full chunks.
 
@@ -65,7 +65,10 @@ def plan_archive(
 def pinned(
     log: Sequence[PartitionOffsets], ends: Mapping[int, int]
 ) -> tuple[PartitionOffsets, ...]:
-    """Return the log up to ``ends`` (by partition), so that a run of several chunks has an end."""
+    """Return the offsets of the log, cut at ``ends``, so that a run of several chunks has an end.
+
+    ``ends`` are offsets by partition.
+    """
     return tuple(
         replace(one, last_stable_offset=min(one.last_stable_offset, ends.get(one.partition, 0)))
         for one in log

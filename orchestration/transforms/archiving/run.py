@@ -1,12 +1,12 @@
 """A run that archives a topic, without Dagster: plan, read, write files, and commit.
 
-It takes a chunk of each partition at a time. It ends at the log end of the moment when the run
-began. One commit holds the files of its ranges and the checkpoints after them. At the end of a
+It takes a chunk of each partition at a time. It ends at the offsets where the log ended when the
+run began. One commit holds the files of its ranges and the checkpoints after them. At the end of a
 sweep it also holds the time of the sweep and the removal of expired files. So a run that is killed
-at any moment has committed whole chunks or nothing. A rival's commit restarts the attempt. Knows no
-Spark. Invariant: each committed record below the archive's end is in it once, unless it was no
-longer in the log, could not be read, or is no longer kept. A batch that cannot be read is a hole,
-like a batch that retention has removed.
+at any moment has committed whole chunks or nothing. A commit of another writer restarts the
+attempt. Knows no Spark. Invariant: each committed record below the archive's end is in it once,
+unless it was no longer in the log, could not be read, or is no longer kept. A batch that cannot be
+read leaves a gap, like a batch that retention has removed.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -96,7 +96,7 @@ class ArchiveState:
 class ArchiveReport:
     """The result of a run.
 
-    ``version`` is None if nothing was committed. ``backlog`` counts the offsets that it left.
+    ``version`` is None if nothing was committed. ``backlog`` counts the offsets that the run left.
     ``row_count`` is that of the archive afterwards.
     """
 
@@ -113,7 +113,7 @@ class ArchiveReport:
     next_offsets: dict[int, int] = field(default_factory=dict)
 
     def add(self, chunks: Sequence[Chunk], ranges: OffsetRanges, expired: int) -> None:
-        """Count a commit."""
+        """Add a commit to the result."""
         self.ranges = ranges if self.ranges is None else self.ranges.spanning(ranges)
         self.records += sum(one.records for one in chunks)
         self.size_bytes += sum(one.size_bytes for one in chunks)
@@ -129,8 +129,8 @@ class ArchiveReport:
 def run_archive(spec: TopicSpec, context: ArchiveContext) -> ArchiveReport:
     """Archive the waiting records: all of them in a sweep, else the full chunks.
 
-    :raises CommitConflictError, OtherTopicError: rivals were faster, or the topic another one, in
-        every attempt.
+    :raises CommitConflictError, OtherTopicError: in every attempt another writer was faster, or the
+        topic was created anew.
     :raises ProgressError, NotReadyError, SchemaConflictError: nothing more was committed. The text
         says what to do.
     """
@@ -168,7 +168,7 @@ def read_state(spec: TopicSpec, context: ArchiveContext) -> ArchiveState:
     """Return the state of topic and archive.
 
     :raises NotReadyError: there is no such topic.
-    :raises SchemaConflictError: the lake has another table of the archive's name.
+    :raises SchemaConflictError: the lake has a table with the archive's name that is no archive.
     """
     description = context.log.describe_topic(spec.name)
     if description is None:
@@ -233,7 +233,7 @@ def _archive(
 ) -> None:
     """Archive the planned ranges and commit them.
 
-    :raises CommitConflictError: a rival was faster. Nothing was committed.
+    :raises CommitConflictError: another writer was faster. Nothing was committed.
     :raises OtherTopicError: the topic was created anew.
     """
     if not plan.is_empty:
@@ -314,7 +314,7 @@ def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chun
 
 
 class _Readable:
-    """Passes on the records of a range without unreadable parts.
+    """Passes on the first readable part of a range.
 
     The part begins after unreadable offsets at the start, and ends before the next unreadable one.
     """
@@ -407,7 +407,7 @@ def _expired(spec: TopicSpec, context: ArchiveContext, target: TableSnapshot) ->
 
 
 def _kept_from(expired: Sequence[ArchivedFile], topic_id: str) -> dict[str, int]:
-    """Return the marks of the partitions' first offsets once ``expired`` are gone."""
+    """Return the transactions that note the first offset of each partition without ``expired``."""
     found: dict[str, int] = {}
     for one in expired:
         if one.offsets is not None and one.topic_ids == (topic_id, topic_id):

@@ -1,6 +1,6 @@
-"""The records of a batch on their way to rows.
+"""The path of a batch from records to rows.
 
-- ``intake``, ``reading``: records are read and judged. ``parsing``, ``variants``: values become
+- ``intake``, ``reading``: records are read and checked. ``parsing``, ``variants``: values become
   columns.
 - ``batch``: the transform is computed. ``projection``: transforms that Arrow computes.
 - ``isolation``: records on which the transform throws. ``deletions``: rows that a batch removes.

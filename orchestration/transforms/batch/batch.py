@@ -2,8 +2,8 @@
 
 In the end each record has rows or a rejection. Decides which records are rejected and why. Reads
 the table only for its keys, writes nothing. The number of records of a run bounds the memory.
-Invariants: a rejected record has no row, even if the transform made several of it. The provenance
-of the result lies within the batch.
+Invariants: a rejected record has no row, even if the transform made several rows of it. The result
+names only records of the batch as the origin of its rows.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -91,7 +91,7 @@ def compute_batch(
     *,
     forgiven: Places = NOTHING,
 ) -> ComputedBatch:
-    """Return the rows, by partition and offset, and the rejections of ``batch``.
+    """Return the rows and the rejections of ``batch``. Rows are ordered by partition and offset.
 
     If the transform throws on some records, they become rejections, up to the table's
     ``max_failed``. Records at the places ``forgiven`` are dead letters already and do not count.
@@ -137,7 +137,7 @@ def compute_batch(
 def _changes(
     table: TopicTable, batch: Batch, rows: pa.Table, misfits: Sequence[Rejection]
 ) -> tuple[pa.Table, pa.Table, tuple[Rejection, ...]]:
-    """Return the rows, the deletions and the rejections of a batch for a table of newest rows."""
+    """Return rows, deletions and rejections for a table that keeps the newest row of each key."""
     unusable = of_keys.key_rejections(rows, table.latest_by)
     rows, flagged = of_keys.split_deleted(without_rejected(rows, unusable), table.latest_by)
     wanted: dict[int, list[int]] = {}
@@ -154,7 +154,7 @@ def _changes(
 
 
 def apply_rules(frame: Any, rules: Sequence[Rule]) -> Any:
-    """Return ``frame`` with the column of violations."""
+    """Return ``frame`` with a column whose bits tell which rules each row violates."""
     return frame.withColumn(VIOLATIONS_COLUMN, sql.expr(violations_sql(rules)))
 
 
@@ -210,9 +210,9 @@ def is_of_execution(error: BaseException) -> bool:
 
 @contextmanager
 def applying_rules(name: str, frame: Any, rules: Sequence[Rule]) -> Iterator[None]:
-    """Name the rule that Spark does not understand if an operation on all rules fails.
+    """Find the rule that Spark does not understand, if the block, which applies all rules, fails.
 
-    Otherwise raise as ``running`` does.
+    :raises TransformError: names that rule. Other errors are raised as by ``running``.
     """
     try:
         with running(name):
@@ -225,7 +225,7 @@ def applying_rules(name: str, frame: Any, rules: Sequence[Rule]) -> Iterator[Non
 def _validate_rules(name: str, frame: Any, rules: Sequence[Rule]) -> None:
     """Let Spark analyse each rule alone, as it was written.
 
-    Errors of the transform itself pass.
+    Errors of the transform itself are ignored here.
 
     :raises TransformError: names the rule.
     """
@@ -249,11 +249,11 @@ def _validate_rules(name: str, frame: Any, rules: Sequence[Rule]) -> None:
 
 
 def collect(name: str, frame: Any) -> pa.Table:
-    """Compute ``frame`` into the run process.
+    """Compute ``frame``, and return its rows in the run process.
 
-    Raises as ``running`` does. Over Connect, ``toArrow`` asks for an analysis of the plan to get
-    its schema before execution. The execution returns the schema as well, and the extra request
-    would take a third of a small batch's time.
+    Raises as ``running`` does. Over Connect, ``toArrow`` would first request an analysis of the
+    plan to get its schema. The execution returns the schema as well, and the extra request would
+    take a third of a small batch's time.
     """
     with running(name):
         if not isinstance(frame, ConnectDataFrame):
@@ -271,7 +271,7 @@ def collect(name: str, frame: Any) -> pa.Table:
 def _transformed(
     session: Any, table: TopicTable, batch: Batch, forgiven: Places, kept: Collection[str]
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Run the transform in one Spark job, or in Arrow.
+    """Run the transform in one Spark job, or in Arrow, and return its rows and rejections.
 
     Arrow is enough if the transform only chooses columns and no rule is to be evaluated.
 
@@ -319,7 +319,7 @@ def _collect_json(table: TopicTable, frame: Any, kept: Collection[str]) -> pa.Ta
 
 
 def _is_sparks(table: TopicTable) -> bool:
-    """Return whether the result needs more than a choice of columns. Then Spark computes it."""
+    """Return whether Spark has to compute the result even if it is only a choice of columns."""
     return bool(
         table.rules or table.deleted_when or (table.latest_by and table.topic.fields is None)
     )
@@ -328,18 +328,19 @@ def _is_sparks(table: TopicTable) -> bool:
 def _chosen_rows(
     batch: Intake, given: Any, decided: pa.Table | None, frame: Any
 ) -> pa.Table | None:
-    """Return the rows of ``frame`` without Spark, or None.
+    """Return the rows of ``frame``, computed without Spark.
 
-    None says that the frame is more than a choice of columns of ``given``.
+    It is None if the frame is more than a choice of columns of ``given``.
     """
     chosen = chosen_columns(frame, given, batch.plain_names)
     return None if chosen is None else batch.rows(chosen, decided)
 
 
 def _with_values(table: TopicTable, given: Any) -> tuple[Any, tuple[Rejection, ...]]:
-    """Keep tombstones of a topic without schema from the transform of a table of newest rows.
+    """Remove the tombstones of a topic without schema from the transform's input.
 
-    With a schema they were refused earlier.
+    Only a table of newest rows needs that. With a schema, tombstones were refused earlier. Return
+    the input and the rejections of the tombstones.
     """
     if not table.latest_by or table.topic.fields is not None:
         return given, ()
@@ -357,7 +358,7 @@ def _computed(  # noqa: PLR0917 - of one caller
     of_frame: Callable[[Any], pa.Table],
     by_arrow: Callable[[Any], pa.Table | None] | None = None,
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Compute the transform's result with its violations.
+    """Compute the transform's result, with the column of rule violations.
 
     Return it and the rejections of records on which the transform throws. ``of_frame`` lets Spark
     compute the frame that the transform returned. ``by_arrow`` does it without Spark, and returns
@@ -391,7 +392,7 @@ def _computed(  # noqa: PLR0917 - of one caller
 
 
 def chosen_places(ranges: Sequence[OffsetRange], without: Places) -> Any:
-    """Return the condition that holds for the records of ``ranges`` except those in ``without``."""
+    """Return the Spark condition that selects ``ranges`` except the records in ``without``."""
     parts = [
         f"(_partition = {one.partition} AND _offset >= {one.start} AND _offset < {one.end})"
         for one in ranges
@@ -405,7 +406,7 @@ def chosen_places(ranges: Sequence[OffsetRange], without: Places) -> Any:
 
 
 def _of_frame(table: TopicTable, kept: Collection[str], frame: Any) -> pa.Table:
-    """Let Spark compute a transform's result with its violations.
+    """Let Spark compute ``frame``, with the column of rule violations.
 
     All columns are nullable in the returned table. A VARIANT is JSON in it, except for the columns
     ``kept``.
@@ -420,7 +421,7 @@ def _of_frame(table: TopicTable, kept: Collection[str], frame: Any) -> pa.Table:
 def decide_doubtful(
     session: Any, name: str, batch: Intake
 ) -> tuple[pa.Table | None, tuple[Rejection, ...]]:
-    """Let Spark parse the doubtful records.
+    """Make Spark parse the doubtful records.
 
     Return rows of those that fit, and the batch's rejections.
     """
@@ -572,7 +573,7 @@ def without_rejected(rows: pa.Table, rejections: Sequence[Rejection]) -> pa.Tabl
 def _in_order(rows: pa.Table) -> pa.Table:
     """Return ``rows`` in ascending order of partition and offset.
 
-    Usually they are in order already.
+    Rows that are in order already are returned as they are.
     """
     partitions, offsets = (np.diff(column) for column in _places(rows))
     is_ascending = bool(((partitions > 0) | ((partitions == 0) & (offsets >= 0))).all())
@@ -591,7 +592,7 @@ def _violations(rows: pa.Table) -> Bits:
 
 
 def _distinct_records(rows: pa.Table) -> int:
-    """Return the number of records that ``rows``, which are in order, were made of."""
+    """Return how many records the ordered ``rows`` come from."""
     partitions, offsets = (np.diff(column) for column in _places(rows))
     is_another: Flags = (partitions != 0) | (offsets != 0)
     return int(is_another.sum()) + min(int(rows.num_rows), 1)

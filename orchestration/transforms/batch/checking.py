@@ -1,8 +1,8 @@
-"""A table's suite on a result that is not committed yet.
+"""Evaluates a table's suite on a result that is not committed yet.
 
 Decides which rows the suite sees. An expectation that can forbid a commit sees every row. The
 others see a sample in pandas, and the outcome gives the number of rows in the sample and in all. If
-the suite asks for it, all expectations see every row in Spark.
+the suite requests it, all expectations see every row in Spark.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,10 @@ from orchestration.transforms.batch.results import Result, chosen_rows
 def evaluate_suite(
     session: Any, suite: Suite, rows: pa.Table, *, table: str
 ) -> tuple[Outcome, ...]:
-    """Run ``suite`` on ``rows``. The same rows give the same sample. Without rows nothing runs."""
+    """Run ``suite`` on ``rows``. The same rows give the same sample.
+
+    Without rows no expectation is evaluated.
+    """
     if not suite.expectations or rows.num_rows == 0:
         return ()
     if suite.sample_rows is None:
@@ -43,9 +46,9 @@ def evaluate_result(suite: Suite, result: Result, *, table: str) -> tuple[Outcom
 
 
 def _sampled(suite: Suite, looked: pa.Table, row_count: int, table: str) -> list[Outcome]:
-    """Run ``suite`` on a sample of ``row_count`` rows.
+    """Run ``suite`` on ``looked``, a sample of ``row_count`` rows.
 
-    Each outcome notes both numbers of rows.
+    Each outcome notes both numbers of rows, if they differ.
     """
     outcomes = run_suite(suite, looked.to_pandas(), table=table)
     if looked.num_rows == row_count:
@@ -57,7 +60,7 @@ def _sampled(suite: Suite, looked: pa.Table, row_count: int, table: str) -> list
 
 
 def sample(rows: pa.Table, size: int) -> pa.Table:
-    """Return at most ``size`` rows, drawn evenly and always the same ones."""
+    """Return at most ``size`` rows, drawn at random with a fixed seed."""
     return rows if rows.num_rows <= size else rows.take(pa.array(chosen_rows(rows.num_rows, size)))
 
 

@@ -1,9 +1,9 @@
 """Changes of a table that keeps the newest row of each key: deletions, and rejections.
 
 A record without value (a tombstone) deletes the key of the record, as ``formats.keys`` reads it. A
-row that meets the table's ``deleted_when`` deletes its key. Rejected are rows without a key,
-several rows of one record with the same key, and tombstones that name no key. Knows no table and
-writes nothing.
+row that meets the table's ``deleted_when`` deletes its key. Three things are rejected: rows without
+a key, several rows of one record with the same key, and tombstones that name no key. Knows no table
+and writes nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +27,9 @@ A_DELETE = "the change is a DELETE"
 
 
 def flag_deleted(frame: Any, table: TopicTable) -> Any:
-    """Return ``frame`` with a column that flags rows that delete their key.
+    """Return ``frame`` with a column that tells which rows delete their key.
 
-    Without ``deleted_when`` the frame stays as it is.
+    Without ``deleted_when`` the frame is returned unchanged.
     """
     return (
         frame.withColumn(DELETED_COLUMN, sql.expr(f"coalesce({table.deleted_when}, FALSE)"))
@@ -39,12 +39,12 @@ def flag_deleted(frame: Any, table: TopicTable) -> Any:
 
 
 def is_tombstone(one: Rejection) -> bool:
-    """Return whether a record was refused only because it has no value, or deletes a row."""
+    """Return whether a record was refused only because its value is null or a delete event."""
     return one.reason in {NULL_VALUE, ROW_DELETED}
 
 
 def split_deleted(rows: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that stay, and the keys and places of the rows that delete their key."""
+    """Return the rows that stay, and the keys and places of those that delete their key."""
     places = [*keys, *PLACE]
     if DELETED_COLUMN not in rows.column_names:
         return rows, rows.select(places).slice(0, 0)
@@ -108,8 +108,8 @@ def tombstone_deletions(
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the keys that tombstones delete, and the rejections of those that name no key.
 
-    ``records`` (of ``SOURCE_SCHEMA``) have no values, or say that they delete. ``schema`` holds the
-    result's types of ``keys`` and place.
+    ``records`` (of ``SOURCE_SCHEMA``) have no value, or a value that means a deletion. ``schema``
+    holds the result's types of ``keys`` and place.
     """
     columns = pa.schema([schema.field(key) for key in keys])
     keyless = records.filter(records["key"].is_null())
@@ -141,12 +141,12 @@ def tombstone_deletions(
 
 
 def without_value(given: Any) -> Any:
-    """Return the places of the records without value in a topic without schema."""
+    """Return partition and offset of the records without value, for a topic without schema."""
     return given.where("_value IS NULL").select("_partition", "_offset")
 
 
 def _kinds(records: pa.Table) -> list[str]:
-    """Return how each record says that it deletes."""
+    """Return, for each record, a text on the way in which it deletes: null or a delete event."""
     return [A_DELETE if one else NULL_VALUE for one in records["value"].is_valid().to_pylist()]
 
 

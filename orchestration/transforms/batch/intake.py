@@ -1,4 +1,4 @@
-"""The records of a run before the transform: read once, judged, and parsed.
+"""The records of a run before the transform: read once, checked, and parsed.
 
 Records with a VARIANT are parsed by Spark. Decides where records wait for Spark, and ends the
 ranges where the run has read enough bytes (``orchestration.offsets.byte_limits``). A small batch
@@ -7,7 +7,7 @@ Parquet file that Spark reads in parallel, so that the run process never holds i
 sent relation, and each job unpacks it anew.) Reading needs no Spark, so the next range can be read
 while Spark works on this one. Knows no table.
 Invariants: each record of ``ranges``, as shortened by the limits, is exactly once among the rows,
-doubtful or at fault. Files of killed runs are removed after some hours.
+the doubtful records or the faults. Files of killed runs are removed after some hours.
 """
 
 from collections import deque
@@ -84,9 +84,10 @@ ARROW_HEADERS = to_arrow_schema(HEADERS, timezone="UTC").field("_headers").type
 class Intake:
     """The records of a batch.
 
-    Spark parses the ``doubtful`` ones (``SOURCE_SCHEMA``). The rows of the others are in memory or
-    in a file. Only JSON with a VARIANT is doubtful. ``faults`` holds partition, offset and reason
-    of the records that do not fit. With ``has_headers`` the rows have the column ``_headers``.
+    The ``doubtful`` records (``SOURCE_SCHEMA``), whose JSON has a VARIANT, are left to Spark to
+    parse. The rows of the others are in memory or in a file. ``faults`` holds partition, offset and
+    reason of the records that do not fit. With ``has_headers`` the rows have the column
+    ``_headers``.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class Intake:
                 writer.close()
 
     def frame(self, session: Any, decided: pa.Table | None) -> Any:
-        """Return the transform's input.
+        """Return the transform's input as a Spark DataFrame.
 
         ``decided`` holds the rows of records that were doubtful.
         """
@@ -198,7 +199,7 @@ class Intake:
 
     @property
     def plain_names(self) -> tuple[str, ...]:
-        """Return the columns of ``frame`` that need no Spark.
+        """Return the columns of ``frame`` that can be read without Spark.
 
         ``_key`` as text is not among them.
         """
@@ -210,7 +211,7 @@ class Intake:
     def rows(self, chosen: Mapping[str, str], decided: pa.Table | None) -> pa.Table:
         """Return columns of ``frame`` without Spark.
 
-        ``chosen`` maps each name to one of ``plain_names``.
+        ``chosen`` maps the name of each wanted column to one of ``plain_names``.
         """
         wanted = [name for name in dict.fromkeys(chosen.values()) if name != "_topic_id"]
         parts = [pq.read_table(file, columns=wanted) for file in self._files]
@@ -234,10 +235,7 @@ class Intake:
         return pa.schema(to_arrow_schema(self._schema, timezone="UTC")).empty_table()
 
     def doubtful_frame(self, session: Any) -> Any:
-        """Return the doubtful records with the columns of Spark's source.
-
-        None of them is at fault.
-        """
+        """Return the doubtful records with the columns of Spark's source. Their faults are null."""
         table, ddl = self.doubtful, source_ddl(has_headers=self.has_headers)
         if not self.has_headers:
             table = table.drop_columns(["headers"])
@@ -252,7 +250,7 @@ class Intake:
     def records_at(self, wanted: Mapping[int, Sequence[int]]) -> pa.Table:
         """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``.
 
-        Records that were not kept are read again.
+        They are read again if the batch was too large to keep in memory.
         """
         batches: Iterator[pa.RecordBatch] = (
             self._read_again(wanted) if self._records is None else iter(self._records)
@@ -270,9 +268,9 @@ class Intake:
     def _parsed_batches(
         self, parsers: ThreadPoolExecutor
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, Parsed | None]]:
-        """Yield each batch, its admitted records and these parsed, in order.
+        """Yield for each batch its records, those of them without fault, and these parsed.
 
-        Parsing goes on while the next batch is read. The third part is None if Spark has to
+        Parsing continues while the next batch is read. The third part is None if Spark has to
         parse.
         """
         waiting: deque[tuple[pa.RecordBatch, pa.RecordBatch, Future[Parsed] | None]] = deque()
@@ -317,7 +315,7 @@ class Intake:
             self._add_rows(self._rows_of(batch, table.columns, table.column_names))
 
     def _add_doubtful(self, batch: pa.RecordBatch) -> None:
-        """Keep the values that fit for Spark, and note why the others do not."""
+        """Collect the records whose values Spark can parse, and note the faults of the others."""
         assert self._strict is not None
         faults = pa.array(self._strict.faults_of(batch["value"]), pa.string())
         batch = self._without_faults(batch, faults)
@@ -325,7 +323,7 @@ class Intake:
             self._doubtful.append(batch)
 
     def _without_faults(self, batch: pa.RecordBatch, faults: pa.Array) -> pa.RecordBatch:
-        """Note the faults, and return the records without one."""
+        """Add ``faults`` to those of the batch, and return the records without a fault."""
         if faults.null_count == len(faults):
             return batch
         places = (

@@ -1,4 +1,4 @@
-"""Records on which a transform throws, found by bisection, so that the others can go on.
+"""Finds the records on which a transform throws, by bisection, so that the others get rows.
 
 Spark says that a batch failed, but not for which record. So the halves of the batch are computed,
 then the halves of a failing half, down to single records. One record of n costs about log2(n) small
@@ -36,7 +36,8 @@ Raises ``ExecutionError`` if Spark fails on one.
 def allowed(max_failed: float | None, records: int) -> int:
     """Return how many records of a batch may fail.
 
-    A share allows at least one, for small batches.
+    ``max_failed`` is a count, or a share of ``records``. A share allows at least one record, for
+    small batches.
     """
     if max_failed is None:
         return 0
@@ -50,7 +51,7 @@ def allowed(max_failed: float | None, records: int) -> int:
 def sentence(error: BaseException) -> str:
     """Return the error as one line, without Spark's codes and statements.
 
-    Of a Python traceback only the last line stays.
+    Of a Python traceback only the last line is kept.
     """
     kind, _, text = str(error).partition(": ")
     text = plain_sentence(text)
@@ -96,7 +97,8 @@ class Isolation:
     def _search(self, ranges: list[OffsetRange], error: ExecutionError, *, is_sure: bool) -> None:
         """Find the failing records of ``ranges``.
 
-        If the first half does not fail, the second one does, if any half fails alone.
+        If the first half does not fail, the second one is searched without computing it first.
+        ``is_sure`` says that ``error`` was raised by exactly these ranges.
         """
         if sum(one.count for one in ranges) == 1:
             alone = error if is_sure else self._failure_of(ranges)
@@ -157,7 +159,7 @@ class Isolation:
 
 
 def halves(ranges: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """Return the first and the second half of the offsets of ``ranges``, which are at least two."""
+    """Return the first and the second half of ``ranges``, which span at least two offsets."""
     left = sum(one.count for one in ranges) // 2
     first, second = [], []
     for one in ranges:

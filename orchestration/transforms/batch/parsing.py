@@ -1,8 +1,8 @@
 """Values of records as typed columns, parsed by Spark with a declared schema.
 
 Decides how texts of times, dates and decimals are read, and refuses invalid ones. Spark alone reads
-JSON more leniently than this product (it stops at the end of the first document and makes texts of
-numbers). So only values that ``strict_json`` has accepted come here.
+JSON more leniently than this product (it stops at the end of the first document and converts
+numbers to texts). So only values that ``strict_json`` has accepted are parsed here.
 Invariant: the columns of provenance pass through unchanged.
 """
 
@@ -33,7 +33,7 @@ NESTED = (types.StructType, types.ArrayType, types.MapType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedFrame:
-    """The records of a batch with their parsed value and a flag for misfits.
+    """The records of a batch with their parsed value, and a flag for records that do not fit.
 
     ``fields`` is None if the topic has no schema. With ``has_headers`` the frame has the column
     ``headers``, and the transform gets it.
@@ -60,7 +60,7 @@ class ParsedFrame:
         )
 
     def decided(self) -> Any:
-        """Return every record with its flag for misfits, its raw ``_key``, and the fields.
+        """Return all records with the flag for misfits, the raw ``_key``, and the fields.
 
         Each VARIANT is JSON.
         """
@@ -99,9 +99,9 @@ def text_key(column: str) -> Any:
 
 
 def nullable_fields(fields: types.StructType) -> list[types.StructField]:
-    """Return ``fields`` and their inner fields, all nullable.
+    """Return ``fields`` with every field nullable, nested ones too.
 
-    Required fields were checked earlier, and a null struct has none of them.
+    Required fields were checked earlier, and if a struct is null, its fields are null, too.
     """
     return [types.StructField(one.name, _nullable(one.dataType)) for one in fields]
 
@@ -120,8 +120,8 @@ def parse(frame: Any, fields: types.StructType | None, *, has_headers: bool = Fa
     """Return ``frame`` parsed as ``fields``.
 
     ``frame`` has the columns of the source, and ``_fault`` (null for values that were not refused).
-    Values in a format of their own are parsed already, as ``_parsed``. Then only values at fault
-    are misfits.
+    Values in formats other than JSON are parsed already, as ``_parsed``. Then only values with a
+    fault are misfits.
     """
     if fields is None:
         return ParsedFrame(

@@ -1,10 +1,10 @@
-"""Transforms that only choose and rename columns.
+"""Finds transforms that only choose and rename columns, so that Arrow computes them without Spark.
 
-Arrow runs them without Spark. Arrow does this for a million rows in hundredths of a second. Decides
-from the plan that a transform built whether it only selects plain columns of the given records.
-(The plan is the message that would go to the Spark server, in Spark Connect's public protocol.)
-Spark computes every other plan: a function, a filter, a star, a name with a dot or in another case.
-A session in this process has no such message, so Spark computes everything there.
+Arrow does this for a million rows in hundredths of a second. Decides from the plan that a transform
+built whether it only selects plain columns of the given records. (The plan is the message that
+would go to the Spark server, in Spark Connect's public protocol.) Spark computes every other plan:
+a function, a filter, a star, a name with a dot or in another case. A session in this process has no
+such message, so Spark computes everything there.
 Invariant: the chosen columns have the values and the order that Spark would have returned.
 """
 
@@ -18,10 +18,10 @@ PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def chosen_columns(result: Any, given: Any, names: Sequence[str]) -> dict[str, str] | None:
-    """Return the source in ``given`` of each column of ``result``.
+    """Return, for each column of ``result``, the column of ``given`` that it is.
 
     Return None if ``result`` is more than a choice of columns. ``names`` are the columns of
-    ``given``, the DataFrame that the transform made ``result`` of.
+    ``given``, the DataFrame from which the transform made ``result``.
     """
     if not isinstance(result, ConnectDataFrame) or len({name.lower() for name in names}) != len(
         names
@@ -48,7 +48,7 @@ def chosen_columns(result: Any, given: Any, names: Sequence[str]) -> dict[str, s
 def _references(
     expressions: Sequence[Any], columns: Mapping[str, str], known: set[int]
 ) -> Iterator[tuple[str, str]]:
-    """Yield name and source of each expression that is a column, renamed or not.
+    """Yield name and source of each expression that is only a column, renamed or not.
 
     Other expressions are left out.
     """

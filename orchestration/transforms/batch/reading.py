@@ -1,8 +1,9 @@
-"""Reading of ranges: by the run process or by Spark's workers, and ahead of the next plan.
+"""Reads ranges, by the run process or by Spark's workers, and reads the next range ahead.
 
 Decides by the number of offsets who reads. The next range is read while Spark works on the last
-one. A batch that was read ahead is used only if the next plan asks for exactly its ranges. So a
-wrong guess costs only the reading. A failed read ahead is dropped, and the range is read again.
+one. A batch that was read ahead is used only if the next plan has exactly its ranges. So a wrong
+guess costs only the reading. If reading ahead fails, the error is dropped, and the range is read
+again.
 Invariant: at most one batch is read ahead, so memory and disk hold at most two.
 """
 
@@ -27,7 +28,7 @@ from orchestration.values.value_check import ValueCheck
 class ReadAhead:
     """Reads one batch in its own thread, for a run of several batches.
 
-    It is a context manager. Leaving it throws away the batch that was not taken.
+    It is a context manager. Leaving it discards a batch that was not taken.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class ReadAhead:
         self._ranges, self._intake = ranges, self._thread.submit(read)
 
     def take(self, ranges: OffsetRanges) -> Intake | None:
-        """Return the batch of exactly these ranges.
+        """Return the batch of exactly these ranges, and wait for it if need be.
 
         Return None if there is none or reading failed.
         """
@@ -64,7 +65,7 @@ class ReadAhead:
         return intake
 
     def _drop(self) -> None:
-        """Drop the batch. A read that is under way ends by itself."""
+        """Discard the batch that was read ahead. A read in progress ends by itself."""
         if self._intake is not None and not self._intake.cancel():
             self._intake.add_done_callback(_release)
         self._intake = None
@@ -92,8 +93,8 @@ def read_batch(
     """Return the records of ``ranges``, with values of ``fields`` in JSON or in ``value_format``.
 
     Without ``fields`` a value may be any bytes. The run process reads up to ``arrow_records``
-    offsets, Spark's workers read more. ``scratch`` is a directory that Spark can read, too. It is
-    None if Spark runs on another machine. ``following`` returns the ranges that will probably be
+    offsets, and Spark's workers read more. ``scratch`` is a directory that Spark can read, too. It
+    is None if Spark runs on another machine. ``following`` returns the ranges that will probably be
     requested after given ones. With ``has_headers`` the transform gets the records' headers.
 
     The run process stops when ``limits`` are reached. The ranges of the result then say how far it

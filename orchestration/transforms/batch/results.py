@@ -1,8 +1,8 @@
 """The result of a table from tables until its commit: files of Spark, or rows in the run process.
 
-Decides which of the two. Files are used wherever Spark shares the lake's file system, so that the
-size of a result does not matter. Rows are used elsewhere. Knows how rules are counted and how a
-commit is made in both cases. Knows no inputs.
+Decides which of the two. Files are used if Spark shares the lake's file system, so that the size of
+a result does not matter. Rows are used otherwise. Knows how violations of rules are counted and how
+a commit is made in both cases. Knows no inputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class Result(Protocol):
         ...
 
     def sample(self, size: int) -> pa.Table:
-        """Return at most ``size`` rows, drawn evenly and always the same ones."""
+        """Return at most ``size`` rows, drawn at random with a fixed seed."""
         ...
 
     def frame(self) -> Any:
@@ -49,7 +49,7 @@ class Result(Protocol):
         ...
 
     def whole(self) -> Any:
-        """Return every row for checks. Rows in memory come in pandas, others in Spark."""
+        """Return all rows for checks: in pandas if they are in memory, else in Spark."""
         ...
 
     def replace(
@@ -59,7 +59,7 @@ class Result(Protocol):
         ...
 
     def release(self) -> None:
-        """Remove its files from the disk."""
+        """Remove files of the result that no commit has used."""
         ...
 
 
@@ -134,12 +134,12 @@ class RowsResult:
         return replace_all(snapshot, self.rows, transactions, notes)
 
     def release(self) -> None:
-        """Do nothing, because nothing is left."""
+        """Do nothing, because rows in memory leave no files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesResult:
-    """Files that Spark wrote beside the table's."""
+    """Files that Spark wrote into a staging folder of the table."""
 
     session: Any
     name: str
@@ -198,7 +198,7 @@ def _counted(name: str, frame: Any, rules: Sequence[Rule]) -> dict[str, int]:
 
 
 def chosen_rows(row_count: int, size: int) -> npt.NDArray[np.int64]:
-    """Return at most ``size`` row numbers, ascending, drawn evenly and always the same ones."""
+    """Return at most ``size`` row numbers in ascending order, drawn at random with a fixed seed."""
     if row_count <= size:
         return np.arange(row_count)
     return np.sort(

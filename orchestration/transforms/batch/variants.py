@@ -1,4 +1,4 @@
-"""VARIANT on its way out of Spark: as JSON.
+"""Converts VARIANTs to JSON when rows leave Spark.
 
 Neither Arrow nor Delta has a VARIANT. Spark returns one as two columns of bytes that may not be
 null. So a null VARIANT stops the whole batch, and no other program reads the bytes. Decides that a

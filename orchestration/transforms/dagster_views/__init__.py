@@ -4,5 +4,5 @@
   run.
 - ``replays``: history by day, and the replay job. ``days``: the days of committed records.
 - ``dead_letters``: the asset of dead letters.
-- ``failures``: errors as failed runs. ``address``: where a table is.
+- ``failures``: errors as failed runs. ``address``: the table's name and storage as metadata.
 """

@@ -11,7 +11,7 @@ SINK_METADATA = "tidelog/database_table"
 
 
 def table_address(table: str, storage_kind: str | None = None) -> dict[str, str]:
-    """Return the metadata of the asset that stands for ``table``.
+    """Return the metadata of the asset of ``table``.
 
     ``storage_kind`` is None if the settings decide which database has the table.
     """

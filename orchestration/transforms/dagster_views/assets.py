@@ -39,7 +39,7 @@ class ReplayRangeConfig(dg.Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presentation:
-    """How an asset appears in Dagster."""
+    """The texts and groups with which an asset appears in Dagster."""
 
     group_name: str
     tags: Mapping[str, str] | None
@@ -59,7 +59,7 @@ def commit_events(
     """Yield the events of each commit as it is made.
 
     Events of the first commit are outputs and checks of the step. Those of later commits are plain
-    events. ``has_days``: the table has an asset with its days, which are reported, too.
+    events. With ``has_days`` the table has an asset with its days, which are reported, too.
     """
     days = NewDays(context.instance, table)
     for number, result in enumerate(results):
@@ -103,12 +103,15 @@ def asset_spec(
 
 
 def declared_columns(columns: Sequence[str] | None) -> dict[str, list[str]]:
-    """Return the metadata of a lake table with these columns. With None only a run shows them."""
+    """Return the metadata with the columns of a lake table. It is empty if they are not known."""
     return {} if columns is None else {COLUMNS_METADATA: list(columns)}
 
 
 def is_asset_selected(context: dg.AssetExecutionContext, name: str) -> bool:
-    """Return whether the run computes the table. A run of checks alone has nothing to do."""
+    """Return whether the run computes the table.
+
+    A run of checks alone has nothing to do, and its log says so.
+    """
     if context.selected_asset_keys:
         return True
     context.log.info(

@@ -1,8 +1,8 @@
 """The days of a table's records, as partitions of ``history/TABLE_by_day``.
 
-A day exists once records of it were committed, by a run or a replay. Days with no record stay
-missing, and so do days before the first one of the table's history. Events without a run report
-them, because the events of old runs are deleted.
+A day is materialized once records of it were committed, by a run or a replay. Days without records
+stay missing, and so do days before the first one of the table's history. Events without a run
+report the days, because the events of old runs are deleted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ def days_key(name: str) -> dg.AssetKey:
 class NewDays:
     """Reports the days of a table's commits, each once.
 
-    ``now`` is the time of the commit. A later day is not a partition yet.
+    Days after that of the commit are ignored, because Dagster has no partitions for them yet.
     """
 
     def __init__(self, instance: dg.DagsterInstance, table: TopicTable) -> None:
@@ -34,7 +34,7 @@ class NewDays:
         self._known: set[str] | None = None
 
     def add(self, days: Iterable[int], now: datetime) -> None:
-        """Report committed records of ``days``, which are counted from 1970 on."""
+        """Report that records of ``days`` were committed at ``now``. Days count from 1970 on."""
         wanted = set(partitions_of(days, self._table.history_from, now.astimezone(UTC).date()))
         if self._known is not None and wanted <= self._known:
             return
@@ -48,7 +48,7 @@ class NewDays:
 
 
 def partitions_of(days: Iterable[int], first: date, last: date) -> Iterator[str]:
-    """Yield the partitions of ``days`` that lie between two dates."""
+    """Yield the partitions of ``days`` from ``first`` to ``last``, both included."""
     for day in days:
         if (first - EPOCH).days <= day <= (last - EPOCH).days:
             yield (EPOCH + timedelta(days=day)).isoformat()

@@ -41,8 +41,8 @@ COLUMNS = dg.TableSchema(
 def dead_letters_asset(tables: Iterable[str]) -> dg.AssetsDefinition:
     """Return the asset of the dead letters of ``tables``.
 
-    It is a view of the commits of their runs, and never stale, because Dagster would call it
-    unsynced after each commit of any of them.
+    It is a virtual asset, which shows the commits of their runs and is never stale. Otherwise
+    Dagster would call it unsynced after each commit of any of these tables.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.PreviewWarning)
@@ -69,8 +69,9 @@ def _dead_letters_asset(tables: Iterable[str]) -> dg.AssetsDefinition:
 
 
 def summary_metadata(letters: DeadLetters) -> dict[str, Any]:
-    """Return the metadata of the whole table: counts by table, rule, reason and day, and the newest
-    ones.
+    """Return the metadata of the whole table: counts, and the newest dead letters.
+
+    The counts are by table, rule, reason and day.
     """
     summary = letters.summary()
     total = sum(int(row["count"]) for row in summary)
@@ -95,7 +96,7 @@ def rejection_events(table: str, letters: pa.Table | None) -> Iterator[dg.AssetM
 
 
 def _rejection_event(table: str, letters: pa.Table) -> dg.AssetMaterialization:
-    """Return the event that a run of ``table`` rejected records.
+    """Return the event which says that a run of ``table`` rejected records.
 
     ``letters`` are its rows of the dead-letter table.
     """

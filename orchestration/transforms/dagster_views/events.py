@@ -1,7 +1,7 @@
 """Dagster's events of a table's run: plotted numbers, offsets per partition as a table, and checks.
 
-Decides labels, which never change, because the UI plots int and float values under constant labels
-only. Knows no Spark and writes nothing.
+Decides the labels of metadata. They never change, because the UI plots int and float values only
+under constant labels. Knows no Spark and writes nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ RECORD_COLUMNS: Mapping[str, str] = MappingProxyType(
 
 
 def check_specs(key: dg.AssetKey, rules: Sequence[Rule], suite: Suite) -> list[dg.AssetCheckSpec]:
-    """Return the asset checks that a table's rules and expectations become."""
+    """Return the specs of the asset checks for a table's rules and expectations."""
     of_rules = [
         dg.AssetCheckSpec(
             rule.name,
@@ -166,9 +166,9 @@ def _changed(result: TopicRunResult) -> dict[str, int]:
 def plain_events(
     instance: dg.DagsterInstance, results: Iterable[Result]
 ) -> Iterator[dg.AssetCheckEvaluation | dg.AssetMaterialization]:
-    """Yield results as events, each check linked to the materialization before it.
+    """Yield results as plain events, each check linked to the materialization before it.
 
-    Dagster takes one result per asset, check and run. It takes any number of events.
+    Dagster accepts only one result per asset, check and run, but any number of plain events.
     """
     target: AssetCheckEvaluationTargetMaterializationData | None = None
     for result in results:
@@ -245,28 +245,28 @@ def total_lag(result: TopicRunResult) -> int:
 
 
 def lag_after(log: Sequence[PartitionOffsets], offsets: Mapping[int, int]) -> int:
-    """Return the lag behind the high watermarks at ``offsets``, which are by partition."""
+    """Return the lag of a table that has committed ``offsets``, by partition."""
     return sum(
         max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0) for one in log
     )
 
 
 def seconds_behind(lag: int, newest_timestamp_ms: int | None, now: datetime) -> float:
-    """Return the age of the newest committed record while others wait. It is 0.0 if none waits."""
+    """Return the age of the newest committed record in seconds, 0.0 if no record waits."""
     if lag == 0 or newest_timestamp_ms is None:
         return 0.0
     return max(round(now.timestamp() - newest_timestamp_ms / 1000, 3), 0.0)
 
 
 def checkpoint_text(topic_id: str, offsets: Mapping[int, int]) -> str:
-    """Return checkpoints as one text that is equal for equal checkpoints."""
+    """Return checkpoints as a text. Equal checkpoints give equal texts."""
     return f"{topic_id} " + " ".join(
         f"{partition}:{offset}" for partition, offset in sorted(offsets.items())
     )
 
 
 def checkpoints_text(topics: Mapping[str, Mapping[int, int]]) -> str:
-    """Return the checkpoints of several topics as one text, which is equal for equal checkpoints.
+    """Return the checkpoints of several topics as a text. Equal checkpoints give equal texts.
 
     ``topics`` maps a topic id to its offsets by partition.
     """
@@ -298,7 +298,7 @@ def is_announced(
 
 
 def latest_metadata(instance: dg.DagsterInstance, key: dg.AssetKey, label: str) -> Any:
-    """Return one metadata value of the newest materialization, None if there is none."""
+    """Return the metadata value ``label`` of the newest materialization, None if there is none."""
     event = instance.get_latest_materialization_event(key)
     materialization = event.asset_materialization if event else None
     return (

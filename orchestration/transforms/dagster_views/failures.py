@@ -36,7 +36,7 @@ PASSING = (CommitConflictError, LogServiceError, RegistryError, SparkGoneError)
 
 
 class HasSession(Protocol):
-    """Opens a Spark session."""
+    """A resource that opens Spark sessions."""
 
     def forget(self) -> None:
         """Close the session. The next use opens another."""
@@ -49,7 +49,7 @@ def explained(
     spark: HasSession | None,
     after: str = "Nothing was committed; the next run tries again",
 ) -> Iterator[None]:
-    """Translate errors of the platform.
+    """Translate errors of the platform in the block to Dagster Failures.
 
     ``after`` tells the user what happens next. Any other error is a bug and keeps its traceback.
     The whole text of a cause, such as Spark's with its logical plan, goes into the log of the run.

@@ -3,10 +3,11 @@
 ``history/TABLE_by_day`` is for the backfill page of Dagster's UI. A partition is a day.
 Materializing days replays the records of that time into ``lake/TABLE``. Consecutive days are one
 run. The job ``replay_TABLE`` has a form. It takes offsets, times, everything, the rejected records,
-or dead letters with corrected values. A dry run shows what it would replay. Tags name the table of
-the job's run, distinguish a dry run from a replay, and give the reason of a refusal. Both wait for
-the table's pool, as its own runs do. Both report the replaced rows on ``lake/TABLE``, so that
-downstream tables are computed anew. Neither moves a checkpoint. The work itself is in ``replay``.
+or dead letters with corrected values. A dry run shows what it would replay. Tags of the job's runs
+name the table, distinguish a dry run from a replay, and give the reason of a refusal. Days and job
+wait for the table's pool, as its own runs do. Both report the replaced rows on ``lake/TABLE``, so
+that downstream tables are computed anew. Neither moves a checkpoint. The work itself is in
+``replay``.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -81,8 +82,8 @@ class FixConfig(dg.Config):
 class ReplayConfig(dg.Config):
     """The records to replay.
 
-    Several kinds of request are combined. The times default to empty texts instead of None, because
-    Dagster's launchpad begins with the fields that have a value.
+    Several kinds of request may be combined. The times default to empty texts instead of None,
+    because Dagster's launchpad shows only fields that have a value.
     """
 
     fixes: list[FixConfig] = Field(
@@ -193,7 +194,7 @@ def plan_days(replayer: Replayer, request: ReplayRequest, first_day: ReplayReque
 
 
 def replay_op(table: TopicTable) -> Callable[[Callable[..., Any]], dg.OpDefinition]:
-    """Return a decorator that makes a function the only step of the job."""
+    """Return a decorator that makes a function the only op of the replay job."""
     return dg.op(
         name=f"{JOB_PREFIX}{table.name}_records",
         description=_described(table),
@@ -232,7 +233,7 @@ def tagged(context: Context, config: ReplayConfig) -> Iterator[None]:
 
 
 def first_line(text: str | None) -> str:
-    """Return the first line of a failure's description."""
+    """Return the first line of a failure's description, or a substitute without one."""
     return next(iter((text or "").splitlines()), "no reason was given")
 
 

@@ -1,7 +1,7 @@
 """The context of a topic table's run from Dagster, and the run's reports to Dagster.
 
 Decides the tags of a run, the events of a committed batch or replay, and that a run fails if its
-batch must not be committed. Serves the table's own asset and its replays alike.
+batch must not be committed. The table's own asset and its replays use it alike.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def run_context(
     *,
     is_loss_accepted: bool = False,
 ) -> RunContext:
-    """Return the context of a run, by the settings and resources of a Dagster run."""
+    """Return the context of a run, made from the settings and the resources of a Dagster run."""
     settings = load_settings()
     return RunContext(
         log=log,
@@ -57,7 +57,7 @@ def run_context(
 
 
 class DagsterReporter:
-    """Reports the progress of a run in its log and tags."""
+    """Reports the progress of a run in Dagster's log and in the tags of the run."""
 
     def __init__(self, context: Context, table: TopicTable) -> None:
         self._context = context
@@ -69,11 +69,11 @@ class DagsterReporter:
         self._context.log.warning(sentence)
 
     def committed(self, ranges: OffsetRanges) -> None:
-        """Remember the committed ranges for the tag."""
+        """Add committed ranges to those that the run's tag shows."""
         self._committed = ranges if self._committed is None else self._committed.spanning(ranges)
 
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
-        """Name the table and the ranges in the run's tags."""
+        """Write the table and the ranges into the run's log and tags."""
         span = ranges if self._committed is None else self._committed.spanning(ranges)
         self._context.log.info(
             "%s: %s of topic %s (id %s), offsets %s",
@@ -89,7 +89,7 @@ class DagsterReporter:
 
 
 def run_tags(table: str, topic: str, kind: str, span: str) -> dict[str, str]:
-    """Return the tags that describe a run on the page of runs."""
+    """Return the tags that describe a run in Dagster's list of runs."""
     return {
         "tidelog/table": table,
         "tidelog/topic": topic,
@@ -170,7 +170,7 @@ def with_verdicts(
 
 
 def raise_failures(name: str, failures: Sequence[str], source: str) -> None:
-    """Fail the run if there is a reason to."""
+    """Fail the run if ``failures`` has reasons for that. Nothing was committed then."""
     if failures:
         raise dg.Failure(
             description=(

@@ -1,8 +1,8 @@
 """The asset of a table of two joined topics, as Dagster shows it.
 
 Events hold rows, offsets of both topics, the watermark, and counts of kept rows and late records.
-Decides how a run is presented, like ``orchestration.transforms.dagster_views.assets`` for tables of
-one topic.
+Decides what Dagster shows of a run, like ``orchestration.transforms.dagster_views.assets`` for
+tables of one topic.
 """
 
 from collections.abc import Iterator

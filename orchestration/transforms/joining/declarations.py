@@ -54,7 +54,7 @@ GIVEN = (*SIDES, *PLACES.values())
 class JoinedTable:
     """A table that follows two topics.
 
-    Limits that are None are those of the settings. ``records_per_run`` counts for each topic. With
+    A limit that is None is taken from the settings. ``records_per_run`` applies to each topic. With
     ``has_headers`` the function gets the headers of both records, as ``_headers`` of ``left`` and
     ``right``.
     """
@@ -101,7 +101,7 @@ class JoinedTable:
 
     @property
     def declared(self) -> str:
-        """Return the part of the declaration that may not change while rows are kept."""
+        """Return a text of the parts of the declaration that may not change while rows are kept."""
         return declared_text((self.left.name, self.right.name), self.shape)
 
 
@@ -115,7 +115,7 @@ def shape_of(
     idle_after: timedelta | None,
     ahead: timedelta | None = None,
 ) -> JoinShape:
-    """Return a join's shape as it is declared.
+    """Return the shape of a join, from the arguments of its declaration.
 
     :raises ValueError: a span is negative or too long.
     """
@@ -150,7 +150,7 @@ def shape_of(
 
 
 def validate_no_max_failed(name: str, max_failed: float | None) -> None:
-    """Refuse ``max_failed``, which tables of one topic have.
+    """Refuse ``max_failed``, which only tables of one topic can have.
 
     :raises ValueError: says what to do instead.
     """

@@ -52,9 +52,10 @@ def spark_join(
 
     ``on`` names equal fields, or maps a field of the left to one of the right (``{"id":
     "order_id"}``). A right record belongs to a left one if its event time is at most ``within``
-    earlier or later, or ``within=(before, after)``. A pair is a row: keys by the left's names, the
-    structs ``left`` and ``right`` of each topic's fields with ``_partition, _offset, _timestamp``
-    (``has_headers``: ``_headers``), and places ``_left`` and ``_right``, which have to be returned.
+    earlier or later, or ``within=(before, after)``. The function gets a row per pair: keys by the
+    left's names, the structs ``left`` and ``right`` of each topic's fields with ``_partition,
+    _offset, _timestamp`` (``has_headers``: ``_headers``), and the places of both records, ``_left``
+    and ``_right``. It has to return these two columns.
 
     ``event_time`` names a TIMESTAMP field of each side, by default the record's time. ``how`` is
     "inner", "left", "right" or "full". Outer joins give rows with nulls once no partner can come.
@@ -63,7 +64,7 @@ def spark_join(
     the watermark of the last commit are dead letters of the rule ``late``. Rows that may still find
     a partner are kept beside the table, at most ``state_rows`` of them. A record whose event time
     is more than ``ahead`` (None: no bound) after its own time is a dead letter of ``event_time``.
-    An idle topic holds back the watermark, with ``idle_after`` only for that time.
+    A topic without new records holds back the watermark, with ``idle_after`` only for that time.
 
     Rows, offsets, kept rows and watermark are one commit. ``records_per_run`` is for each topic.
     Rules (warn, fail) and suite see the function's rows. ``max_failed`` is refused.

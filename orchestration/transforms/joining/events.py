@@ -43,9 +43,9 @@ class JoinReporter:
         self._context.log.warning(sentence)
 
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
-        """Name the table and the ranges in the run's tags.
+        """Write the table and the ranges into the run's tags.
 
-        A run of several batches names their span.
+        The tag of a run with several batches has the span of all of them.
         """
         known = self._pinned.get(ranges.topic)
         self._pinned[ranges.topic] = ranges if known is None else known.spanning(ranges)
@@ -168,7 +168,7 @@ def recovered_join(key: dg.AssetKey, result: JoinRunResult) -> dg.MaterializeRes
 
 
 def checkpoint_text(result: JoinRunResult) -> str:
-    """Return the checkpoints of both topics as the sensor compares them."""
+    """Return the checkpoints of both topics as the text that the topic sensor compares."""
     return events.checkpoints_text(
         {one.state.topic_id: result.next_offsets(side) for side, one in result.sides.items()}
     )

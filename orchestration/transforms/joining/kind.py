@@ -1,4 +1,4 @@
-"""The kind of tables of two joined topics."""
+"""The kind of table that joins two topics."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class JoinedKind(Kind):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the facts for sensor and lag."""
+        """Return the table's ``TopicFeed``, for the sensor and for lag."""
         table = self.table
         return TopicFeed(
             asset_key=table_key(table.name),
@@ -37,11 +37,11 @@ class JoinedKind(Kind):
 
     @property
     def is_replayed_whole(self) -> bool:
-        """Return True, because the partners of a record may lie anywhere."""
+        """Return True, because the partners of a record may be anywhere in the other topic."""
         return True
 
     def why_no_replay(self, *, is_everything: bool, is_of_dead_letters: bool) -> str | None:  # noqa: ARG002 - a Kind
-        """Return why only everything can be replayed."""
+        """Return why a part cannot be replayed, None if everything is requested."""
         return None if is_everything else why_only_everything(self.name)
 
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:

@@ -1,7 +1,7 @@
 """The input of a join's function, and its result.
 
-The input is pairs as a DataFrame. Each row of the result names the two records that it comes from.
-Decides the columns of both, and lets Spark compute. Knows no commit.
+The input is a DataFrame with a row per pair. Each row of the result names the two records that it
+comes from. Decides the columns of both, and makes Spark compute. Knows no commit.
 Invariant: each row of the result belongs to a pair of the input.
 """
 
@@ -46,8 +46,8 @@ def computed(
 ) -> tuple[pa.Table, Mapping[str, int]]:
     """Run the function over the joined rows.
 
-    Return its rows, and the number of violations of each rule. Without joined rows no Spark is
-    needed.
+    Return its rows, and the number of violations of each rule. Without joined rows Spark is not
+    used.
 
     :raises TransformError: the function failed, or its result does not name the records of a row.
     """
@@ -70,7 +70,7 @@ def computed(
 def _given(table: JoinedTable, context: RunContext, rows: pa.Table) -> Iterator[Any]:
     """Yield the function's input as a DataFrame.
 
-    Small inputs are sent to Spark, large ones are a file.
+    Small inputs are sent to Spark, and large ones are written to a file.
     """
     session, schema = context.session(), _spark_schema(table)
     if context.scratch is None or rows.nbytes <= INLINE_BYTES:
@@ -116,7 +116,7 @@ def arrow_schema(table: JoinedTable, side: Side) -> pa.Schema:
 
 
 def _validate_places(name: str, rows: pa.Table, given: pa.Table) -> None:
-    """Refuse a result whose rows do not name their records.
+    """Refuse a result whose rows do not name the two records that they come from.
 
     :raises TransformError: says what is missing.
     """

@@ -1,11 +1,12 @@
 """A replay of a join: all committed records in logs or archives are joined once more.
 
-A join is replayed whole, because the partners of a range may lie anywhere in the other topic. No
-record is late in a replay, so a record that was late meets its partners. Rows of records that are
-no longer held are kept, and the replay names these records. All other rows are replaced, together
-with the dead letters of both topics and the kept rows, in one commit that moves no checkpoint.
-Knows no Dagster. Both topics are in the memory of the run at once. Invariant: a pair of records
-that are both held appears once if they belong together, else not at all.
+A join is replayed whole, because the partners of a range may be anywhere in the other topic. No
+record is late in a replay, so a record that was late meets its partners. Rows of records that
+neither log nor archive holds are kept, and the replay names these records. All other rows are
+replaced, together with the dead letters of both topics and the rows that wait for a partner, in one
+commit that moves no checkpoint. Knows no Dagster. Both topics are in the memory of the run at once.
+Invariant: a pair of records that are both readable appears once if they belong together, else not
+at all.
 """
 
 from collections.abc import Mapping
@@ -54,7 +55,7 @@ def run_join_replay(
 
     :raises ProgressError: less than everything is requested.
     :raises NotReadyError: there is nothing to replay.
-    :raises CommitConflictError: rivals were faster in every attempt.
+    :raises CommitConflictError: in every attempt another writer was faster.
     """
     if not request.is_everything:
         raise ProgressError(why_only_everything(table.name))
@@ -112,7 +113,7 @@ def planned_metadata(sides: Mapping[Side, SideResult]) -> dict[str, str | int]:
 
 
 def lost_of(sides: Mapping[Side, SideResult]) -> str:
-    """Return in words the records of both topics that neither log nor archive holds.
+    """Return a text on the records of both topics that neither log nor archive holds.
 
     It is empty if nothing is missing.
     """
@@ -179,7 +180,7 @@ def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
 def _commit(
     table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch, staying: pa.Table
 ) -> JoinRunResult:
-    """Add the dead letters beside those that they replace, then replace the rows.
+    """Commit the new dead letters beside those that they replace, then replace the table's rows.
 
     The commit of the rows decides which dead letters count.
     """
@@ -228,10 +229,10 @@ def _commit(
 def _beside(
     held: JoinState, staying: pa.Table, ranges: Ranges, name: str, step: JoinStep
 ) -> JoinStep:
-    """Combine the step with records that are no longer in the logs.
+    """Combine the joined rows with records that neither log nor archive holds any more.
 
-    A row with a partner among those records is not without partner, and kept rows of those records
-    stay kept.
+    A row without partner is dropped if its record has a partner among those records. Rows of those
+    records that wait for a partner keep waiting.
     """
     rows, kept = step.rows, {}
     for side in SIDES:

@@ -1,9 +1,9 @@
 """One run of a table of two joined topics: plan both, read, join, compute, check, and commit.
 
-Decides the order that keeps a run exact when it is killed at any moment, as ``topic_run`` does. The
-dead letters are written first, under a number that the table's commit names. Then one commit holds
-the rows, the offsets of both topics, the rows that are kept for a partner, and the watermark. Knows
-no Dagster.
+Decides the order that keeps a run exact when it is killed at any moment, as ``to_lake.run`` does.
+The dead letters are written first, under a number that the table's commit names. Then one commit
+holds the rows, the offsets of both topics, the rows that are kept for a partner, and the watermark.
+Knows no Dagster.
 Invariant: each record of a committed range was joined with all its partners so far, or is a dead
 letter.
 """
@@ -78,8 +78,8 @@ EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 class SideResult:
     """The result of a run for one topic.
 
-    ``statistics`` is None if nothing was read. For a replay, ``lost`` names the lost records of the
-    topic, and ``archived_count`` counts the offsets that come from the archive.
+    ``statistics`` is None if nothing was read. For a replay, ``lost`` describes the lost records of
+    the topic, and ``archived_count`` counts the offsets that come from the archive.
     """
 
     topic: str
@@ -96,9 +96,9 @@ class SideResult:
 class JoinRunResult:
     """The result of a run.
 
-    ``version`` is None if nothing was committed. Then there was nothing new, or a check stopped it.
-    ``letters`` are the rows of the dead letters that the commit made valid. ``held`` is the state
-    that is kept from then on, and ``held_bytes`` the size of its files.
+    If ``version`` is None, nothing was committed, because there was nothing new, or a check forbade
+    it. ``letters`` are the rows of the dead letters that the commit made valid. ``held`` is the
+    state that is kept from then on, and ``held_bytes`` the size of its files.
     """
 
     sides: Mapping[Side, SideResult]
@@ -120,7 +120,7 @@ class JoinRunResult:
 
     @property
     def awaited(self) -> dict[tuple[str, int], int]:
-        """Return the first offset at which a record would be new, by topic and partition."""
+        """Return, by topic and partition, the offset at which the next new record would be."""
         left, right = (
             awaited_of(one.topic, one.state.log, self.next_offsets(side))
             for side, one in self.sides.items()
@@ -128,7 +128,7 @@ class JoinRunResult:
         return {**left, **right}
 
     def next_offsets(self, side: Side) -> dict[int, int]:
-        """Return the checkpoints in one topic after the run."""
+        """Return the checkpoints in the topic of one side, as they are after the run."""
         one = self.sides[side]
         before = {
             partition: checkpoint.next_offset
@@ -144,7 +144,7 @@ class JoinRunResult:
 def run_joined_table(table: JoinedTable, context: RunContext) -> JoinRunResult:
     """Read the next batch of both topics and commit its result.
 
-    :raises CommitConflictError: rivals were faster in every attempt.
+    :raises CommitConflictError: in every attempt another writer was faster.
     :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was
         committed. The text says what to do.
     """
@@ -156,8 +156,8 @@ class JoinStart:
     """The state at the beginning of an attempt.
 
     It holds the dead letters and the table, loaded in this order, and the ranges of both topics.
-    ``held`` is the state that the last commit kept. A replay, which joins committed records once
-    more, has ``amended``. It combines the step with records that are no longer in the logs.
+    ``held`` is the state that the last commit kept. Only a replay, which joins committed records
+    once more, has ``amended``. This function adds records that cannot be read any more to the step.
     """
 
     letters: TableSnapshot
@@ -172,8 +172,8 @@ class JoinStart:
 class JoinBatch:
     """The result of a batch before anything is written.
 
-    ``rejected`` holds the rows of the dead letters, ``staying`` those that a replay leaves in
-    place.
+    ``rejected`` holds the rows of new dead letters, and ``staying`` those of dead letters that a
+    replay leaves in place.
     """
 
     result: JoinRunResult
@@ -205,7 +205,7 @@ def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
 def compute(table: JoinedTable, context: RunContext, start: JoinStart) -> JoinBatch:
     """Read, join and check, without writing anything.
 
-    ``failures`` of the result are the reasons that forbid the commit.
+    ``failures`` of the returned result are the reasons that forbid the commit.
     """
     with ExitStack() as releasing:
         intakes: dict[Side, Intake] = {}
@@ -395,7 +395,7 @@ def _planned(
 def _joined(
     table: JoinedTable, context: RunContext, intakes: Mapping[Side, Intake], start: JoinStart
 ) -> tuple[JoinStep, dict[Side, tuple[Rejection, ...]]]:
-    """Return the step of the batch, and the rejections of both topics.
+    """Join the batch, and return the join's result and the rejections of both topics.
 
     :raises ProgressError: more rows than are allowed would be kept.
     """
@@ -500,14 +500,14 @@ def cleaned_letters(
 
 
 def origin_of(table: JoinedTable, context: RunContext, one: SideResult) -> Origin:
-    """Return the origin of rejections of one topic's records."""
+    """Return the ``Origin`` of dead letters from one topic."""
     return Origin(
         target=table.name, topic=one.topic, topic_id=one.state.topic_id, run_id=context.run_id
     )
 
 
 def create_table(table: JoinedTable, context: RunContext, rows: pa.Table) -> TableSnapshot:
-    """Create the table of a join for rows like ``rows``."""
+    """Create the lake table of a join, with the columns of ``rows``."""
     conform(rows, table.name, rows.schema)
     return context.lake.create(
         table.name,
@@ -520,9 +520,9 @@ def create_table(table: JoinedTable, context: RunContext, rows: pa.Table) -> Tab
 def validate_unmoved(
     table: JoinedTable, context: RunContext, sides: Mapping[Side, SideResult], target: TableSnapshot
 ) -> None:
-    """Check once more, before the dead letters are written, that no rival committed meanwhile.
+    """Check, before the dead letters are written, that no other run has committed meanwhile.
 
-    A rival's commit without dead letters would not conflict with ours.
+    A commit without dead letters would not conflict with this run's dead letters.
 
     :raises CommitConflictError: another run committed to the table.
     """

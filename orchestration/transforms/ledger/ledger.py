@@ -66,7 +66,7 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One transaction.
+    """One transaction, as the ledger records it.
 
     ``records`` counts the sent records by partition, None if it is unknown. ``replayed`` are the
     ranges of a replay, which moves no checkpoint.
@@ -96,7 +96,7 @@ def open_ledger(lake: Lake, name: str, description: str) -> TableSnapshot:
 def is_reminder_due(snapshot: TableSnapshot, now: datetime) -> bool:
     """Return whether the group's last offset commit is so old that it has to be repeated.
 
-    The time of the ledger's own newest commit is not a measure, because upkeep of the lake commits,
+    The time of the ledger's newest commit does not tell that, because upkeep of the lake commits,
     too.
     """
     return now.timestamp() - (snapshot.transaction_version(COMMITTED_AT) or 0) >= REMIND_AFTER_S
@@ -139,11 +139,9 @@ def follow_group(
     read: Callable[[TableSnapshot], Progress],
     now: datetime,
 ) -> tuple[TableSnapshot, Progress]:
-    """Update the ledger from the group if they differ.
+    """Update the ledger from the group if they differ, and return both.
 
-    Return both.
-
-    :raises CommitConflictError: others were always faster.
+    :raises CommitConflictError: in every attempt another writer was faster.
     :raises Exception: ``read`` raised it.
     """
     known = list(partitions)
@@ -174,7 +172,10 @@ def follow_group(
 def _says(
     snapshot: TableSnapshot, route: Route, before: Mapping[int, Checkpoint], progress: Progress
 ) -> bool:
-    """Return whether the ledger agrees with ``progress``. Only the group has leader epochs."""
+    """Return whether the ledger agrees with ``progress``, except for leader epochs.
+
+    Only the group has leader epochs.
+    """
     offsets = {partition: one.next_offset for partition, one in before.items()}
     is_named = (
         progress.letters is None
@@ -186,7 +187,7 @@ def _says(
 
 
 def _moved(progress: Progress, entry: Entry) -> Iterator[tuple[int, int | None, int]]:
-    """Yield partition, start and end of the ranges that were read.
+    """Yield partition, start and end of the ranges by which the checkpoints moved.
 
     The start is None if nothing was committed before.
     """

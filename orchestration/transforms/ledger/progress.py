@@ -1,11 +1,11 @@
-"""The start of a transform's run: the offsets that its group committed, judged by their note.
+"""Decides from which offsets a transform to a topic continues, by its group's committed offsets.
 
-The group's offsets are the progress, because they are committed in the transactions that send.
-Decides when they count. They count only for one source and one target topic, both by id, because
-either topic may be deleted and recreated. Decides when to refuse: the offsets belong to another
-transform, or they are gone although the lake knows some (groups forget offsets after
-``offsets.retention.minutes``). Offsets without a note were set by a person, and count as they are.
-Knows no broker and no table.
+The group's offsets are the progress, because they are committed in the transactions that send. A
+note in their metadata tells when they count. They count only for one source and one target topic,
+both by id, because either topic may be deleted and recreated. Decides when to refuse: the offsets
+belong to another transform, or they are gone although the lake knows some (groups forget offsets
+after ``offsets.retention.minutes``). Offsets without a note were set by a person, and count as they
+are. Knows no broker and no table.
 """
 
 import json
@@ -20,7 +20,7 @@ NOTE_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """The note that is committed with each offset.
+    """The note in the metadata of each committed offset.
 
     It has the ids of source and target, the target's name, the attempt of dead letters that counts,
     and the run.
@@ -92,7 +92,7 @@ def decide_progress(
     *,
     is_memory_trusted: bool = False,
 ) -> Progress:
-    """Return the progress from which a run goes on.
+    """Return the progress from which the next run continues.
 
     ``remembered`` are the checkpoints of the source's topic id in the lake's ledger.
 
@@ -140,7 +140,7 @@ def decide_progress(
 def offsets_to_commit(
     checkpoints: Mapping[int, Checkpoint], note: Note
 ) -> dict[int, CommittedOffset]:
-    """Return ``checkpoints`` as a group commits them.
+    """Return ``checkpoints`` with ``note``, in the form in which a group commits them.
 
     Every commit has all partitions, because a group forgets offsets that were not committed
     recently.
@@ -162,8 +162,8 @@ def advanced(
 ) -> dict[int, Checkpoint]:
     """Return ``checkpoints`` after a transaction up to ``ends``.
 
-    ``whole`` are the ends of the batch. The leader epoch of a partition is known only at the end of
-    its range.
+    ``whole`` are the ends of the batch. A checkpoint gets its leader epoch only if the transaction
+    reached the end of the batch in its partition, because the epoch is known only there.
     """
     moved = {
         partition: Checkpoint(
@@ -176,7 +176,7 @@ def advanced(
 
 
 def note_of(route: Route, letters: int | None, run_id: str) -> Note:
-    """Return the note of a run.
+    """Return the note of a run, for the offsets that it commits.
 
     ``letters`` is the attempt of dead letters that counts as soon as the offsets do.
     """

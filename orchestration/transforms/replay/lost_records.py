@@ -1,8 +1,8 @@
 """Records that a replay cannot reach: retention removed them and no archive holds them.
 
 Decides which gaps of a topic may have held records of a span of time. The times of removed records
-are unknown. So a gap counts if the first remaining record of the span is directly after it,
-because the gap may have held earlier ones. Writes nothing.
+are unknown. So a gap counts if the first remaining record of the span is directly after it, because
+the gap may have held earlier records of the span. Writes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def decide_lost(
     starts: Offsets | None,
     ends: Offsets | None = None,
 ) -> list[OffsetRange]:
-    """Return the gaps, among committed offsets, in which records of a span may have been.
+    """Return the gaps, among committed offsets, that may have held records of a span of time.
 
     ``held`` has the readable ranges of every partition. ``starts`` and ``ends`` are the first
     offsets in the span and after it. If ``starts`` or ``ends`` itself is None, the span has no
@@ -49,7 +49,7 @@ def gaps_below(
 
 
 def _begins_by(gap: OffsetRange, start: int | None, held: Sequence[OffsetRange]) -> bool:
-    """Return whether the span begins within the gap or before it, as far as can be known.
+    """Return whether the span may begin within the gap or before it.
 
     If no record of the span is left, return True for a gap without readable records after it.
     """
@@ -68,8 +68,8 @@ def lost_sentence(
     """Return a sentence about gaps that also names the topic's archive.
 
     It is empty without gaps. ``is_of_time`` says that a span of time is requested, so that it is
-    unknown whether its records are lost. ``is_archive_read`` is false if a part of a table of
-    newest rows is replayed.
+    unknown whether the gaps held records of it. ``is_archive_read`` is False if a part of a table
+    of newest rows is replayed, because its archive is not read then.
     """
     if not lost:
         return ""

@@ -1,7 +1,7 @@
 """A replay cut into pieces, and the records of a piece read from archive and log.
 
-Decides how many offsets are replayed at a time, and who reads them. Writes nothing and knows no
-Dagster.
+Decides how many offsets are replayed at a time, and whether this process or Spark's workers read
+them. Writes nothing and knows no Dagster.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,11 +51,11 @@ def read_held(
     places: Places | None = None,
     is_whole: bool = True,
 ) -> Batch:
-    """Read ``ranges`` from archive and log, with fixed records as corrected.
+    """Read ``ranges`` from archive and log, with the corrected values of fixed records.
 
-    With ``places`` only the records there are read. If ``is_whole`` is false, reading stops at the
-    byte limit of a run, and the batch's ranges say how far it read. Spark's workers on another
-    machine have no files of the lake. Then this process reads archived records.
+    With ``places`` only the records there are read. If ``is_whole`` is False, reading stops at the
+    byte limit of a run, and the batch's ranges say how far it read. If Spark's workers are on
+    another machine, they cannot read files of the lake. Then this process reads archived records.
     """
     is_here = context.scratch is None and held.archived_count(ranges) > 0
     reader = FixedReader(held.reader, fixes)
@@ -80,7 +80,7 @@ def rest_of(ranges: OffsetRanges, done: Iterable[OffsetRange]) -> OffsetRanges:
 
 
 def _taken(kept: list[OffsetRange], count: int) -> Iterator[OffsetRange]:
-    """Yield the first ``count`` offsets, and leave the others in ``kept``."""
+    """Yield ranges with the first ``count`` offsets of ``kept``, and leave the others in it."""
     while count > 0:
         one = kept.pop(0)
         end = min(one.end, one.start + count)

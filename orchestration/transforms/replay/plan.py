@@ -3,10 +3,11 @@
 Records that the log no longer holds are read from the topic's archive
 (``orchestration.retained.readable_records``). Only records that neither holds are lost. A lost
 range of offsets is refused, and so is a span of time without any remaining record. If a part of a
-span remains, that part is replayed and the gaps are reported. Everything means all held records.
-Writes nothing and reads no record, except for the times in an archive.
+span remains, that part is replayed and the gaps are reported. A replay of everything reads all
+records that log or archive holds. Writes nothing and reads no record, except for the times in an
+archive.
 
-An offset belongs to the time of the newest timestamp up to it, as in Kafka's ListOffsets. So
+The time of an offset is the newest timestamp up to that offset, as in Kafka's ListOffsets. So
 consecutive spans of time cover each offset once, even if timestamps are out of order.
 
 A table that keeps the newest row of each key forgets the deletions that retention has removed from
@@ -47,7 +48,7 @@ StateReader = Callable[[TopicTable, RunContext], TopicState]
 class ReplayRequest:
     """The records to replay.
 
-    Several kinds of request are combined. They are ranges of offsets, a span of time [from_ms,
+    Several kinds of request may be combined. They are ranges of offsets, a span of time [from_ms,
     to_ms), everything, or the dead letters of the table.
     """
 
@@ -94,7 +95,7 @@ class ReplayPlan:
 
 
 def record_counts(lost: str, archived_count: int) -> dict[str, str | int]:
-    """Return labels with the count of archived offsets and the lost ones.
+    """Return labelled metadata: the count of archived offsets, and a text on lost ones.
 
     Empty values are left out.
     """
@@ -114,8 +115,8 @@ def plan(
 ) -> ReplayPlan:
     """Return the offsets of ``request``.
 
-    ``needed`` is a further span of time, of which some records must remain. ``read`` returns
-    the state of topic and table.
+    ``needed`` is a span of time, of which some records must remain. ``read`` returns the state of
+    topic and table.
 
     :raises NotReadyError: there is no such topic or table.
     :raises ProgressError: a range was never committed or is lost, or nothing of a span of time is
@@ -208,8 +209,8 @@ def counted_ranges(
     """Return all offsets that the groups of a table of aggregates count.
 
     :raises ProgressError: new groups would lack records. Either the table does not note where its
-        counts begin, or it counts a former topic, or the topic is compacted, or neither log nor
-        archive holds all of the records.
+        counts begin, or it counts an earlier topic of that name, or the topic is compacted, or
+        neither log nor archive holds all of the records.
     """
     assert state.snapshot is not None
     versions = state.snapshot.transaction_version
@@ -295,7 +296,7 @@ class _Reach:
     def validate_left(self, request: ReplayRequest) -> str:
         """Return a sentence about lost records of the span, or of everything.
 
-        It is empty without any.
+        It is empty if no record is lost.
 
         :raises ProgressError: nothing of a span of time is left.
         """
@@ -354,7 +355,7 @@ class _Reach:
 def _validate_above_log_start(
     table: TopicTable, request: ReplayRequest, held: HeldTopic, state: TopicState
 ) -> None:
-    """Refuse ranges of a table of newest rows that only the archive holds.
+    """Refuse ranges that only the archive holds, for a table that keeps the newest row of each key.
 
     :raises ProgressError: there is such a range.
     """

@@ -1,4 +1,4 @@
-"""The replay of a plan, piece by piece, into a target of any kind.
+"""Replays a plan piece by piece, into a table of any kind.
 
 A piece has at most as many records as a run of the table reads. A table that keeps the newest row
 of each key is replayed in one piece. The table does not hold replaced rows, so only the whole range
@@ -77,9 +77,9 @@ class ReplayRefusedError(RuntimeError):
 
 
 def counted(name: str, replayed: Replayed, results: Iterable[TopicRunResult]) -> Replayed:
-    """Return ``replayed`` with the counts of each piece.
+    """Add the counts of each piece to ``replayed`` and return it.
 
-    :raises ReplayRefusedError: a check forbids the commit of one.
+    :raises ReplayRefusedError: a check forbids the commit of a piece.
     """
     for result in results:
         if result.failures:
@@ -95,10 +95,10 @@ def run_plan(
 ) -> Iterator[TopicRunResult]:
     """Replay the planned offsets by ``attempt``, and yield the result of each piece.
 
-    The first piece that may not be committed is the last.
+    If a check forbids the commit of a piece, that piece is the last.
 
-    :raises ProgressError: a range can be read no more.
-    :raises CommitConflictError: rivals were always faster.
+    :raises ProgressError: a range can no longer be read.
+    :raises CommitConflictError: in every attempt another writer was faster.
     """
     if planned.ranges.is_empty:
         context.reporter.note(f"there is nothing to replay for the table {table.name}")
@@ -136,10 +136,10 @@ def replanned(
     *,
     is_everything: bool,
 ) -> OffsetRanges:
-    """Return the offsets of a piece by the present state of log, archive and table.
+    """Plan the offsets of a piece again, by the present state of log, archive and table.
 
     :raises ProgressError: the offsets can no longer be read.
-    :raises NotReadyError: table or topic were made anew.
+    :raises NotReadyError: table or topic were created anew.
     """
     if state.snapshot is None or state.topic_id != wanted.topic_id:
         raise NotReadyError(
@@ -175,7 +175,7 @@ class Replayer(Protocol):
     def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
         """Return the offsets of ``request``.
 
-        Some records of ``needed``, a span of time, must remain.
+        ``needed`` is a span of time of which some records must remain.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The records of a run that retention has overtaken, read from the topic's archive.
+"""The records of a run that retention has removed from the log, read from the topic's archive.
 
 Decides from which offset on archive and log hold a partition without a gap. Opens the archive only
 if the log no longer holds the next records, so that other runs pay nothing for it. Writes nothing,
@@ -24,10 +24,10 @@ def overtaken(
     log: LogClient,
     lake: Lake,
 ) -> HeldTopic | None:
-    """Return the records of archive and log if retention has removed the next ones.
+    """Return the records of archive and log if retention has removed the next ones from the log.
 
-    Return None if they are in the log, or if there is no archive. ``offsets`` are those of the log,
-    and ``committed`` has the next offset of each partition.
+    Return None if the log has the next records, or if there is no archive. ``offsets`` are those of
+    the log, and ``committed`` has the next offset of each partition.
     """
     if not any(
         one.partition in committed and committed[one.partition].next_offset < one.log_start_offset
@@ -39,7 +39,7 @@ def overtaken(
 
 
 def readable_starts(held: HeldTopic, offsets: Sequence[PartitionOffsets]) -> dict[int, int]:
-    """Return, by partition, the first offset from which nothing is missing up to the log.
+    """Return, by partition, the first offset from which no offset up to the log is missing.
 
     Partitions without such an offset are left out.
     """

@@ -22,7 +22,7 @@ from orchestration.transforms.batch.batch import ComputedBatch
 from orchestration.transforms.batch.reading import ReadAhead
 
 COUNTS_OTHERS = "counts_other_topics"
-"""The application transaction of a table of aggregates that also counts records of another topic.
+"""The application transaction that marks a table of aggregates with counts of another topic.
 
 That may be a deleted topic of the same name.
 """
@@ -65,7 +65,7 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """A topic and a table's progress in it, as read at the start of an attempt."""
+    """A topic, and a table's progress in it, read at the start of an attempt."""
 
     topic_id: str
     log: tuple[PartitionOffsets, ...]
@@ -78,10 +78,11 @@ class TopicState:
         return {one.partition: one.high_watermark for one in self.log}
 
     def forgotten_below(self, backlog: int) -> dict[int, int]:
-        """Return, by partition, the offset below which a table of newest rows forgets deletions.
+        """Return, by partition, the offset below which deletions need not be remembered any more.
 
-        ``backlog`` is the number of offsets that the run leaves. They may hold an older record of a
-        key that another partition has deleted. So nothing is forgotten before they are read.
+        A table that keeps the newest row of each key remembers deletions. ``backlog`` is the number
+        of offsets that the run leaves. They may hold an older record of a key that another
+        partition has deleted. So no deletion is forgotten before they are read.
         """
         return {} if backlog else {one.partition: one.log_start_offset for one in self.log}
 
@@ -90,8 +91,8 @@ class TopicState:
 class TopicRunResult:
     """The result of a run.
 
-    ``version`` is None if nothing was committed. Then there was nothing new, or a check stopped it.
-    ``row_count`` is of the whole table after the commit. ``letters`` are the rows of the dead
+    If ``version`` is None, nothing was committed, because there was nothing new, or a check forbade
+    it. ``row_count`` is of the whole table after the commit. ``letters`` are the rows of the dead
     letters that the commit made valid. ``changes`` are set for a table that keeps the newest row of
     each key. ``sent`` has the counts of a transform to a topic by label.
     """
@@ -125,7 +126,7 @@ class TopicRunResult:
 
     @property
     def awaited(self) -> dict[tuple[str, int], int]:
-        """Return the first offset at which a record would be new, by topic and partition."""
+        """Return, by topic and partition, the offset at which the next new record would be."""
         return awaited_of(self.ranges.topic, self.state.log, self.next_offsets)
 
 

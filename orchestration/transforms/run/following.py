@@ -1,15 +1,15 @@
 """A run that follows its topic: one range after another for a bounded time.
 
-The reason is the cost of a run. A batch may take half a second of work, and a run of Dagster's
-takes one and a half seconds more (the daemon's tick, the code server, the fork, some twenty
-events). With one range per run, a table without an interval between its runs would always be
-seconds behind a steady stream. So its run looks again after each commit and goes on while records
-come. Only the run of such a table follows its topic. The topic sensor asks for this when the
-interval is zero. Every other run is one range.
+The reason is the cost of a run. A batch may take half a second of work, and a Dagster run takes one
+and a half seconds more (the daemon's tick, the code server, the fork, some twenty events). With one
+range per run, a table without an interval between its runs would always be seconds behind a steady
+stream. So its run looks again after each commit and continues while records come. Only the run of
+such a table follows its topic. The topic sensor requests this when the interval is zero. Every
+other run is one range.
 
-Decides when a run goes on and when it ends. Each range has its own plan, checkpoint, dead letters,
-checks, commit and materialization, like the only range of a run. One run at a time holds the
-table's pool. A killed run leaves the same state as any killed run.
+Decides when a run continues and when it ends. Each range has its own plan, checkpoint, dead
+letters, checks, commit and materialization, like the only range of a run. One run at a time holds
+the table's pool. A killed run leaves the same state as any killed run.
 Invariants: the caller has taken a result before the next range is planned. The first check that
 forbids a commit ends the run.
 """
@@ -50,7 +50,7 @@ class Range(Protocol):
 
     @property
     def awaited(self) -> Mapping[tuple[str, int], int]:
-        """Return the first offset at which a record would be new, by topic and partition."""
+        """Return, by topic and partition, the offset at which the next new record would be."""
         ...
 
 
@@ -66,10 +66,10 @@ def follow(
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[TopicRunResult]:
-    """Yield the result of each range.
+    """Read range after range, and yield the result of each.
 
-    No range begins after ``follow_s`` seconds. With 0 there is one. ``run`` reads, checks and
-    commits a range.
+    No range begins after ``follow_s`` seconds. If that is 0, there is one range. ``run`` reads,
+    checks and commits a range.
 
     :raises Exception: ``run`` raised it. The results yielded before are committed.
     """
@@ -86,7 +86,7 @@ def follow_ranges(
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Ran]:
-    """Yield as ``follow`` does, for any ``run``."""
+    """Yield the results of ``run``, range by range, as ``follow`` does for a table."""
     until_s = now_s() + follow_s
     with ReadAhead() as ahead:
         several = replace(context, ahead=ahead if follow_s > 0 else None)

@@ -1,4 +1,4 @@
-"""Steps that the runs of all kinds share: plan, read, judge, and make dead letters.
+"""Steps that the runs of all kinds share: plan, read, check, and make dead letters.
 
 A step writes nothing. Knows no Dagster: sentences for a person go to ``Reporter``.
 """
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 def attempted(context: RunContext, attempt: Callable[[], Result]) -> Result:
     """Return the result of ``attempt``, which is repeated after conflicts.
 
-    A conflict is a faster rival, or a topic that was created anew.
+    In a conflict, another writer was faster, or the topic was created anew.
 
     :raises CommitConflictError, OtherTopicError: there was a conflict in every attempt.
     """
@@ -56,7 +56,7 @@ def read_state(table: TopicTable, context: RunContext) -> TopicState:
     """Return the state of topic and table.
 
     :raises NotReadyError: there is no such topic.
-    :raises SchemaConflictError: the table keeps other rows than its declaration says.
+    :raises SchemaConflictError: the table has another key than its declaration, or none.
     """
     snapshot = context.lake.snapshot(table.name)
     if snapshot is not None:
@@ -91,12 +91,12 @@ def read_planned(
     held: HeldTopic | None = None,
     fixes: Mapping[At, bytes | None] = NO_FIXES,
 ) -> tuple[Batch, BatchPlan]:
-    """Read the planned ranges, with fixed records as corrected.
+    """Read the planned ranges, with the corrected values of fixed records.
 
-    Return the batch and the plan. If the run reads several ranges, the next one is begun ahead. The
+    Return the batch and the plan. If the run reads several ranges, the next one is read ahead. The
     returned plan is cut to the ranges that were read, because a run stops at its limit of bytes.
-    ``held`` is set if the archive is read. Spark's workers on another machine have no files of the
-    lake, so this process reads it then.
+    ``held`` is set if the archive is read. If Spark's workers are on another machine, they cannot
+    read files of the lake, so this process reads the archive.
     """
     reader = context.log.range_reader(is_tolerant=True) if held is None else held.reader
     is_here = held is not None and context.scratch is None
@@ -121,7 +121,7 @@ def read_planned(
 
 
 def cut_short(context: RunContext, plan: BatchPlan, taken: OffsetRanges) -> BatchPlan:
-    """Return the plan as far as it was read, and report that a later run reads the rest."""
+    """Return the plan cut to ``taken``, and report that a later run reads the rest."""
     context.reporter.note(
         f"{taken.count} of {counted(plan.ranges.count, 'offset')} of topic {taken.topic} were read:"
         f" they have the bytes that a run opens at most, {context.byte_limits.run_bytes}"
@@ -152,7 +152,7 @@ def checked_result(
 def dead_letter_rows(
     origin: Origin, source: Batch, rejections: tuple[Rejection, ...], now: datetime
 ) -> pa.Table:
-    """Return the dead-letter rows of ``rejections``, with the records as they were."""
+    """Return ``rejections`` as rows of the dead-letter table, with the records as they were."""
     wanted: dict[int, list[int]] = {}
     for one in rejections:
         wanted.setdefault(one.partition, []).append(one.offset)
@@ -164,7 +164,7 @@ def letters_that_stay(
 ) -> pa.Table:
     """Return the dead letters in ``ranges`` whose records are no longer in the log.
 
-    They come as rows for another attempt, and their number is reported. Compaction removed the
+    Another attempt can commit these rows again. Their number is reported. Compaction removed the
     records, so they can make no rows, and the dead letters have the only copy of their values.
     """
     letters = DeadLetters(context.lake)
@@ -185,14 +185,14 @@ def letters_that_stay(
 
 
 def origin_of(table: TopicTable, context: RunContext, topic_id: str) -> Origin:
-    """Return the origin of dead letters from the table's topic with ``topic_id``."""
+    """Return the ``Origin`` of dead letters from the table's topic with ``topic_id``."""
     return Origin(
         target=table.name, topic=table.topic.name, topic_id=topic_id, run_id=context.run_id
     )
 
 
 def _archived_part(table: TopicTable, context: RunContext, state: TopicState) -> HeldTopic | None:
-    """Return the records of archive and log if the archive has some of the next ones.
+    """Return the records of archive and log if only the archive has some of the next ones.
 
     Return None if the log has all of them, or if there is no archive.
     """
@@ -209,9 +209,9 @@ def _archived_part(table: TopicTable, context: RunContext, state: TopicState) ->
 def plan_next(
     table: TopicTable, context: RunContext, state: TopicState
 ) -> tuple[BatchPlan, HeldTopic | None]:
-    """Return the next ranges, and report the notes on them.
+    """Return the next ranges, and report the notes of the plan.
 
-    The records of archive and log are returned, too, if the archive has a part of the ranges.
+    If the archive has a part of the ranges, also return the records of archive and log.
 
     :raises ProgressError: the log was truncated or cleaned below the committed offsets.
     """

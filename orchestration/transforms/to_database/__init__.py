@@ -8,8 +8,7 @@ file.
 - ``bulk``: many rows at once in a SQL database.
 - ``run``, ``replay``: runs without Dagster.
 - ``assets``, ``history``: the asset and its replays in Dagster. ``opening``: opens the database.
-- ``kind``: its place among kinds.
+- ``kind``: implements the protocol of ``transforms.kinds``.
 
-The lake keeps an account of the commits, in the same ledger as that of a transform to a topic
-(``transforms.ledger``).
+A ledger in the lake records the commits, as for a transform to a topic (``transforms.ledger``).
 """

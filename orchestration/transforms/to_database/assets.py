@@ -1,8 +1,8 @@
 """The asset of a table in a database, as Dagster shows it.
 
-Events hold offsets, rows, checks, dead letters and the place of the table. Decides how a run is
-presented, like ``orchestration.transforms.dagster_views.assets`` for lake tables. The asset is the
-follower: ``lake/NAME`` is its account of commits.
+Events hold offsets, rows, checks, dead letters and the place of the table. Decides what Dagster
+shows of a run, like ``orchestration.transforms.dagster_views.assets`` for lake tables. The asset
+``lake/NAME`` is the ledger, which records the commits to the table.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from orchestration.transforms.to_database.run import Storing
 
 
 class DatabaseTableConfig(dg.Config):
-    """Overrides of one run. Without any, the run goes on from the offsets in the database."""
+    """Overrides of one run. Without any, the run continues from the offsets in the database."""
 
     accept_lost_records: bool = Field(
         default=False, description="Go on where retention removed records before they were read"

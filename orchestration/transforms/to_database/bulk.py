@@ -3,8 +3,9 @@
 A statement for each row, or one that names some hundred keys, makes the database parse and plan
 again and again. From ``STAGED_FROM`` rows on, they first go into a temporary table of the
 transaction. Its columns have the types of the target table. Then one statement applies them.
-PostgreSQL's COPY loads rows if the driver supports it. Decides which of the two ways is taken. Both
-have the same effect. Statements for few rows work in every database that SQLAlchemy supports.
+PostgreSQL's COPY loads rows if the driver supports it. Decides whether a temporary table is used.
+The effect is the same without one. Statements for few rows work in every database that SQLAlchemy
+supports.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,10 @@ _numbers = count()
 
 
 def is_staged(connection: sa.Connection, rows: pa.Table) -> bool:
-    """Return whether ``rows`` are worth a temporary table that the database's user may create."""
+    """Return whether to put ``rows`` into a temporary table.
+
+    They have to be many enough, and the database's user must be allowed to create such a table.
+    """
     if connection.dialect.name not in STAGING_DIALECTS or rows.num_rows < STAGED_FROM:
         return False
     return connection.dialect.name == "sqlite" or bool(
@@ -37,7 +41,7 @@ def is_staged(connection: sa.Connection, rows: pa.Table) -> bool:
 
 
 def table_of(name: str, schema: pa.Schema, keys: Columns) -> sa.Table:
-    """Return the table for rows of ``schema``, for statements. Key columns are its primary key."""
+    """Return a SQLAlchemy table with the columns of ``schema``. Key columns are its primary key."""
     return sa.Table(
         name, sa.MetaData(), *(sql_column(field, is_key=field.name in keys) for field in schema)
     )

@@ -1,7 +1,7 @@
 """Declarations of tables in a database that follow a topic.
 
-A declaration holds the topic, the function, the table and its key. Checks it as soon as it is made.
-Decides which values a database cannot hold. Knows no run.
+A declaration holds the topic, the function, the table and its key, and is checked as soon as it is
+made. Decides which values a database cannot hold. Knows no run.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ class DatabaseTable:
 
     ``follower`` holds everything that it shares with lake tables from topics: name, topic,
     function, checks, limits, key. ``table`` is its name in the database. The follower's name is
-    that of its account in the lake, and of its dead letters.
+    that of its ledger in the lake, and of its dead letters.
     """
 
     follower: TopicTable
@@ -57,7 +57,7 @@ class DatabaseTable:
 
 
 def validate_apart(tables: Iterable[DatabaseTable]) -> None:
-    """Refuse declarations that are the same table of one database.
+    """Refuse two declarations that name the same table of one database.
 
     Otherwise each of two followers would change and count the other's rows.
 
@@ -77,8 +77,8 @@ def validate_apart(tables: Iterable[DatabaseTable]) -> None:
 def not_storable(rows: pa.Table, keys: tuple[str, ...], dialect: str) -> tuple[Rejection, ...]:
     """Return the rejections of records whose rows the database cannot hold.
 
-    These have times beyond the years 1 to 9999, texts with the letter NUL, texts that are too long
-    for a key, or NaN or infinity inside a value that is kept as JSON.
+    Such rows have times beyond the years 1 to 9999, texts with the letter NUL, texts that are too
+    long for a key, or NaN or infinity inside a value that is stored as JSON.
     """
     found: dict[tuple[int, int], Rejection] = {}
     if dialect != "duckdb":

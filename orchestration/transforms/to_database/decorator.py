@@ -43,12 +43,12 @@ def spark_sql_table(
     of a lake table (``spark_table``) and has to return ``_topic_id, _partition, _offset``, too.
     Rows are appended, unless ``key`` names columns. With ``key`` the table keeps the newest row per
     key, updated in place, and the function has to return ``_timestamp`` as well. Then a record
-    without value deletes the row of its key. A row for which ``deleted_when`` holds, a condition in
-    Spark SQL over the result, deletes it, too.
+    without value deletes the row of its key. So does a row that meets ``deleted_when``, a condition
+    in Spark SQL over the result.
 
-    ``table`` is the table's name in the database, ``name`` that of the asset ``lake/NAME``, the
-    account of commits. Both default to the function's name. No two assets of a project keep the
-    same table. The database is that of the resource ``database`` (``TIDELOG_SQL_URL``).
+    ``table`` is the table's name in the database, and ``name`` that of the asset ``lake/NAME``,
+    which records the commits. Both default to the function's name. No two assets of a project keep
+    the same table. The database is that of the resource ``database`` (``TIDELOG_SQL_URL``).
     ``max_failed`` is as for a table of the lake (``spark_table``).
 
     :raises ValueError: the declaration makes no sense. The text says why.
@@ -120,7 +120,10 @@ def spark_duckdb_table(
 
 
 def _declaring(kind: Engine, table: str | None, shown: Presentation, **follower: Any) -> Declare:
-    """Return a decorator that makes a function the follower of a table of ``kind``."""
+    """Return a decorator that declares a table of a database of the given ``kind``.
+
+    The function becomes the transform of the table's follower.
+    """
 
     def declare(function: Transform) -> dg.AssetsDefinition:
         own = {**follower, "name": follower["name"] or function.__name__}

@@ -3,7 +3,7 @@
 A DuckDB file that is open for writing locks out every reader, and an open reader locks out every
 writer. So a commit writes a copy and renames it into place, as marts are built. Readers never block
 it, and never see half of a commit. The writer holds a lock beside the file for the whole attempt,
-so that there is one writer at a time. The lock dies with its process. Decides the statements. Knows
+so that there is one writer at a time. The lock ends with its process. Decides the statements. Knows
 no broker and no Spark.
 Invariants: the file holds table, owner, remembered deletions, offsets and the number of the dead
 letters of one commit. A killed commit leaves a copy that nothing names, and the next writer removes
@@ -70,7 +70,7 @@ class DuckdbStore:
 
     @property
     def place(self) -> str:
-        """Return the place of the table as text."""
+        """Return the place of the table for people: the path of the file."""
         return str(self.path)
 
     @property
@@ -80,10 +80,10 @@ class DuckdbStore:
 
     @contextmanager
     def writer(self) -> Iterator["DuckdbWriter"]:
-        """Hold the lock.
+        """Lock the file, and yield its writer.
 
         While the lock is held no other writer is active, and a killed one cannot come back. Only
-        the owner can read the lock file, because an account that could read it could hold it.
+        the owner can read the lock file, because an account that can read it could lock it.
 
         :raises NotOwnerError: the table belongs to another owner.
         """
@@ -94,7 +94,7 @@ class DuckdbStore:
             yield DuckdbWriter(store=self)
 
     def holder(self) -> str | None:
-        """Return the other owner of the table, or None.
+        """Return a text on another owner of the table, None if no other asset owns it.
 
         A file of an earlier release belongs to the first owner that writes it.
         """
@@ -104,7 +104,7 @@ class DuckdbStore:
     def take_over(self, *, is_of_this_lake: bool) -> None:  # noqa: ARG002 - a file without owner is claimed, not taken over
         """Become the file's owner, with rows and progress.
 
-        Dead letters are numbered within one lake. So the number from another lake is dropped.
+        Dead letters are numbered within one lake. So the number of another lake is dropped.
         """
         with self._locked():
             found = self._owner()
@@ -152,7 +152,7 @@ class DuckdbWriter:
     def standing(self, topic_id: str) -> Standing:
         """Return the progress of the table.
 
-        :raises ProgressError: the file belongs to something else, or the table in it is gone.
+        :raises ProgressError: the file is not that of a follower, or its table is missing.
         """
         store = self.store
         if not store.path.exists():
@@ -192,7 +192,7 @@ class DuckdbWriter:
     def held(
         self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None
     ) -> tuple[KnownRows, pa.Table]:
-        """Return rows and remembered deletions, of ``keys`` and from ``ranges``."""
+        """Return rows and remembered deletions: those of ``keys``, and those from ``ranges``."""
         store = self.store
         if not store.path.exists():
             return KnownRows(places.empty_table()), places.empty_table()
@@ -255,7 +255,7 @@ def _replaced(store: DuckdbStore) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def put_in_place(draft: Path, place: Path) -> None:
-    """Rename the copy, which is the moment of the commit, and sync the folder."""
+    """Rename the copy ``draft`` to ``place``, and sync the folder. The rename is the commit."""
     draft.replace(place)
     sync(place.parent)
 
@@ -323,7 +323,7 @@ def write_offsets(connection: duckdb.DuckDBPyConnection, batch: Batch) -> None:
 def _opened(
     path: Path, place: str, *, is_read_only: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection.
+    """Yield a connection to the file.
 
     :raises StoreError: DuckDB refuses.
     """

@@ -1,4 +1,4 @@
-"""Replays into a table of a database in Dagster: days as partitions, and a job with a form.
+"""Replays into a table of a database in Dagster: an asset with a partition per day, and a job.
 
 Both are as for tables of the lake.
 """

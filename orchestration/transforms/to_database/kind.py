@@ -1,4 +1,4 @@
-"""The kind of tables of a database that follow one topic."""
+"""The kind of table that is in a database and follows one topic."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -28,17 +28,17 @@ class StoredKind(Kind):
 
     @property
     def name(self) -> str:
-        """Return the name of the follower, and of its ledger."""
+        """Return the name of the table's declaration, and of its ledger."""
         return self.table.name
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the facts for sensor and lag."""
+        """Return the table's ``TopicFeed``, for the sensor and for lag."""
         return feed_of(self.follower)
 
     @property
     def follower(self) -> TopicTable:
-        """Return the follower."""
+        """Return the declaration of the table as one that follows a topic."""
         return self.table.follower
 
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
@@ -52,7 +52,7 @@ class StoredKind(Kind):
 
     @property
     def has_owner(self) -> bool:
-        """Return True."""
+        """Return True, because the table is in a database."""
         return True
 
     @contextmanager
@@ -70,7 +70,7 @@ class StoredKind(Kind):
             )
 
     def validate_beside(self, others: Iterable[Kind]) -> None:
-        """Refuse two followers of one table.
+        """Refuse a project in which two followers write the same table.
 
         :raises ValueError: names them.
         """

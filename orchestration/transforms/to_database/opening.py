@@ -1,4 +1,4 @@
-"""Opens the table of a database, and turns its refusals into failed runs."""
+"""Opens the table of a database, and turns errors of the database into failed runs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,10 +22,10 @@ from orchestration.transforms.to_database.stores import Store
 def opened(
     declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource, lake: Lake
 ) -> Iterator[Store]:
-    """Yield the database's table.
+    """Yield the store with the table.
 
-    Its owner is the asset of this lake. In a SQL database the name of its progress contains the
-    deployment's name, too.
+    Its owner is the asset of this lake. In a SQL database its progress is stored under a name that
+    contains the deployment's name, too.
     """
     keys = declared.follower.latest_by
     asset = table_key(declared.name).to_user_string()
@@ -45,7 +45,7 @@ def opened(
 
 @contextmanager
 def refusals_as_failures(name: str) -> Iterator[None]:
-    """Turn a refusal of the database into a failed run."""
+    """Turn errors of the database into a failed run."""
     try:
         yield
     except StoreError as error:

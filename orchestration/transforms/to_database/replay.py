@@ -3,8 +3,8 @@
 The rows are replaced in one transaction of the database that moves no offset. It names the dead
 letters that count from then on, as a run's commit does. The writer is opened first, so that no
 older run commits meanwhile. A killed replay has replaced some pieces whole and the others not at
-all. A table with a key is replayed in one piece, for the reasons of
-``orchestration.transforms.to_lake.replay``. Knows no Dagster.
+all. A table with a key is replayed in one piece, because only the whole range says which row is
+newest (``transforms.replay.steps``). Knows no Dagster.
 Invariant: afterwards the table has the rows of the records before its offsets, each once.
 """
 
@@ -48,17 +48,17 @@ class DatabaseReplayer:
 
     @property
     def table(self) -> TopicTable:
-        """Return the follower."""
+        """Return the declaration of the table as one that follows a topic."""
         return self.work.declared.follower
 
     def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
-        """Return the offsets of ``request``, by the commits in the ledger."""
+        """Return the offsets of ``request``. The ledger says which offsets are committed."""
         return plan(self.table, self.context, request, needed=needed, read=_by_ledger)
 
     def run(self, planned: ReplayPlan) -> Iterator[TopicRunResult]:
         """Replay the planned offsets and yield the result of each piece.
 
-        The first piece that may not be committed is the last.
+        If a check forbids the commit of a piece, that piece is the last.
 
         :raises StoreError: the database refuses.
         :raises ProgressError, CommitConflictError: as for a table of the lake.

@@ -3,8 +3,8 @@
 Decides the order that keeps a run exact when it is killed at any moment. The writer is opened
 first. From then on no older run can commit, so the progress, which is read after that, is final.
 The dead letters are written before the commit, under a number that the commit names. So they count
-from the same moment as the rows. The ledger in the lake follows. If a run is killed in between, the
-next one completes it. Knows no Dagster.
+from the same moment as the rows. The ledger in the lake is updated last. If a run is killed before
+that, the next one updates the ledger. Knows no Dagster.
 Invariant: each record up to the offsets in the database is in the table as the transform made it,
 or a dead letter.
 """
@@ -42,7 +42,7 @@ from orchestration.transforms.to_database.stores import Batch, Store, Writer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storing:
-    """A run: the declaration, and the database's table."""
+    """Runs a table in a database: the declaration, and the store with the table."""
 
     declared: DatabaseTable
     store: Store
@@ -52,7 +52,7 @@ class Storing:
 
         ``table`` is the follower.
 
-        :raises CommitConflictError: other runs were faster in every attempt.
+        :raises CommitConflictError: in every attempt another run was faster.
         :raises StoreError: the database refuses.
         :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was
             committed. The text says what to do.
@@ -66,7 +66,7 @@ class Storing:
 
     @contextmanager
     def attempt(self, table: TopicTable, context: RunContext) -> "Iterator[StoringAttempt]":
-        """Open the writer.
+        """Open the writer, and yield an attempt that uses it.
 
         From then on no older run commits.
 
@@ -189,7 +189,7 @@ class StoringAttempt:
     ) -> tuple[Changes | None, pa.Table | None]:
         """Return the changes of a table with a key, and the keys of the batch or replay.
 
-        Deletions below ``log_starts`` are forgotten.
+        Both are None for a table without a key. Deletions below ``log_starts`` are forgotten.
 
         :raises ProgressError: a replay cannot know the earlier value of a row.
         """
@@ -251,7 +251,10 @@ class StoringAttempt:
         )
 
     def commit(self, batch: Batch, progress: Progress) -> TableSnapshot:
-        """Commit, then update the ledger from a snapshot that was taken before."""
+        """Commit ``batch`` to the database, then update the ledger.
+
+        The ledger's snapshot is loaded before the commit, so that a slower run gets a conflict.
+        """
         account = self._ledger()
         self.writer.commit(batch)
         ends = {} if batch.is_replay else batch.ranges.ends()

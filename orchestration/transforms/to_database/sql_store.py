@@ -6,9 +6,10 @@ topic id and partition. A writer takes the next version when it opens, and commi
 is still the newest. So a slow run, or one that was thought dead, commits nothing after a newer one.
 Decides the statements, which are SQLAlchemy's own and the same for every database. Knows no broker
 and no Spark.
-Invariants: the first statement of a commit compares the version, which locks out rivals until the
-transaction ends. The table has one owner (``orchestration.databases.owners``), which the commit
-compares, too. Rows, remembered deletions, offsets and the number of the dead letters move together.
+Invariants: the first statement of a commit compares the version, and thereby locks out other
+writers until the transaction ends. The table has one owner (``orchestration.databases.owners``),
+which the commit compares, too. Rows, remembered deletions, offsets and the number of the dead
+letters move together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -84,7 +85,7 @@ class SqlStore:
 
     @property
     def place(self) -> str:
-        """Return the place of the table as text, without password."""
+        """Return the place of the table for people: the URL without the password, and the name."""
         return f"{shown_url(self.engine.url)}#{self.table}"
 
     @property
@@ -94,7 +95,7 @@ class SqlStore:
 
     @contextmanager
     def writer(self) -> Iterator["SqlWriter"]:
-        """Take the next version.
+        """Take the next version, and yield the writer that holds it.
 
         From then on no older writer commits.
 
@@ -136,7 +137,7 @@ class SqlStore:
     def hold(self, connection: sa.Connection) -> None:
         """Lock the table's owner until the transaction ends.
 
-        A table without owner becomes this follower's own.
+        A table without owner gets this follower's asset as its owner.
 
         :raises NotOwnerError: the table belongs to another owner.
         """
@@ -145,7 +146,7 @@ class SqlStore:
         )
 
     def another(self, connection: sa.Connection) -> str | None:
-        """Return the other follower that a table without owner belongs to, or None."""
+        """Return a text on another follower that has written a table without owner, or None."""
         found = self._followers_of_the_table(connection)
         is_there = sa.inspect(connection).has_table(self.table)
         if not found or not is_there or self.follower in found:
@@ -153,7 +154,7 @@ class SqlStore:
         return f"the follower {found[0]}, by {FOLLOWERS}"
 
     def holder(self) -> str | None:
-        """Return the other owner of the table, None if this follower or nothing owns it."""
+        """Return a text on the table's owner, None if this asset or nothing owns the table."""
         with refusals_translated(self.place):
             self._create_books()
             with self.engine.begin() as connection:
@@ -165,9 +166,9 @@ class SqlStore:
     def take_over(self, *, is_of_this_lake: bool) -> None:
         """Become the table's owner, with the former owner's progress.
 
-        From then on the former owner commits nothing. The number of the dead letters counts within
-        one lake. It is kept if the progress was made from the same lake. ``is_of_this_lake`` says
-        so for an unknown former owner.
+        From then on the former owner commits nothing. Dead letters are numbered within one lake. So
+        their number is kept only if the former owner is of the same lake. If the former owner is
+        not known, ``is_of_this_lake`` decides.
         """
         with refusals_translated(self.place):
             self._create_books()
@@ -202,9 +203,9 @@ class SqlStore:
                 owners.give(connection, self.table, self.owner)
 
     def _former(self, connection: sa.Connection) -> str | None:
-        """Return the follower whose progress is that of the table.
+        """Return the follower whose progress belongs to the table.
 
-        It is the owner's, else the one that committed last.
+        It is that of the owner, else the one that committed last.
         """
         found = self._followers_of_the_table(connection)
         held = owners.sql_owner(connection, self.table)
@@ -230,7 +231,7 @@ class SqlStore:
     def _create_books(self) -> None:
         """Create the tables of progress and owners.
 
-        A rival process that creates them at the same time is not an error.
+        If another process creates them at the same time, that is not an error.
         """
         try:
             _METADATA.create_all(self.engine)
@@ -242,7 +243,7 @@ class SqlStore:
 
 
 def follower_of(name: str, deployment: str | None) -> str:
-    """Return the name under which the progress of the table ``name`` is kept."""
+    """Return the name under which the progress of the table ``name`` is stored."""
     return ".".join(filter(None, [deployment, name]))
 
 
@@ -256,7 +257,7 @@ class SqlWriter:
     def standing(self, topic_id: str) -> Standing:
         """Return the progress of the table.
 
-        :raises ProgressError: the table is gone, but its offsets are not.
+        :raises ProgressError: the offsets exist, but the table does not.
         """
         store = self.store
         with refusals_translated(store.place), store.engine.begin() as connection:
@@ -293,7 +294,7 @@ class SqlWriter:
     def held(
         self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None
     ) -> tuple[KnownRows, pa.Table]:
-        """Return rows and remembered deletions, of ``keys`` and from ``ranges``.
+        """Return rows and remembered deletions: those of ``keys``, and those from ``ranges``.
 
         :raises SchemaConflictError: the table lacks columns.
         """
@@ -391,9 +392,10 @@ def write_offsets(connection: sa.Connection, store: SqlStore, batch: Batch) -> N
 
 
 def _forget(connection: sa.Connection, remembered: sa.Table, batch: Batch) -> None:
-    """Forget deletions that no late record can concern.
+    """Delete remembered deletions that no late record can need any more.
 
-    These are deletions of former topics, and those that retention has removed.
+    These are deletions of earlier topics of that name, and deletions whose records retention has
+    removed.
     """
     columns = remembered.c
     connection.execute(remembered.delete().where(columns["_topic_id"] != batch.ranges.topic_id))
@@ -408,7 +410,7 @@ def _forget(connection: sa.Connection, remembered: sa.Table, batch: Batch) -> No
 def _table_for(connection: sa.Connection, store: SqlStore, schema: pa.Schema) -> sa.Table:
     """Return the table for rows of ``schema``. A missing table is created.
 
-    :raises SchemaConflictError: it lacks columns.
+    :raises SchemaConflictError: the existing table lacks columns.
     """
     declared = bulk.table_of(store.table, schema, store.keys)
     names = sa.inspect(connection)
@@ -481,7 +483,7 @@ def _fetched(
 
 
 def _from_ranges(table: sa.Table, ranges: OffsetRanges) -> "Iterator[sa.ColumnElement[bool]]":
-    """Yield conditions that together hold for the rows that came from ``ranges``."""
+    """Yield conditions, one of which is true for each row that came from ``ranges``."""
     columns = table.c
     for start in range(0, len(ranges.ranges), KEYS_AT_ONCE):
         parts = [
@@ -498,7 +500,7 @@ def _asked_for(
 ) -> list[Any]:
     """Return the columns ``names`` of the rows with one of ``keys``.
 
-    The queries name the keys.
+    The queries list the keys, some hundred at a time.
     """
     found: list[Any] = []
     for chunk in chunks(keys, connection.dialect.name):
@@ -514,7 +516,7 @@ def _asked_for(
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return fetched values as Arrow. A moment without zone is UTC, as ``chunks`` writes it."""
+    """Return fetched values as Arrow. A time without zone is UTC, as ``chunks`` writes it."""
     if pa.types.is_timestamp(kind) and kind.tz:
         values = [
             one.replace(tzinfo=UTC) if isinstance(one, datetime) and one.tzinfo is None else one

@@ -1,10 +1,10 @@
 """The protocol of a database for a table that follows a topic.
 
-A store holds the rows and, in the same transaction, the offsets. This module decides nothing. It
-has values and protocols. A store knows one table. One attempt of a run works with a ``Writer``.
-Once it is open, no older one can commit, because the store's version has moved or the writer holds
-the file. So the progress that it reads stays true until it commits itself. Knows no broker and no
-Spark.
+A store holds the rows and, in the same transaction, the offsets. This module has values and
+protocols, and decides nothing. A store knows one table. One attempt of a run works with a
+``Writer``. Once it is open, no older one can commit, because the store's version has moved or the
+writer holds the file. So the progress that it reads stays true until it commits itself. Knows no
+broker and no Spark.
 """
 
 from collections.abc import Mapping
@@ -49,11 +49,11 @@ class Standing:
 class Batch:
     """The content of one transaction.
 
-    ``rows`` are appended, or ``changes`` made, and the offsets move to the ends of ``ranges``.
-    ``keys`` are the keys of the batch, for a table that keeps the newest row of each key. Deletions
-    below ``log_starts``, by partition, need not be remembered any more. A replay (``is_replay``)
-    moves no offset. Its rows replace all rows that came from ``ranges``. ``changes`` already take
-    that into account.
+    Either ``rows`` are appended or ``changes`` are made, and the offsets move to the ends of
+    ``ranges``. ``keys`` are the keys of the batch, for a table that keeps the newest row of each
+    key. Deletions below ``log_starts``, by partition, need not be remembered any more. A replay
+    (``is_replay``) moves no offset. Its rows replace all rows that came from ``ranges``.
+    ``changes`` already take that into account.
     """
 
     ranges: OffsetRanges
@@ -89,7 +89,7 @@ class Writer(Protocol):
     def held(
         self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None
     ) -> tuple[KnownRows, pa.Table]:
-        """Return rows and remembered deletions, of ``keys`` and from ``ranges``.
+        """Return rows and remembered deletions: those of ``keys``, and those from ``ranges``.
 
         They have the columns of ``places``.
         """
@@ -110,24 +110,23 @@ class Writer(Protocol):
 class Store(Protocol):
     """A table of a database.
 
-    ``place`` names it for people and in the ledger, without secrets. ``kind`` is the text that
-    Dagster shows.
+    ``place`` names the database for people and in the ledger, without secrets.
     """
 
     @property
     def place(self) -> str:
-        """Return the place of the table as text."""
+        """Return the place of the table for people, without secrets."""
         ...
 
     @property
     def dialect(self) -> str:
-        """Return the kind of the database, as SQLAlchemy names it."""
+        """Return the SQLAlchemy dialect of the database."""
         ...
 
     def writer(self) -> AbstractContextManager[Writer]:
         """Open the writer of one attempt.
 
-        From then on no older one can commit.
+        From then on no older writer can commit.
 
         :raises CommitConflictError: another run is active.
         :raises StoreError: the database cannot be reached, or refuses.
@@ -136,7 +135,7 @@ class Store(Protocol):
         ...
 
     def holder(self) -> str | None:
-        """Return the other owner of the table, None if it belongs to this store or has no owner.
+        """Return a text on another owner of the table, None if no other asset owns it.
 
         :raises StoreError: the database cannot be reached, or refuses.
         """
@@ -145,8 +144,8 @@ class Store(Protocol):
     def take_over(self, *, is_of_this_lake: bool) -> None:
         """Become the table's owner, with the former owner's rows and progress.
 
-        The former owner commits nothing from then on. ``is_of_this_lake`` says that an unknown
-        owner was of this lake.
+        The former owner commits nothing from then on. ``is_of_this_lake`` says whether an unknown
+        former owner is of this lake.
 
         :raises CommitConflictError: a run is active.
         :raises StoreError: the database cannot be reached, or refuses.
@@ -155,9 +154,9 @@ class Store(Protocol):
 
 
 def validate_columns(place: str, table: str, existing: set[str], schema: pa.Schema) -> None:
-    """Refuse rows of ``schema``, which has columns that the table lacks.
+    """Refuse rows of ``schema`` if the table lacks some of its columns.
 
-    The table may have more.
+    The table may have more columns.
 
     :raises SchemaConflictError: names the columns.
     """
@@ -172,7 +171,7 @@ def validate_columns(place: str, table: str, existing: set[str], schema: pa.Sche
 
 
 def validate_presence(place: str, table: str, standing: Standing, undo: str) -> None:
-    """Refuse to go on if the offsets exist and the table does not.
+    """Refuse to continue if the offsets exist and the table does not.
 
     :raises ProgressError: the table is missing. ``undo`` says how to begin anew.
     """

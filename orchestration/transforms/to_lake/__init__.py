@@ -3,5 +3,6 @@
 - ``decorator``: ``@spark_table``. ``statements``: transforms written in SQL.
 - ``run``, ``derived``: a run of a table from a topic, and from tables.
 - ``replay``: a replay. ``rebuilding``: the replay of a table of aggregates.
-- ``assets``, ``history``: the table and its replays in Dagster. ``kind``: its place among kinds.
+- ``assets``, ``history``: the table and its replays in Dagster. ``kind``: implements the protocol
+  of ``transforms.kinds``.
 """

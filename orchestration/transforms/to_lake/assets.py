@@ -1,6 +1,7 @@
 """Assets of lake tables: runs of declared tables as Dagster shows them.
 
-Config only overrides. The work itself is in ``run``, ``replay`` and ``derived``.
+The config of a run only overrides the declaration. The work itself is in ``run``, ``replay`` and
+``derived``.
 """
 
 from collections.abc import Iterator, Sequence

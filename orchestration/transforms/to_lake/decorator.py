@@ -70,13 +70,13 @@ def spark_table(
     batch. Its function gets the fields of the schema with ``_topic_id, _partition, _offset,
     _timestamp, _key``, and returns at least the first three. ``has_headers`` adds ``_headers``
     (``ARRAY<STRUCT<key: STRING, value: BINARY>>``, maybe empty). ``OF_TOPICS`` and quarantine rules
-    are for tables from topics, ``is_automated`` for others. ``is_evolving`` lets columns come and
-    go. With ``minimum_interval_s=0`` a run follows its topic for minutes, a commit at a time. The
-    backfill begins at the day ``history_from``, in record time. A table keeps every row, or with
-    ``latest_by`` the newest per value of these columns. Then the function returns ``_timestamp``,
-    too, and a record without value, or a row that meets ``deleted_when`` (Spark SQL), removes the
-    row of its key. The function may throw on ``max_failed`` records of a batch, or up to 1.0 on
-    that share. They become dead letters of the rule ``transform``.
+    are for tables from topics, ``is_automated`` for others. ``is_evolving`` allows results with new
+    columns, and without some. With ``minimum_interval_s=0`` a run follows its topic for minutes, a
+    commit at a time. The backfill begins at the day ``history_from``, in record time. A table keeps
+    every row, or with ``latest_by`` the newest per value of these columns. Then the function
+    returns ``_timestamp``, too, and a record without value, or a row that meets ``deleted_when``
+    (Spark SQL), removes the row of its key. The function may throw on ``max_failed`` records of a
+    batch (a count, or a share up to 1.0). They become dead letters of the rule ``transform``.
     :raises ValueError: the declaration makes no sense. The text says why.
     """
     _validate_origin(topic, tables)
@@ -115,7 +115,7 @@ def spark_table(
 
 
 def _validate_origin(topic: TopicSpec | None, tables: object) -> None:
-    """Raise ValueError unless a table has either a topic or tables."""
+    """Raise ValueError if a table has neither a topic nor tables, or both."""
     if (topic is None) == (not tables):
         raise ValueError(
             "a table comes either from a topic or from tables: @spark_table(topic=...) or"
@@ -166,9 +166,9 @@ def spark_aggregate(
     The function gets the same columns as the function of a table (``spark_table``). It returns rows
     with the columns ``by``, the aggregated columns, and ``_topic_id, _partition, _offset``.
     ``aggregates`` are made with ``count``, ``total``, ``smallest`` and ``largest`` of
-    ``orchestration.rows.aggregates``. A single one needs no list. Each run merges its rows into the
-    groups that they touch, and the offsets move in the same commit. So each record counts once,
-    whenever a run is killed. Rules and suite see the rows before they are aggregated.
+    ``orchestration.rows.aggregates``. A single one may be given without a list. Each run merges its
+    rows into the groups that they touch, and the offsets move in the same commit. So each record
+    counts once, even if runs are killed. Rules and suite see the rows before they are aggregated.
     ``max_failed`` is as for a table.
 
     :raises ValueError: the declaration makes no sense. The text says why.
@@ -197,9 +197,9 @@ def spark_aggregate(
 
 
 def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
-    """Return the condition of every downstream table.
+    """Return the condition that starts runs of tables, marts and copies that are made of tables.
 
-    It holds when an input changed and the blocking checks of the inputs passed.
+    It is true when an input changed and the blocking checks of the inputs passed.
 
     Runs in progress upstream do not hold it back, because under a steady stream there is always
     one. If an input changes after a run was requested, another run is requested, even if the first

@@ -1,9 +1,9 @@
 """One run of a table from tables: read the inputs' latest versions, compute, check, and commit.
 
 The commit replaces the whole table. It records the version of each input and a fingerprint of the
-transform. A run that would record the same again is skipped. So the result depends on the versions
-of the inputs alone, not on the order of their changes. Spark reads the files of a version directly.
-Knows no Dagster and no topic.
+transform. A run that would record the same again is skipped. So the result depends only on the
+versions of the inputs, not on the order of their changes. Spark reads the files of a version
+directly. Knows no Dagster and no topic.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def run_derived_table(
     under the same names and writes there, too.
 
     :raises TransformError, SchemaConflictError: nothing was committed.
-    :raises CommitConflictError: rivals were faster in every attempt.
+    :raises CommitConflictError: in every attempt another writer was faster.
     """
     for attempt in range(1, commit_attempts + 1):
         try:

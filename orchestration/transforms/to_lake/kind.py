@@ -1,4 +1,4 @@
-"""The kind of lake tables that follow one topic."""
+"""The kind of table that is in the lake and follows one topic."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class LakeKind(Kind):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the facts for sensor and lag."""
+        """Return the table's ``TopicFeed``, for the sensor and for lag."""
         return feed_of(self.table)
 
     @property
@@ -34,11 +34,11 @@ class LakeKind(Kind):
 
     @property
     def is_replayed_whole(self) -> bool:
-        """Return whether the table keeps aggregates."""
+        """Return whether the table keeps aggregates, because such a table cannot replay a part."""
         return bool(self.table.aggregates)
 
     def why_no_replay(self, *, is_everything: bool, is_of_dead_letters: bool) -> str | None:  # noqa: ARG002 - a Kind
-        """Return why only everything can be replayed into a table of aggregates."""
+        """Return why a table of aggregates cannot replay a part, None if it is possible."""
         return (
             why_no_replay_of_groups(self.name)
             if self.table.aggregates and not is_everything

@@ -1,4 +1,4 @@
-"""A replay of a table of aggregates: all groups are made anew and swapped in one commit.
+"""A replay of a table of aggregates: computes all groups anew and replaces them in one commit.
 
 The share of a range in a group cannot be taken out, so there is no replay of a part. Reads the
 records piece by piece, as runs do, and merges each piece into groups in memory, with the dead
@@ -39,7 +39,7 @@ from orchestration.transforms.to_lake.run import checked_batch
 
 @dataclass(slots=True)
 class Rebuild:
-    """Groups that are made anew, with counts and dead letters of the records so far."""
+    """Groups that are computed anew, with counts and dead letters of the records read so far."""
 
     table: TopicTable
     context: RunContext
@@ -57,11 +57,11 @@ class Rebuild:
     newest_ms: int | None = None
 
     def run(self) -> TopicRunResult:
-        """Read all counted records, and swap the groups.
+        """Read all counted records, and replace the groups.
 
-        :raises ProgressError: counted records are not held any more.
-        :raises NotReadyError: table or topic were made anew meanwhile.
-        :raises CommitConflictError: rivals were faster in every attempt.
+        :raises ProgressError: neither log nor archive holds all counted records.
+        :raises NotReadyError: table or topic were created anew meanwhile.
+        :raises CommitConflictError: in every attempt another writer was faster.
         """
         return attempted(self.context, self._attempt)
 
@@ -152,7 +152,7 @@ class Rebuild:
     def _result(
         self, state: TopicState, ranges: OffsetRanges, committed: TableSnapshot, letters: pa.Table
     ) -> TopicRunResult:
-        """Return the result for the events. Its rows are the groups."""
+        """Return the result for Dagster's events. Its rows are the groups."""
         statistics = BatchStatistics(
             records=self.records,
             bytes=self.size_bytes,

@@ -1,12 +1,12 @@
-"""A replay: read committed records once more, and replace the rows and dead letters they made.
+"""A replay: reads committed records once more, and replaces the rows and dead letters they made.
 
 Each piece is one commit of the table that replaces its rows and its dead letters together
 (``dead_letters.table`` says how). A killed replay leaves each piece either replayed or as it was,
 and may be run again. No checkpoint moves. A fixed record (``dead_letters.fixes``) is read with its
 correction. Knows no Dagster.
 
-A replay of a range cannot remove a row whose key the range no longer yields. Only a replay of
-everything can. The groups of a table of aggregates are made anew (``rebuilding``).
+If a range no longer yields a key, its replay cannot remove the row of that key. Only a replay of
+everything can. The groups of a table of aggregates are computed anew (``rebuilding``).
 """
 
 from collections.abc import Iterator
@@ -63,10 +63,10 @@ def run_replay(
 ) -> Iterator[TopicRunResult]:
     """Replay the records of ``request`` and yield the result of each piece.
 
-    The first piece that may not be committed is the last.
+    If a check forbids the commit of a piece, that piece is the last.
 
-    :raises ProgressError: a range was never committed or can be read no more.
-    :raises CommitConflictError: rivals were always faster.
+    :raises ProgressError: a range was never committed or can no longer be read.
+    :raises CommitConflictError: in every attempt another writer was faster.
     """
     yield from run_planned(table, context, plan(table, context, request))
 

@@ -2,8 +2,8 @@
 
 Decides the order that keeps a run exact when it is killed at any moment. The dead-letter snapshot
 is loaded before the checkpoint is read. The dead letters are committed before the target. The
-target's commit of rows and offsets alone is the checkpoint. A rival's commit restarts the whole
-attempt. Knows no Dagster: sentences for a person go to ``Reporter``.
+target's commit of rows and offsets alone is the checkpoint. If another run commits meanwhile, the
+whole attempt starts again. Knows no Dagster: sentences for a person go to ``Reporter``.
 Invariant: after any number of runs and kills each record of a committed range is either in the
 table or among its committed dead letters.
 """
@@ -47,7 +47,7 @@ from orchestration.transforms.run.steps import (
 def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
     """Read the next batch of the table's topic and commit it.
 
-    :raises CommitConflictError: rivals were faster in every attempt.
+    :raises CommitConflictError: in every attempt another writer was faster.
     :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was
         committed. The text says what to do.
     """
@@ -121,9 +121,9 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
 def _commit_marks(
     table: TopicTable, state: TopicState, target: TableSnapshot, plan: BatchPlan
 ) -> dict[str, int]:
-    """Return the marks of the records that a table of aggregates counts.
+    """Return the transactions that note which records a table of aggregates counts.
 
-    A later replay, which makes the groups anew, needs them.
+    They are empty for other tables. A later replay, which computes the groups anew, needs them.
     """
     if not table.aggregates:
         return {}
@@ -142,7 +142,7 @@ def decide_changes(
     log_starts: Mapping[int, int],
     replaced: Replaced | None = None,
 ) -> Changes | None:
-    """Return the changes of a batch or replay in a table of newest rows or of groups.
+    """Return the changes that a batch or replay makes to rows by key or to groups of aggregates.
 
     Return None for a table that keeps all rows. Deletions below ``log_starts`` are forgotten.
 
@@ -191,9 +191,9 @@ def checked_batch(
 
 
 def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState) -> None:
-    """Check once more, before the dead letters are written, that no rival committed meanwhile.
+    """Check, before the dead letters are written, that no other run has committed meanwhile.
 
-    A rival's commit without dead letters would not conflict with ours.
+    A commit without dead letters would not conflict with this run's dead letters.
 
     :raises CommitConflictError: another run moved the checkpoints.
     """
@@ -207,7 +207,7 @@ def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState)
 def target_table(
     table: TopicTable, context: RunContext, state: TopicState, rows: pa.Table
 ) -> TableSnapshot:
-    """Return the snapshot to commit through: the one that was read, or the new table's."""
+    """Return the snapshot to commit from: the one that was read, or that of a new table."""
     if state.snapshot is not None:
         return state.snapshot
     conform(rows, table.name, rows.schema)

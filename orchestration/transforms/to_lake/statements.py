@@ -37,8 +37,8 @@ def sql_transform(
 ) -> Transform:
     """Return the function that computes ``statement`` over one DataFrame per relation.
 
-    The statement names the ``relations``. ``place`` says where it is written. ``columns`` are those
-    of a single relation, as far as they are known.
+    The statement names the ``relations``. ``place`` says where the statement was written, for
+    errors. ``columns`` are those of a single relation, as far as they are known.
 
     :raises ValueError: the statement is empty, or names none of the relations.
     """
@@ -92,7 +92,7 @@ def validate_provenance(statement: str) -> None:
 def plain_choice(
     statement: str, relation: str, columns: Collection[str]
 ) -> Mapping[str, str] | None:
-    """Return the source of each column that ``statement`` chooses, by its new name.
+    """Return, by its name, the source of each column of a statement that only chooses columns.
 
     Return None if the statement is more than a choice of known ``columns``.
     """
@@ -109,7 +109,10 @@ def plain_choice(
 
 
 def asked(statement: str, relations: Sequence[str]) -> str:
-    """Return the query for Spark, in which ``{given_0}`` and so on stand for the DataFrames."""
+    """Return a query for ``session.sql`` that runs ``statement`` over DataFrames.
+
+    The query names the DataFrames ``{given_0}`` and so on.
+    """
     known = ", ".join(
         f"{quoted(name)} AS (SELECT * FROM {{{given(number)}}})"  # noqa: S608
         for number, name in enumerate(relations)
@@ -119,7 +122,7 @@ def asked(statement: str, relations: Sequence[str]) -> str:
 
 
 def given(number: int) -> str:
-    """Return the name under which Spark gets a DataFrame."""
+    """Return the name of the DataFrame ``number`` in a query for Spark."""
     return f"given_{number}"
 
 

@@ -6,5 +6,5 @@ The transform is a ``DataFrame -> DataFrame`` function.
 - ``outgoing``: makes records of rows.
 - ``run``: a run without Dagster. ``replay``: a replay of its dead letters.
 - ``assets``, ``history``: the asset and its replay in Dagster. ``events``: the events of both.
-- ``kind``: its place among kinds.
+- ``kind``: implements the protocol of ``transforms.kinds``.
 """

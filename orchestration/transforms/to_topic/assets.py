@@ -1,8 +1,8 @@
 """The asset of a transform to a topic, as Dagster shows it.
 
-Events hold offsets, rows, checks and counts of sent records. Another event says that the target
-grew. Decides how a run is presented, like ``orchestration.transforms.dagster_views.assets`` for
-tables. One sender is held for the whole run.
+Events hold offsets, rows, checks and counts of sent records. Another event says that the target has
+new records. Decides what Dagster shows of a run, like
+``orchestration.transforms.dagster_views.assets`` for tables. One sender is open for the whole run.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ TARGET_METADATA = "tidelog/target"
 
 
 class TopicTransformConfig(dg.Config):
-    """Overrides of one run. Without any, the run goes on from the group's offsets."""
+    """Overrides of one run. Without any, the run continues from the group's offsets."""
 
     accept_lost_records: bool = Field(
         default=False, description="Go on where retention removed records before they were read"

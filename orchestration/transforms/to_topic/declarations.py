@@ -28,7 +28,7 @@ class TopicTransform:
 
     ``table`` holds everything that it shares with tables from topics: name, source, function,
     checks, limits. ``key`` is the column that becomes the record's key. With None it is ``_key`` of
-    the result, if there is one. A row for which ``deleted_when`` holds becomes a tombstone. With
+    the result, if there is one. A row that meets ``deleted_when`` becomes a tombstone. With
     ``is_forwarding_tombstones`` a record without value is sent on without value, with its own key.
     """
 
@@ -75,10 +75,9 @@ class TopicTransform:
         return self.table.topic
 
     def checked_by(self, function: Callable[[Any], Any]) -> TopicTable:
-        """Return the table that a run computes.
+        """Return the table that a run computes, with ``function`` in place of the user's function.
 
-        It has ``function`` in the place of the user's, and the rules that follow from key and
-        target's schema.
+        It has the declared rules, and those that follow from the key and the target's schema.
         """
         return replace(
             self.table, function=function, rules=(*self.table.rules, *implied_rules(self))
@@ -86,7 +85,7 @@ class TopicTransform:
 
 
 def group_of(name: str, deployment: str | None) -> str:
-    """Return the group and transactional id of the transform ``name``.
+    """Return the name that is the group id and the transactional id of the transform ``name``.
 
     The group's offsets are the transform's progress.
     """

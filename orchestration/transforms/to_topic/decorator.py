@@ -38,15 +38,14 @@ def spark_topic(
     ``target``. Its value is a JSON object of the row's columns, or ``_value`` alone if there is
     such a column. ``key`` names the column of the record's key. The default is ``_key``, if there
     is one. ``_headers`` (as the function gets it with ``has_headers``, or a map) and ``_timestamp``
-    become the record's headers and time. A row for which ``deleted_when`` holds, a condition in
-    Spark SQL over the result, becomes a tombstone. With ``forward_tombstones`` a record without
-    value is sent on without value, under its own key and with its headers, instead of becoming a
-    dead letter.
+    become the record's headers and time. A row that meets ``deleted_when``, a condition in Spark
+    SQL over the result, becomes a tombstone. With ``forward_tombstones`` a record without value is
+    sent on without value, under its own key and with its headers, and is no dead letter.
 
     A run sends its rows and commits the offsets of the records that it read in one transaction. So
     readers with ``isolation_level=read_committed`` see each record's rows once, whenever a run was
-    killed. The progress is in the group ``tidelog-topic.NAME``. ``lake/NAME`` is an account of the
-    sent records. ``max_failed`` is as for a table (``spark_table``).
+    killed. The progress is in the group ``tidelog-topic.NAME``. The lake table ``lake/NAME`` counts
+    the sent records. ``max_failed`` is as for a table (``spark_table``).
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """

@@ -11,7 +11,7 @@ AFTER_FAILURE = (
 
 
 def grown(transform: TopicTransform, log: LogClient) -> dg.AssetMaterialization:
-    """Return the event that the target grew, for assets downstream of it."""
+    """Return the event that the target has new records, for assets downstream of it."""
     offsets = log.partition_offsets(transform.target.name)
     return dg.AssetMaterialization(
         asset_key=transform.target.asset_key,

@@ -1,4 +1,4 @@
-"""The kind of transforms to a topic."""
+"""The kind of table that records what a transform sends to a topic."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from orchestration.transforms.to_topic.run import Sending
 
 
 class Reminded(EveryRecord):
-    """Starts a run also before the cluster forgets the group's offsets."""
+    """Starts a run for new records, and also before the cluster forgets the group's offsets."""
 
     def is_upkeep_due(self, snapshot: Snapshot, now_s: float) -> bool:
         """Return whether a run has to commit the group's offsets once more."""
@@ -46,7 +46,7 @@ class SendingKind(Kind):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the facts for sensor and lag."""
+        """Return the transform's ``TopicFeed``, for the sensor and for lag."""
         return TopicFeed(
             asset_key=table_key(self.name),
             table=self.name,

@@ -1,9 +1,9 @@
-"""Rows of a result as records with key, value, headers and timestamp, cut into transactions.
+"""Converts rows of a result to records with key, value, headers and time, in transactions.
 
 Decides how columns become a record. The value is a JSON object of all columns except those with
 another meaning (``_key``, ``_headers``, ``_timestamp`` and the columns of provenance). If a result
-has a column ``_value``, only that is sent. Spark writes the JSON, so that Spark can read it.
-Decides also where a large result is cut. A cut lies between two records of the source, so that a
+has a column ``_value``, only that is sent. Spark writes the JSON, so that Spark can read it. Also
+decides where a large result is cut. A cut is between two records of the source, so that a
 transaction sends exactly the rows of the offsets that it commits. Knows no broker and no table.
 Invariants: records are sent by partition and offset of their source, so that keys keep their order
 within a partition. The ends of the last part are the ends of the batch.
@@ -79,7 +79,7 @@ KEY_TYPES = (
 
 
 def sending(transform: TopicTransform) -> Transform:
-    """Return the transform's function, whose result also has the columns ``OUT``."""
+    """Return a transform that adds the columns ``OUT`` to the result of the user's function."""
 
     def function(records: Any) -> Any:
         return with_outgoing(
@@ -92,7 +92,7 @@ def sending(transform: TopicTransform) -> Transform:
 def with_outgoing(transform: TopicTransform, frame: Any) -> Any:
     """Return ``frame`` with the columns ``OUT``.
 
-    A frame without provenance is returned unchanged, and is refused later.
+    A frame without the columns of provenance is returned unchanged, and is refused later.
 
     :raises TransformError: a column cannot become the declared part of a record.
     """
@@ -156,7 +156,7 @@ def _validate_schema(transform: TopicTransform, sent: Mapping[str, types.DataTyp
 
 
 def _plain(kind: types.DataType) -> str:
-    """Return a type as text, which does not tell whether inner values may be null."""
+    """Return a type as text, the same whether inner values may be null or not."""
     return kind.simpleString().upper()
 
 
@@ -217,7 +217,7 @@ def _timestamp(name: str, fields: Mapping[str, types.DataType]) -> Any:
 
 
 def split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return a computed result without the columns ``OUT``, and its records as ``OUTGOING``."""
+    """Split a computed result: its columns without ``OUT``, and its records as ``OUTGOING``."""
     columns = [
         rows[name].cast(field.type)
         for name, field in zip(("_partition", "_offset", *OUT), OUTGOING, strict=True)
@@ -227,14 +227,17 @@ def split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeLimit:
-    """The largest size of a record with its overhead, and the setting that says so."""
+    """The largest size of a record with its overhead, and the setting that sets the limit."""
 
     size_bytes: int
     setting: str
 
 
 def size_limit(topic: str, configs: Mapping[str, str], sender_bytes: int) -> SizeLimit:
-    """Return the limit of the target ``topic`` with these ``configs``, or of the sender."""
+    """Return the lowest of three size limits: the platform's, the target topic's, the sender's.
+
+    ``configs`` are the configs of the target ``topic``, and ``sender_bytes`` the sender's limit.
+    """
     topic_bytes = int(configs.get("max.message.bytes", MAX_RECORD_BYTES + FRAME_BYTES))
     limits = [
         SizeLimit(
@@ -253,7 +256,7 @@ def size_limit(topic: str, configs: Mapping[str, str], sender_bytes: int) -> Siz
 
 
 def not_sendable(result: pa.Table, rows: pa.Table, limit: SizeLimit) -> tuple[Rejection, ...]:
-    """Return the rejections of records whose result the target or a JSON reader cannot take.
+    """Return the rejections of records whose result cannot be sent, or not read as JSON.
 
     ``result`` and ``rows`` are the two parts of ``split``. A record that brokers refuse would stop
     all records after it.
@@ -262,7 +265,7 @@ def not_sendable(result: pa.Table, rows: pa.Table, limit: SizeLimit) -> tuple[Re
 
 
 def not_json(result: pa.Table, rows: pa.Table) -> tuple[Rejection, ...]:
-    """Return the rejections of records whose result has a value without a form in JSON."""
+    """Return the rejections of records whose result has a value that JSON cannot express."""
     if GIVEN_VALUE in result.column_names:
         return ()
     written = result.drop_columns([name for name in result.column_names if name in NOT_IN_JSON])
@@ -315,10 +318,7 @@ def too_large(rows: pa.Table, limit: SizeLimit) -> tuple[Rejection, ...]:
 
 
 def tombstones(records: pa.Table) -> pa.Table:
-    """Return ``records`` (of the source) as records without value, as ``OUTGOING``.
-
-    Their headers go with them.
-    """
+    """Return the source's ``records``, with headers, as records without value (``OUTGOING``)."""
     count = records.num_rows
     timestamps = pc.cast(records["_timestamp"], pa.timestamp("ms", tz="UTC"), safe=False).cast(
         pa.int64()
@@ -333,7 +333,7 @@ def tombstones(records: pa.Table) -> pa.Table:
 
 
 def in_order(rows: pa.Table, others: pa.Table) -> pa.Table:
-    """Return both tables, by partition and offset. Rows of one record keep their order."""
+    """Return both tables as one, by partition and offset. Rows of one record keep their order."""
     if not others.num_rows:
         return rows
     both = pa.concat_tables([rows, others])
@@ -346,7 +346,7 @@ def in_order(rows: pa.Table, others: pa.Table) -> pa.Table:
 class Part:
     """The content of one transaction: the rows [start, end).
 
-    ``ends`` has the next offset of each partition of the source after it.
+    ``ends`` has, for each partition of the source, the offset after these rows.
     """
 
     start: int
@@ -379,7 +379,7 @@ def _sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _framed_sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the bytes of each row as a record, as a producer estimates them."""
+    """Return the size of each row as a record in bytes, as a producer estimates it."""
     key, value, names, contents, header_count = _field_bytes(rows)
     return (
         FRAME_BYTES

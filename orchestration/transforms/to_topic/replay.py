@@ -2,16 +2,15 @@
 
 A record that was sent to a topic cannot be withdrawn, so sent records are not sent again. Only
 rejected records are read once more, at their places in the source, with their fixes if there are
-any. Their rows are sent in one transaction with the group's offsets, which stay where they are. The
-note of the offsets names the attempt that ends the dead letters
-(``orchestration.dead_letters.table``). So the records stop being dead letters in the moment in
-which readers of committed records find the rows. A killed replay has sent nothing, or finds nothing
-left to send. A record that still does not fit is a dead letter again, with its new reason. If one
-transaction, or the byte limit of a run, is not enough, the records are replayed in parts, each
-exact by itself. Knows no Dagster.
+any. Their rows are sent in one transaction with the group's offsets, which do not change. The note
+of the offsets names the attempt that ends the dead letters (``orchestration.dead_letters.table``).
+So the records stop being dead letters in the moment in which readers of committed records find the
+rows. A killed replay has sent nothing, or finds nothing left to send. A record that still does not
+fit is a dead letter again, with its new reason. If one transaction, or the byte limit of a run, is
+not enough, the records are replayed in parts, each exact by itself. Knows no Dagster.
 
-Invariant: a dead letter leaves the table of dead letters in the transaction that sends its rows. A
-dead letter whose record neither the log nor an archive holds stays.
+Invariant: a dead letter leaves the table of dead letters in the transaction that sends its rows. If
+neither the log nor an archive holds its record, the dead letter stays.
 """
 
 from collections import Counter
@@ -69,7 +68,7 @@ Records in the gaps between dead letters are read, too, and left out.
 def planned_letters(
     transform: TopicTransform, context: RunContext, request: ReplayRequest
 ) -> tuple[OffsetRanges, int]:
-    """Return the dead letters of ``request``, as ranges that cover them, and their number.
+    """Return ranges that cover the dead letters of ``request``, and the number of dead letters.
 
     It writes nothing.
 
@@ -101,13 +100,13 @@ def run_letters_replay(
 ) -> Iterator[TopicRunResult]:
     """Replay the dead letters of ``request`` and yield the result of each part.
 
-    The first part that may not be sent is the last. A range of the request selects the dead letters
-    in it. ``table`` is the transform's own.
+    If a check forbids to send a part, that part is the last. A range of the request selects the
+    dead letters in it. ``table`` is the transform's own.
 
-    :raises SenderFencedError: a run took over. Dead letters that were not sent yet stay as they
-        were.
+    :raises SenderFencedError: another run took over. Dead letters that were not sent yet stay as
+        they were.
     :raises ProgressError: as ``planned_letters``, or the group's offsets are gone.
-    :raises CommitConflictError: somebody moved the offsets in every attempt.
+    :raises CommitConflictError: in every attempt somebody changed the group's offsets.
     """
     ranges, count = planned_letters(work.transform, context, request)
     if not count:
@@ -138,8 +137,8 @@ def _replayed(
 class _Start:
     """The state at the beginning of an attempt.
 
-    ``letters`` are the dead letters from before the group was read, and ``places`` those that are
-    replayed.
+    ``letters`` is the snapshot of the dead letters, loaded before the group was read. ``places``
+    are those of the dead letters that are replayed.
     """
 
     letters: TableSnapshot
@@ -159,7 +158,7 @@ class _Start:
 class _Part:
     """The content of one transaction.
 
-    It has the rows (``outgoing.OUTGOING``), the ranges whose dead letters it settles, and the dead
+    It has the rows (``outgoing.OUTGOING``), the ranges whose dead letters it ends, and the dead
     letters that are left afterwards.
     """
 
@@ -285,9 +284,9 @@ def _held_places(places: Places, held: HeldTopic) -> dict[int, list[int]]:
 
 
 def _committed(places: Places, checkpoints: Mapping[int, Checkpoint]) -> dict[int, list[int]]:
-    """Leave out the places that the group has not committed.
+    """Return the places whose offsets the group has committed.
 
-    A run is going to read them anyway.
+    A run is going to read the others anyway.
     """
     return places_within(
         places,

@@ -5,7 +5,7 @@ first. From then on no older run can commit, and the open transaction of a kille
 the group's offsets, which are read after that, are final. Everything is computed and checked before
 the first transaction begins, so that a transaction lasts no longer than sending takes. The dead
 letters are written before it, under a number that the offsets' note names, and count from the same
-moment as the records. The ledger follows. Knows no Dagster.
+moment as the records. The ledger is updated last. Knows no Dagster.
 Invariant: for readers of committed records, each record of the source up to the group's offsets has
 become the rows of the transform, once.
 """
@@ -68,7 +68,7 @@ TOMBSTONE_RULE = "tombstone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """The fixed parts of a transform's run: the declaration, its group, and the open sender."""
+    """Runs a transform: holds its declaration, its group, and the open sender."""
 
     transform: TopicTransform
     group_id: str
@@ -82,7 +82,7 @@ class Sending:
         ``table`` is the transform's own.
 
         :raises SenderFencedError: another run took over.
-        :raises CommitConflictError: somebody moved the offsets in every attempt.
+        :raises CommitConflictError: in every attempt somebody changed the group's offsets.
         :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was sent.
             The text says what to do.
         """
@@ -178,7 +178,10 @@ def computed_batch(
 
 
 def _size_limit(work: Sending, context: RunContext) -> outgoing.SizeLimit:
-    """Return the limit of the target. If its settings may not be read, it is the default limit."""
+    """Return the size limit of the target's records.
+
+    If the target's configs may not be read, their defaults are assumed.
+    """
     target = work.transform.target.name
     configs: Mapping[str, str] = {}
     with suppress(LogServiceError):
@@ -200,9 +203,9 @@ class _Batch:
 
 
 def described_route(work: Sending, context: RunContext) -> Route:
-    """Describe both topics, and create the target if there is none.
+    """Return the descriptions of both topics. A missing target is created.
 
-    A producer would create it with another configuration than the declared one.
+    A producer would create it with other configs than the declared ones.
     """
     transform = work.transform
     source = context.log.describe_topic(transform.source.name)
@@ -250,7 +253,11 @@ def read_progress(
     partitions: Sequence[int],
     account: TableSnapshot,
 ) -> Progress:
-    """Return the group's progress, judged by the checkpoints in ``account``, the ledger."""
+    """Return the group's progress, if it agrees with ``account``, the ledger.
+
+    :raises ProgressError: the offsets belong to another transform, or the ledger has offsets that
+        the group has lost.
+    """
     committed = context.log.committed_offsets(route.group_id, route.source.topic, partitions)
     remembered = account.checkpoints(route.source.topic_id, partitions)
     return decide_progress(route, committed, remembered, is_memory_trusted=work.is_memory_trusted)
@@ -259,11 +266,11 @@ def read_progress(
 def validate_unmoved(
     work: Sending, context: RunContext, route: Route, partitions: Sequence[int], progress: Progress
 ) -> None:
-    """Check once more before anything is written.
+    """Check, before anything is written, that nobody has changed the group's offsets meanwhile.
 
-    A person may have set the group's offsets meanwhile.
+    A person may have set them.
 
-    :raises CommitConflictError: somebody moved the offsets.
+    :raises CommitConflictError: somebody changed the offsets.
     """
     now = read_progress(
         work, context, route, partitions, ledger.open_ledger(context.lake, work.transform.name, "")
@@ -311,9 +318,9 @@ def _send(
 def _remind(
     work: Sending, context: RunContext, route: Route, account: TableSnapshot, progress: Progress
 ) -> None:
-    """Commit the offsets again in their own transaction if the last commit is old.
+    """If the last commit of the offsets is old, commit them again in a transaction of their own.
 
-    Otherwise the cluster forgets them.
+    Otherwise the cluster would forget them.
     """
     if not progress.checkpoints or not ledger.is_reminder_due(account, context.now()):
         return
@@ -338,7 +345,7 @@ def _forwarded(
     rejections: Sequence[Rejection],
     limit: outgoing.SizeLimit,
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Return the tombstones to forward, and the rejections of all other records."""
+    """Return the tombstones to forward, and the rejections except those of forwarded tombstones."""
     found = [one for one in rejections if transform.is_forwarding_tombstones and is_tombstone(one)]
     if not found:
         return outgoing.OUTGOING.empty_table(), tuple(rejections)
