@@ -43,7 +43,7 @@ ReplicaId = tuple[UUID, int]
 
 
 class DirectoryReports(ReplicaListener):
-    """The reports of one broker.
+    """Reports the log directories of one broker's replicas to the controller.
 
     ``find`` returns a partition that is on this node. ``nursery`` holds the task that sends the
     reports.

@@ -26,7 +26,7 @@ FIRST_RECONNECT_MS, LAST_RECONNECT_MS = 50, 500
 
 
 class Peers:
-    """The pools of one node.
+    """The pools of one node's connections to other nodes.
 
     ``nursery`` holds their connections. It is set before the first request.
 

@@ -1,7 +1,7 @@
 """``tidelog acls`` lists, adds and removes ACLs, with the options of Kafka's ``kafka-acls.sh``.
 
-Decides how options name resources, principals and operations, and what the two shorthands
-``--producer`` and ``--consumer`` mean.
+Decides with which options a user names resources, principals and operations, and what the two
+shorthands ``--producer`` and ``--consumer`` mean.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,8 +1,8 @@
-"""``tidelog configs`` shows and changes configs of topics, brokers, the cluster and more.
+"""``tidelog configs`` shows and changes configs of topics, brokers and other resources.
 
-Groups and the metrics of clients have configs, too. Decides how the options name resources. By
-default it shows only values that were set, without the defaults. A change affects only the keys
-that it names.
+The others are the cluster, groups and the metrics of clients. Decides with which options a user
+names a resource. By default it shows only values that were set, without the defaults. A change
+affects only the keys that it names.
 """
 
 from collections.abc import Callable, Mapping, Sequence

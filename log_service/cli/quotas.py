@@ -1,7 +1,7 @@
 """``tidelog quotas`` shows, sets and removes quotas of users, clients and addresses.
 
-Decides how the options name an entity, and how values are written: a quota of bytes may have a
-unit, as in 10MiB.
+Decides with which options a user names an entity, and how values are written: a quota of bytes may
+have a unit, as in 10MiB.
 """
 
 from collections.abc import Callable

@@ -32,7 +32,7 @@ class TopicBytes:
 
 
 def read_topic_bytes(url: str) -> dict[str, TopicBytes]:
-    """Return the bytes of each topic on the page at ``url``.
+    """Return how many bytes each topic received and sent, from the page at ``url``.
 
     Raises:
         ConfigError: ``url`` is not the URL of a page.
@@ -66,7 +66,7 @@ def read_page(url: str, context: ssl.SSLContext | None = None) -> str:
 
 
 def parse_topic_bytes(text: str) -> dict[str, TopicBytes]:
-    """Return the bytes of each topic in a page's text."""
+    """Return how many bytes each topic received and sent, from a page's text."""
     found: dict[str, TopicBytes] = {}
     for direction, topic, value in LINE.findall(text):
         counted = (

@@ -107,9 +107,9 @@ class File(Protocol):
         """
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
-        """Lease a range.
+        """Return a range of the file, which the caller releases.
 
-        ``close`` returns at once, but the descriptor stays open until the lease is released.
+        ``close`` returns at once, but the descriptor stays open until the range is released.
         """
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicaMoves:
-    """The moves of one node.
+    """The moves of one node's replicas between its log directories.
 
     ``on_moved`` is called with a partition when it uses the log in the new directory.
     """

@@ -8,11 +8,11 @@ This file decides
   on a proposal;
 - how far a consumer may read, and when an append is acknowledged.
 
-It reads no clock and knows neither the log nor the network. The caller passes in the time, and
-every append, sync and fetch. Only the open transactions are an object of the log
-(``hold_stable_by``). Each call returns its changes, so that the caller can announce them. Every
-record passes through here, so an append is only a few assignments if the log end alone decides the
-high watermark.
+It reads no clock and calls neither the log nor the network. The caller passes in the time, and
+every append, sync and fetch. Open transactions are not passed in one by one, because
+``hold_stable_by`` takes the log's own object that holds them. Each call returns its changes, so
+that the caller can announce them. Every record passes through here, so an append is only a few
+assignments if the log end alone decides the high watermark.
 
 The high watermark waits for every follower of the *maximal* ISR, which is the union of the
 committed ISR and the proposed one (KIP-497). The controller may have accepted either, and may elect

@@ -192,7 +192,7 @@ class RealFile:
         )
 
     def slice(self, position: int, size_bytes: int) -> RealFileSlice:
-        """Lease a range of the file."""
+        """Return a range of the file, which the caller releases."""
         return RealFileSlice(self._descriptor, position, size_bytes)
 
     def close(self) -> None:

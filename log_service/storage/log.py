@@ -509,9 +509,9 @@ class Log(ReadableLog):
         )
 
     def note_extent(self, least_offset: int = 0, but: Sequence[Segment] = ()) -> None:
-        """Report the result of ``extent`` to the list of the directory's logs.
+        """Write this log's ``extent`` into the directory's list of logs (``running_logs``).
 
-        The log of an unfinished move is not reported.
+        The arguments are those of ``extent``. The log of an unfinished move is not listed.
         """
         if self.directory.name == str(self.topic_partition):
             self.home.on_extent(self.topic_partition, self.extent(least_offset, but))

@@ -52,9 +52,10 @@ def read(
     upper_offset: int | None,
     is_one_batch_guaranteed: bool,
 ) -> LogSlice:
-    """Lease batches, beginning with the one that holds ``start_offset``.
+    """Return a leased range of a segment file, from the batch that holds ``start_offset`` on.
 
-    ``upper_offset`` is None for the log's end. ``ReadableLog.read`` explains the other arguments.
+    The caller releases ``file_slice``. ``upper_offset`` is None for the log's end.
+    ``ReadableLog.read`` explains the other arguments.
     """
     segment = segments.active
     if start_offset >= segment.base_offset:

@@ -70,8 +70,9 @@ class ReadableLog:
     def read(
         self, start_offset: int, *, max_bytes: int, upper_offset: int, is_one_batch_guaranteed: bool
     ) -> LogSlice:
-        """Lease batches from the one that holds ``start_offset``, below ``upper_offset``.
+        """Return batches as a leased range, from the one that holds ``start_offset`` on.
 
+        The range ends below ``upper_offset``. The caller releases its ``file_slice``, if any.
         At most ``max_bytes`` are leased, so the last batch may be cut off. A larger first batch is
         leased whole if ``is_one_batch_guaranteed``, else not at all. Nothing is leased while
         indexes are rebuilt.

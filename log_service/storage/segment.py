@@ -348,7 +348,7 @@ class Segment:
         return None if found is None else BatchPlace(*found)
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
-        """Lease a range of the file."""
+        """Return a range of the file, which the caller releases."""
         try:
             return (self.open_file or self.file).slice(position, size_bytes)
         except OSError as error:

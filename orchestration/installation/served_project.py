@@ -50,7 +50,7 @@ class ServedProject:
         self._are_topics_settled = True
 
     def settle(self, fault: str | None) -> None:
-        """Handle a load of the project: report its failure, or its mistakes and create its topics.
+        """Handle a load of the project: report its failure, or ``take`` its assets.
 
         ``fault`` is the reason why the project could not be loaded, None if it was loaded.
         """
@@ -60,7 +60,11 @@ class ServedProject:
         self.take(import_module(DEFINITIONS).defs.get_repository_def().assets_defs_by_key.values())
 
     def take(self, assets: Iterable[dg.AssetsDefinition]) -> None:
-        """Look after ``assets`` from now on: report their mistakes, and create the topics."""
+        """Make ``assets`` the project's assets, and check them at once.
+
+        Declarations that were ignored because of a mistake are reported. The declared topics are
+        created or altered, and written to a file for the brokers.
+        """
         self._assets = tuple(assets)
         self._retries = retries_of(self._assets)
         self._declare()

@@ -49,7 +49,7 @@ DEFAULT_LIMITS = ByteLimits()
 
 
 def opened_bytes(batch: pa.RecordBatch) -> int:
-    """Return the bytes of the keys, values and headers of a batch."""
+    """Return the size in memory of the keys, values and headers of a batch, in bytes."""
     return sum(batch[name].nbytes for name in ("key", "value", "headers"))
 
 
@@ -109,7 +109,7 @@ def _lengths(column: pa.Array) -> pa.Array:
 
 
 def _header_bytes(headers: pa.Array) -> pa.Array:
-    """Return the bytes of the headers of each record."""
+    """Return the size of each record's headers in bytes."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_pylist()
     flat = headers.flatten()
     sizes = iter(

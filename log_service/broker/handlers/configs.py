@@ -195,9 +195,10 @@ def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsRe
 
 
 def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> Deferred:
-    """Check this broker's certificates, users and directories, and have the controller decide.
+    """Forward the request to the controller, without the resources that this broker refuses.
 
-    The controller decides on all resources that pass.
+    This broker refuses changes of its own config that do not fit its certificates, users or log
+    directories. It also refuses directories of another broker, because only that one knows them.
     """
     if _is_validated_here(node, call, request.resources):
         return call.run(_replace(node, call, request))
@@ -233,10 +234,9 @@ async def _replace(node: Node, call: Call, request: AlterConfigsRequest) -> Alte
 def handle_incremental_alter_configs(
     node: Node, call: Call, request: IncrementalAlterConfigsRequest
 ) -> Deferred:
-    """Set logger levels here, check this broker's own resources, and have the controller decide.
+    """Set logger levels here, and forward the rest that this broker does not refuse.
 
-    This broker checks certificates, users and directories. The controller decides on all resources
-    that pass.
+    This broker refuses the same changes as in AlterConfigs.
     """
     is_validated = _is_validated_here(node, call, request.resources)
     if is_validated or any(

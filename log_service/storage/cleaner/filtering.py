@@ -57,7 +57,7 @@ class FilterCounts:
 
 @dataclass(slots=True, kw_only=True)
 class BatchFilter:
-    """The filter of one pass.
+    """Decides which records of each batch are retained in one compaction pass.
 
     ``end_offset`` is the first offset that no pass may clean now. ``on_unreadable`` is called with
     each batch whose records cannot be read, and the error.

@@ -162,12 +162,13 @@ class Sight:
 
 
 class Resting:
-    """Decides which run status sensors have no event to handle.
+    """Decides which ticks of run status sensors are skipped, because there is no event to handle.
 
-    ``newest_event`` returns another value after every event. A tick that cannot handle all events
-    moves the sensor's cursor, and the next tick follows as usual. For ``SETTLES_S`` after an event
-    the ticks continue, because a database may show an event later than one with a higher number. A
-    failing call counts as a change.
+    A tick is skipped if neither ``newest_event`` nor the sensor's cursor has changed for
+    ``SETTLES_S``, except for one tick each ``RESTS_S``. ``newest_event`` returns another value
+    after every event, and no tick is skipped while it fails. ``SETTLES_S`` is needed because a
+    database may show an event later than one with a higher number. The cursor counts because a tick
+    that cannot handle all events moves it, and the next tick has to follow.
     """
 
     def __init__(

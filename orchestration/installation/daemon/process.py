@@ -54,9 +54,10 @@ def watch_loops(loops: Loops) -> None:
 
 
 def main() -> None:
-    """Run the daemon until a signal stops it.
+    """Run the command of Dagster's daemon that this process's arguments name.
 
-    Dagster's other commands, and its help, are not changed, because no loop runs in them.
+    ``run`` lasts until a signal stops it, with the pauses and the heartbeat of this module. Help
+    and other commands are exactly Dagster's, because they run no loops.
     """
     given = sys.argv[1:]
     if "run" in given and "--help" not in given:

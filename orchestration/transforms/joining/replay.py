@@ -68,7 +68,10 @@ def run_join_replay(
 def planned_replay(
     table: JoinedTable, context: RunContext, snapshot: TableSnapshot | None = None
 ) -> dict[Side, SideResult]:
-    """Return the committed offsets of both topics that are still in logs or archives.
+    """Return the ranges that a replay of ``table`` would read from each of its topics.
+
+    They are the committed offsets whose records the topic's log or archive still holds. ``lost``
+    of a result describes the other committed offsets.
 
     :raises NotReadyError: the table does not exist yet.
     """
@@ -126,7 +129,7 @@ def archived_count_of(sides: Mapping[Side, SideResult]) -> int:
 
 
 def held_side(context: RunContext, topic: str, state: TopicState) -> HeldTopic:
-    """Return the records of one topic that archive and log hold."""
+    """Return the ranges of one topic that archive and log hold."""
     return held_topic(topic, state.topic_id, context.log, state.log, context.lake)
 
 

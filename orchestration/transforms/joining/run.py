@@ -335,7 +335,7 @@ def commit_join(
 ) -> tuple[TableSnapshot, int]:
     """Commit ``rows``, the kept state and ``transactions`` at once.
 
-    Return the table and the bytes of the kept state.
+    Return the table, and the size of the kept state's files in bytes.
 
     :raises CommitConflictError: the table changed since ``target``.
     """

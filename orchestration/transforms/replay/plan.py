@@ -170,7 +170,7 @@ def plan(
 
 
 def held_of(table: TopicTable, context: RunContext, state: TopicState) -> HeldTopic:
-    """Return the records of the table's topic that archive and log hold."""
+    """Return the ranges of the table's topic that archive and log hold."""
     return held_topic(table.topic.name, state.topic_id, context.log, state.log, context.lake)
 
 
@@ -273,8 +273,8 @@ def _instead_of_groups(name: str) -> str:
 class _Reach:
     """The records that a replay of a table can reach.
 
-    ``held`` are all records that can be read. ``readable`` are the ranges of them that the table
-    may use.
+    ``held`` is everything that archive and log hold of the topic. ``readable`` has the ranges of it
+    that the replay may read, which can be fewer if the table has ``latest_by``.
     """
 
     table: TopicTable

@@ -24,7 +24,7 @@ def overtaken(
     log: LogClient,
     lake: Lake,
 ) -> HeldTopic | None:
-    """Return the records of archive and log if retention has removed the next ones from the log.
+    """Return the ranges of archive and log if retention has removed the next records from the log.
 
     Return None if the log has the next records, or if there is no archive. ``offsets`` are those of
     the log, and ``committed`` has the next offset of each partition.

@@ -192,7 +192,7 @@ def origin_of(table: TopicTable, context: RunContext, topic_id: str) -> Origin:
 
 
 def _archived_part(table: TopicTable, context: RunContext, state: TopicState) -> HeldTopic | None:
-    """Return the records of archive and log if only the archive has some of the next ones.
+    """Return the ranges of archive and log if only the archive has some of the next records.
 
     Return None if the log has all of them, or if there is no archive.
     """
@@ -211,7 +211,7 @@ def plan_next(
 ) -> tuple[BatchPlan, HeldTopic | None]:
     """Return the next ranges, and report the notes of the plan.
 
-    If the archive has a part of the ranges, also return the records of archive and log.
+    If only the archive has some of the next records, also return the ranges of archive and log.
 
     :raises ProgressError: the log was truncated or cleaned below the committed offsets.
     """

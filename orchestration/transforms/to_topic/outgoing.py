@@ -373,7 +373,7 @@ def cut(rows: pa.Table, ranges: OffsetRanges, max_bytes: int) -> list[Part]:
 
 
 def _sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the bytes of key, value and headers of each row."""
+    """Return the size of each row's key, value and headers together, in bytes."""
     key, value, names, contents, _ = _field_bytes(rows)
     return key + value + names + contents
 
@@ -392,7 +392,10 @@ def _framed_sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _field_bytes(rows: pa.Table) -> tuple[npt.NDArray[np.int64], ...]:
-    """Return the bytes of keys, values, header names and header values, and the header counts."""
+    """Return the sizes of keys, values, header names and header values, and the header counts.
+
+    Each is an array with one number for each row. Sizes are in bytes.
+    """
     key, value = (
         pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy().astype(np.int64)
         for name in ("key", "value")

@@ -2,8 +2,8 @@
 
 A producer sends the same request to a partition over and over. Only the correlation id and the
 records differ between its requests, and only the correlation id and three numbers between the
-responses. So the bytes before the records are a key of the cache. The entry is the decoded request,
-and the bytes of the response around those numbers.
+responses. So the bytes between the correlation id and the records are the key of an entry. The
+entry has the decoded request without records, and the bytes of the response around those numbers.
 
 The cache only saves decoding and encoding. A recognized request is authorized, charged, appended
 and awaited like any other. It saves a third of the broker's work for a produce of one record: 161

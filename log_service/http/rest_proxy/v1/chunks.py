@@ -19,7 +19,7 @@ RECORD_BYTES: Final = 200
 MAX_CHUNKS: Final = 500
 """The most chunks of a window. A topic with few records has small chunks."""
 MAX_AHEAD: Final = 1_000
-"""A stream joins a window if the window ends at most this many offsets before its positions."""
+"""The most offsets, over all partitions, by which a stream that joins is ahead of the window."""
 
 LineAt = tuple[int, int, bytes]
 """The partition and the offset of a record, and its line."""
@@ -105,10 +105,12 @@ class Window:
         return self._chunks[index] if 0 <= index < len(self._chunks) else None
 
     def join(self, positions: Mapping[int, int]) -> int | None:
-        """Return the number of the chunk at which a stream at ``positions`` continues, or None.
+        """Return the number of the first chunk that a stream at ``positions`` has not sent whole.
 
-        Return None if records between the positions and the window are missing, or if the window
-        ends more than ``MAX_AHEAD`` offsets before the positions.
+        If it has sent all chunks, this is the number of the next one. Return None if the stream
+        cannot join: the window begins after its positions, its positions are more than
+        ``MAX_AHEAD`` offsets in all after the window's end, or they have a partition that the
+        window lacks.
         """
         start = self._chunks[0].before if self._chunks else self.end
         if not positions.keys() <= self.end.keys():

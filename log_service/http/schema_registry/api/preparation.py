@@ -26,6 +26,8 @@ from log_service.http.schema_registry.values import RegisteredSchema, SchemaCont
 async def prepare_lookup(registry: Registry, subject: str, content: SchemaContent) -> None:
     """Hash the versions of a subject that may be the same schema with a different text.
 
+    The parser caches the hashes, by which the lookup compares the schemas.
+
     Raises:
         RegistryError: too many computations wait.
     """
@@ -88,7 +90,10 @@ async def _stored_content(registry: Registry, wanted: Registration) -> SchemaCon
 async def _compare_spellings(
     registry: Registry, versions: Sequence[RegisteredSchema], content: SchemaContent
 ) -> None:
-    """Hash each version that may be the same schema as ``content`` with a different text."""
+    """Hash the versions that may be the same schema as ``content`` with a different text.
+
+    The parser caches the hashes, by which the decision compares the schemas.
+    """
     pacer = Pacer()
     for each in versions:
         await pacer.step()
