@@ -1,7 +1,7 @@
 """Decides on AlterClientQuotas: sets and removes quotas of users, client ids and addresses.
 
-The controller decides on each entity of a request separately: it makes all changes of the entity,
-or none. KIP-546, KIP-599, KIP-612.
+The controller decides on each entry of a request separately: it makes all changes of the entry, or
+none. KIP-546, KIP-599, KIP-612.
 
 Invariants: a written value is a number above 0, and its key is one that the entity can have. An
 unchanged value is not written again. Addresses are IP addresses. Apache Kafka also resolves host
@@ -54,7 +54,8 @@ def alter_client_quotas(
 ) -> tuple[list[MetadataRecord], AlterClientQuotasResponse]:
     """Return the records of changed quotas, and the response with a result for each entity.
 
-    The second entry of the same entity is refused, and its error is the result of the entity.
+    A second entry of the same entity is refused, and its error is the result of the entity. The
+    changes of the first entry are made all the same, as in Apache Kafka.
     """
     records: list[MetadataRecord] = []
     results: dict[Parts, tuple[ErrorCode, str | None]] = {}

@@ -134,6 +134,14 @@ def test_a_quota_or_an_entity_that_is_named_twice_is_refused(context: Controller
     ) == [INVALID]
 
 
+def test_an_entity_that_is_named_twice_keeps_the_changes_of_its_first_entry(
+    context: ControllerContext,
+) -> None:
+    """As in Apache Kafka 4.3 (``ClientQuotaControlManager``), although the result is an error."""
+    alter(context, entry(ALICE, producer_byte_rate=1), entry(ALICE, producer_byte_rate=2))
+    assert quotas_of(context) == {(QuotaPart("user", "alice"),): {"producer_byte_rate": 1}}
+
+
 def asked_by(
     context: ControllerContext, request: Any, version: int, client_id: str | None = "c"
 ) -> Any:
