@@ -54,9 +54,10 @@ def gate_of(module: str, name: str) -> OnDemand:
 
 
 PERMISSIONS = gate_of("gate_shapes", "by_permissions")
-"""The gate that asks for the row's permissions as they stand.
+"""The gate that checks the permissions in the row itself.
 
-One of those on the cluster is needed, or else the one on the request's group.
+A client needs one of the row's permissions on the cluster. If the row has none on the cluster, the
+client needs its permission on the request's group.
 """
 
 
@@ -106,17 +107,17 @@ BROKER = frozenset({Side.BROKER})
 CONTROLLER = frozenset({Side.CONTROLLER})
 """Requests of nodes to the controller.
 
-No client sends them, and a broker's listener does not take them.
+No client sends them, and a broker's listener does not accept them.
 """
 BOTH = frozenset(Side)
-"""Requests that both sides take.
+"""Requests that both brokers and controllers accept.
 
 Admin clients may send them directly to a controller (``bootstrap.controllers``, KIP-919).
 """
 
 
 MAX_ELEMENTS_IN_PIECES = 50_000
-"""For a request that is handled in pieces.
+"""The most elements of a request that is handled in pieces.
 
 Tools that name all partitions of a large cluster send some ten thousand.
 """
@@ -128,9 +129,10 @@ group member owns.
 """
 
 NEVER_PUT_OFF = 0
-"""For requests that are never delayed.
+"""``max_put_off_ms`` of requests that are never delayed.
 
-Fetches get no records instead, and may be followers'. The others come before authentication.
+A fetch gets no records instead, and it may come from a follower. The other requests are sent before
+authentication.
 """
 
 
@@ -158,10 +160,9 @@ def api_row(
     """Return the row of an API.
 
     ``handler`` and the gates are functions, or names of modules to import on demand. A function of
-    such a module is named after the API. If the API ``has_own_echo``, its echo (the function that
-    makes its error response) is also named after it, in the module of the handler. Without a
-    ``gate`` the handler authorizes the request, or every client may send it. ``controller_gate`` is
-    used on the controller's side, if it differs.
+    such a module is named after the API. So is an own echo (``has_own_echo``) beside the handler,
+    which makes error responses. Without a ``gate`` the handler authorizes the request, or every
+    client may send it. ``controller_gate`` is used on the controller's side, if it differs.
 
     If the echo of an API has an error for each item, large requests are handled in pieces. They are
     cut between these items, unless ``pieces`` says otherwise.

@@ -63,7 +63,10 @@ class Fresh:
     server: Contexts | None
     client: Contexts | None
     node: ssl.SSLContext | None
-    """The context of a connecting node that compares no host. The next change is tried with it."""
+    """A context for connecting as a node, without a check of the host name.
+
+    The certificate of the next change is tried with it.
+    """
 
 
 class Certificates:

@@ -46,7 +46,7 @@ than this.
 
 
 class ControllerRegistrar:
-    """Registers this node's controller. A publisher of images.
+    """Registers this node's controller. A publisher of images. ``run`` sends what is due.
 
     ``endpoints`` are the advertised controller listeners by name. ``channel`` leads to the active
     controller.

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 MAX_REPLICAS_PER_REQUEST = 2_250
 BACKOFF = Backoff(first_ms=100, max_ms=10_000)
-"""The bound and the pauses of Apache Kafka."""
+"""The pauses after failed reports. They and the bound of a request are those of Apache Kafka."""
 
 ReplicaId = tuple[UUID, int]
 """(topic id, partition index) of a replica of this broker."""

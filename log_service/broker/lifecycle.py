@@ -70,7 +70,7 @@ LEAVING_PAUSE_MS = 20
 Later pauses double, up to the heartbeat interval.
 """
 LEAVING_DEADLINE_MS = 30_000
-"""How long a leaving broker waits for the controller's permission, before it stops without."""
+"""How long a leaving broker waits for the controller's permission. It then stops without it."""
 LEAVING_SILENCE_MS = 5_000
 """How long a leaving broker waits for one response of the controller.
 

@@ -42,7 +42,7 @@ The process is exiting, and the system closes its sockets one by one.
 STAYS_LISTED_MS = 5_000
 """How long a broker stays listed for clients after its fencing.
 
-Clients of its partitions ask within a second or two.
+Clients of its partitions request metadata within a second or two.
 """
 
 

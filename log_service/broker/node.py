@@ -64,9 +64,9 @@ class QuorumNode:
     run_in_pool: RunInPool
     raft: RaftDriver
     controller: ControllerChannel
-    """The way to the controller.
+    """The channel to the active controller.
 
-    On a listener of the controller it is the node's own controller.
+    On a controller's listener it is the node's own controller.
     """
     controller_address: tuple[str, int] | None = None
     """Advertised address of this node's controller for admin clients."""
@@ -92,13 +92,13 @@ class Node(QuorumNode):
     telemetry: ClientTelemetry
     lost_brokers: LostBrokers
     schema_validation: "SchemaValidation | None" = None
-    """None: no schema registry is known, and topics with validation take no records."""
+    """None if no schema registry is known. Topics with validation then accept no records."""
     produce_lines: ProduceLines = field(default_factory=ProduceLines)
     produced: ProducedCounts = field(default_factory=ProducedCounts)
     fetch_turn: trio.Lock = field(default_factory=trio.Lock)
-    """The turn of one of the fetches that read very many partitions."""
+    """Held by the one fetch that runs now, among fetches that read very many partitions."""
     step_scheduler: StepScheduler = field(init=False)
-    """The turns of other responses that describe very many things."""
+    """Schedules the steps of other responses that describe very many things."""
     config_validators: Sequence[ConfigChangeValidator] = ()
     """Validators of changes of this broker's certificates and users.
 

@@ -17,7 +17,7 @@ import struct
 import sys
 
 SLICE_NS = 100_000
-"""The kernel's minimum."""
+"""The requested time slice, which is the kernel's minimum."""
 
 RESET_ON_FORK = 1
 THIS_THREAD = 0

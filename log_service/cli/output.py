@@ -362,7 +362,7 @@ def readable(value: Any) -> str:
 def sized(size_bytes: int) -> str | None:
     """Return a number of bytes for people, such as 512 B, 1.5 KiB or 20 GiB.
 
-    An unknown number, None, stays None.
+    A negative number means that the size is unknown. The result is then None.
     """
     if size_bytes < 0:
         return None

@@ -305,7 +305,7 @@ async def _partitions(
     directories: Mapping[int, Mapping[str, LogDirDescription]],
     min_isr: Mapping[str, int],
 ) -> tuple[PartitionLayout, ...]:
-    """Return the partitions as values. If there are many, a thread makes them."""
+    """Return the partitions as values. A thread makes many, because each takes microseconds."""
     made = partial(_partition_layouts, partitions, directories, min_isr)
     return await trio.to_thread.run_sync(made) if len(partitions) > MANY_PARTITIONS else made()
 

@@ -139,7 +139,7 @@ class DirectoryLock(Protocol):
 
 
 class Files(Protocol):
-    """A file system. Created, renamed and removed names are durable after ``sync_directory``."""
+    """A file system. Changes of names are durable only after ``sync_directory``."""
 
     def open(self, path: Path, *, create: bool = True) -> File:
         """Open a file for appending and reading.

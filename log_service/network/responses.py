@@ -55,7 +55,7 @@ class ConnectionContext:
     muted_until_s: float = 0.0
     """Time at which frames are handled again, in trio's time; 0 is now."""
     put_off_since_ms: int | None = None
-    """When its next frame was put off for the first time, in monotonic ms; None if it was not."""
+    """When the next frame was put off for the first time, in monotonic ms, or None."""
     is_finished: bool = False
     """Whether no further frame is handled. The connection closes once all responses are sent."""
     max_frame_bytes: int | None = None
@@ -110,9 +110,9 @@ class PendingResponse:
         self.request_bytes = 0
         self.size_bytes = 0
         self.held_bytes = 0
-        """Bytes kept of the request meanwhile, counted in the shared budget.
+        """Bytes of the request that are kept until the response, counted in the shared budget.
 
-        Set before handing it out.
+        A handler sets this before it returns the pending response.
         """
         self._chunks: list[Chunk] = []
         self._on_discard: Callable[[], None] | None = None

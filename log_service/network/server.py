@@ -49,17 +49,17 @@ __all__ = [
 ]
 
 Secure = Callable[[Connection, ConnectionContext], Awaitable[Connection]]
-"""Make the stream of a connection from the accepted one (TLS), and possibly name the peer.
+"""Makes the stream of a connection from the accepted one (TLS), and may name the peer.
 
-The function bounds its own time and number. It raises OSError to close the connection, and the
-error's text is logged.
+The function limits its own duration, and how many calls run at once. It raises OSError to close the
+connection, and the error's text is logged.
 """
 
 MIN_ACCEPT_PAUSE_S = 0.05
 MAX_ACCEPT_PAUSE_S = 1.0
 LOG_WINDOW_MS = 60_000
 MAX_LINES_PER_WINDOW = 20
-"""Maximum for each kind of log line that peers can provoke."""
+"""The most log lines in ``LOG_WINDOW_MS`` of each kind that peers can provoke."""
 
 logger = logging.getLogger(__name__)
 

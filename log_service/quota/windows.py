@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 from log_service.config.views import QuotaWindows
 
 LONGEST_PAUSE_MS: Final = 2**31 - 1
-"""As long as a response can tell."""
+"""The longest pause that a response can report, which has 32 bits for it."""
 _NEVER_MS: Final = -(1 << 62)
-"""Before every time: the samples are not added up."""
+"""A time before every other. It marks sums of the samples as invalid."""
 
 
 class _Sample:
@@ -62,15 +62,15 @@ class SampledRate:
         self.paused_until_ms = now_ms
         """The time until which the sharing clients must pause."""
         self.claimed_until_ms = now_ms
-        """The time until which requests return that had to wait for the end of a pause."""
+        """The time by which the requests that a pause has delayed will have been handled."""
         self._others_total = 0.0
-        """What all samples but the current one hold."""
+        """The sum of all samples except the current one."""
         self._oldest_ms = now_ms
-        """When the first of all samples began."""
+        """The time at which the oldest sample began."""
         self._added_up_until_ms = _NEVER_MS
-        """The time until which these two sums are valid.
+        """The time until which ``_others_total`` and ``_oldest_ms`` are valid.
 
-        Then the samples have to be added up again.
+        Then they have to be computed again from the samples.
         """
         self._least_span_ms = max(1, (windows.count - 1) * windows.size_ms)
         """No rate is measured over a shorter time."""

@@ -90,7 +90,7 @@ TakeParts = Callable[[int], None]
 
 
 def _take_any(_count: int) -> None:
-    """Allow any number of parts. This is the default of ``TakeParts``."""
+    """Allow any number of parts. This is the default of ``take_parts``."""
 
 
 def decompress(

@@ -104,9 +104,7 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
     base_timestamp: int,
     append_timestamp: int | None = None,
 ) -> Iterator[Record]:
-    """Yield the records of ``plain``.
-
-    ``append_timestamp`` replaces the timestamp of each record (LogAppendTime).
+    """Yield the records of ``plain``. ``append_timestamp`` replaces their own (LogAppendTime).
 
     Raises:
         KafkaError: INVALID_RECORD, a record is malformed, or bytes follow the last record.

@@ -63,7 +63,7 @@ class UnknownSchemasError(KafkaError):
 class SchemaRules(Protocol):
     """A log's demand that keys or values name schemas that are registered.
 
-    An implementation holds the answers of the schema registry.
+    An implementation holds the decisions of the schema registry.
     """
 
     @property

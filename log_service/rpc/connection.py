@@ -77,7 +77,7 @@ class RpcSettings:
 
 
 CLOSED_EARLY = "; a port that wants TLS closes connections without it: see security_protocol"
-"""What a first request that is not responded to may mean."""
+"""A possible reason why the first request of a connection gets no response."""
 
 
 class EndedWhileSecuredError(ConnectionAbortedError):

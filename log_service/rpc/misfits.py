@@ -29,13 +29,12 @@ from log_service.rpc.hello import client_hello
 
 QUESTION_TIMEOUT_MS: Final = 3_000
 ENDS_BEFORE_QUESTION: Final = 2
-"""The ends in a row after which the listener is asked.
+"""The number of connections that end in a row before the listener's protocol is checked.
 
 A dying node ends one connection in the same way, and then refuses the next.
 """
 QUESTION_INTERVAL_MS: Final = 10_000
-"""The least time between two questions to a destination, so that nodes in trouble get few of them.
-"""
+"""The least time between two such checks of a destination, so that few reach a node in trouble."""
 NO_MECHANISM: Final = ""
 """An invalid mechanism.
 

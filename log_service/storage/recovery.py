@@ -136,8 +136,7 @@ def open_log(
     ``rebuilt``, which must put them in place before the log is used.
 
     Raises:
-        StorageError: damage below the recovery point, another topic id, or files that no clean stop
-            leaves.
+        StorageError: damage below the recovery point, another topic, or files no clean stop leaves.
         OSError: the disk failed.
     """
     known, home = known or OpenedFrom(), home or LogDirectory(directory.parent)

@@ -190,7 +190,7 @@ def owner_text(owner: Owner, written_at: datetime) -> str:
 
 
 def give(connection: sa.Connection, table: str, owner: Owner) -> None:
-    """Make ``owner`` the owner of ``table``, whoever owned it before."""
+    """Make ``owner`` the owner of ``table``, even if another one owned it before."""
     connection.execute(_owners.delete().where(_owners.c.table_name == table.lower()))
     _insert(connection, table, owner, datetime.now(UTC))
 

@@ -30,7 +30,7 @@ REFUSALS: Final = {
     AclResource.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     AclResource.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""The error code for a denied operation on such a resource."""
+"""The error code for a denied operation, by the type of its resource."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     AclResource.TOPIC,
     AclResource.GROUP,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TRACE: Final = 5
 LINE: Final = "%s"
 STRANGER_INTERVAL_MS: Final = 600_000
-"""How often a client that was refused a request of nodes is named in the node's log."""
+"""The interval at which the node's log names a client whose inter-broker requests are denied."""
 LEVEL_NAMES: Final = {TRACE: "TRACE", logging.DEBUG: "DEBUG", logging.INFO: "INFO"}
 
 

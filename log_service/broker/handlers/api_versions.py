@@ -45,7 +45,10 @@ FIRST_VERSION_WITH_LEVEL_ZERO = 4
 OWN_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"tidelog.maintenance": (1, 2), "tidelog.share.records": (1, 1)}
 )
-"""By these our own clients recognize this software. Other clients ignore unknown feature names."""
+"""Features by which tidelog's own clients recognize this software.
+
+Other clients ignore unknown feature names.
+"""
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -70,9 +70,9 @@ FIRST_VERSION_WITH_ALL_REPLICAS = 1
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_ID = 12
 ANY_TOPIC: Final = MetadataRequestTopic()
-"""Stands for each topic if all are asked for."""
+"""A placeholder for the item of each topic if the request is for all topics."""
 TOPIC_ITEMS: Final = 5
-"""The work for a topic without its partitions, which is mostly for the client's rights."""
+"""The work for a topic besides its partitions. Most of it is for the client's permissions."""
 
 
 def handle_metadata(

@@ -55,9 +55,10 @@ from log_service.security.sasl.session import (
 
 MAX_DELAYED_COUNT = 1_000
 MAX_DELAYED_COUNT_OF_HOST = 100
-"""Limits of logins that wait, of all addresses and of one address.
+"""Limits of the numbers of delayed logins, from all addresses and from one address.
 
-They are refused logins, and logins whose turn has not come yet. Further logins are closed at once.
+Delayed logins are refused logins, and logins whose turn has not come yet. Further logins are closed
+at once.
 """
 LOOKUP_TIMEOUT_S = 10.0
 """Timeout of a login's lookup."""
@@ -159,9 +160,9 @@ class LoginHandler:
         failed_delay_ms: int,
     ) -> None:
         self.meters = {mechanism: LoginMeter() for mechanism in ("", *policy.mechanisms)}
-        """By mechanism.
+        """Counts of logins by mechanism.
 
-        The empty one has logins that failed before the client chose an offered mechanism.
+        The empty name has logins that failed before the client chose an offered mechanism.
         """
         self.failures = FailureCounts()
         self._handler = handler

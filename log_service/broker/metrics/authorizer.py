@@ -18,7 +18,7 @@ AUDIT_PREFIX = "tidelog_audit_log"
 SECONDS_PER_MINUTE = 60
 
 PerSecond = Callable[[str, int], float]
-"""Return how fast a count grew lately. The arguments are a name of its own and its value."""
+"""Returns how fast a count grew lately, per second, for a unique name and the count's value."""
 
 
 class Decided(Protocol):

@@ -12,7 +12,7 @@ from log_service.quota.entities import QuotaKey
 from log_service.quota.windows import Measured, Meters
 
 MAX_SHOWN_COUNT = 50
-"""For each kind of quota."""
+"""The most rates that are shown for each kind of quota."""
 PREFIX = "kafka_server_clientquotas"
 
 

@@ -13,7 +13,7 @@ from log_service.broker.metrics.traffic import summary
 from log_service.metrics.exposition import Family
 
 LATE_AFTER_MS = 5 * 60_000
-"""Beside the longest timeout that a producer may ask for, as in Kafka."""
+"""This is added to the longest timeout that a producer may request, as in Kafka."""
 
 
 def late_before_ms(sources: MetricsSources) -> int:

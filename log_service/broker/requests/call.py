@@ -282,7 +282,10 @@ class Api:
     Without such lists it is handled whole.
     """
     is_each_named_once: bool = False
-    """Whether naming something twice is an error. A request that would be cut is refused then."""
+    """Whether naming something twice is an error.
+
+    A request that would be cut is refused then.
+    """
     item_weight: int = 0
     """Extra cost, in elements, of each outermost item of a request that is cut."""
     controller_handler: Handler | None = None

@@ -27,7 +27,7 @@ from log_service.security.issuer_requests import IssuerTls, Response, exchange
 
 REQUEST_TIMEOUT_S: Final = 3.0
 MAX_THREADS: Final = 4
-"""Threads that may wait for the registry at once, also those whose askers have gone."""
+"""Threads that may wait for the registry at once, also those whose callers gave up."""
 MAX_SUBJECTS: Final = 1_000
 DEFAULT_CONTEXT: Final = "."
 ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"

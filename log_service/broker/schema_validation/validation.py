@@ -32,7 +32,7 @@ MAX_WAIT_MS: Final = 5_000
 """How long a batch waits for verdicts on its schemas."""
 MAX_ASKED_AT_ONCE: Final = 4
 MAX_ASKED_PER_SECOND: Final = 100
-"""Per topic, and for its keys and values apart."""
+"""The most requests to the registry per second for a topic. Keys and values count separately."""
 MAX_TOPICS_COUNTED: Final = 1_000
 MAX_ALIASES: Final = 3
 """Subjects of a schema that are looked up as aliases, before it is refused."""

@@ -14,7 +14,7 @@ from log_service.records.rules import SchemaName
 
 ACCEPTED_MS: Final = 300_000
 RENEWED_MS: Final = 10_000
-"""How long an old acceptance counts on while the registry does not respond."""
+"""How long an expired acceptance is prolonged while the registry does not respond."""
 REFUSED_MS: Final = 1_000
 MAX_VERDICTS: Final = 10_000
 """Maximum number of verdicts of each kind."""

@@ -50,7 +50,7 @@ class Letter:
     delivery_count: int
     reason: ArchiveReason
     record: Record | None
-    """None if it could not be read."""
+    """The record, or None if it could not be read."""
 
     @property
     def headers(self) -> tuple[RecordHeader, ...]:

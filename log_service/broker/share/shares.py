@@ -66,12 +66,12 @@ class Shares(ReplicaListener):
         self.timers = timers
         self.counts = ShareCounts()
         self.acknowledged: Counter[int] = Counter()
-        """Records by ``AcknowledgeType``."""
+        """Numbers of acknowledged records by ``AcknowledgeType``."""
         self.evicted_count = 0
         self.expired_fetch_count = 0
-        """Fetches that waited until their deadline."""
+        """Number of fetches that waited until their deadline."""
         self.fetch_counts: dict[str, FetchCounts] = {}
-        """By group, as long as one of its partitions is served here."""
+        """Counts of fetches by group, kept while one of the group's partitions is served here."""
         self.sessions = ShareSessionCache(max_session_count)
         self.delayed_fetches: Purgatory[ShareKey] = Purgatory(timers)
         self.partitions: dict[ShareKey, LedSharePartition] = {}

@@ -51,7 +51,10 @@ if TYPE_CHECKING:
     from log_service.rpc.pool import ConnectionPool
 
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS, MAX_ATTEMPTS = 100, 5_000, 10
-"""About twenty seconds together, longer than it takes to replace a coordinator that died."""
+"""The pauses between attempts, and the number of attempts.
+
+Together they take about twenty seconds, longer than it takes to replace a coordinator that died.
+"""
 JITTER = 0.2
 MAX_QUESTIONS = 100_000
 MAX_PARTITIONS_PER_REQUEST = 1_000

@@ -370,7 +370,8 @@ class Fetcher:
     def _release(self, states: list[PartitionState]) -> None:
         """Mark partitions as not in flight, so that they can be fetched from another broker.
 
-        The same broker gets no fetch until the task that calls this has ended.
+        The same broker gets no fetch until the task that calls this has ended. After a failed fetch
+        this task pauses first.
         """
         for state in states:
             state.is_in_flight = False

@@ -14,6 +14,6 @@ as arguments.
 - ``configs``, ``feature_levels``: dynamic configuration and feature levels.
 - ``client_quotas``: quotas of users, client ids and addresses. ``scram_users``: SCRAM credentials
   of users. ``delegation_tokens``: tokens that log in as their owner. ``acls``: access rules.
-- ``observers``: brokers that replicate partitions and are neither in sync nor leaders.
+- ``observers``: brokers that replicate partitions and never lead, and are in sync only if promoted.
 - ``producer_ids``: blocks of producer ids.
 """

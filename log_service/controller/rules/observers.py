@@ -1,9 +1,9 @@
 """Decides on changes of ``tidelog.observer`` and ``tidelog.observer.promotion``.
 
-An observer replicates partitions, but is neither in sync nor a leader. A broker may become an
-observer only if no partition needs it: it leads none, and each of its partitions has enough other
-replicas in sync. Leaders then remove it from the in-sync sets as they remove a lagging follower.
-Other configuration is not decided here.
+An observer replicates partitions, but never leads one. It is in sync only while a partition needs
+it (``metadata.observers``). A broker may become an observer only if no partition needs it: it leads
+none, and each of its partitions has enough other replicas in sync. Leaders then remove it from the
+in-sync sets as they remove a lagging follower. Other configuration is not decided here.
 """
 
 from collections.abc import Mapping

@@ -168,7 +168,8 @@ def read_state(spec: TopicSpec, context: ArchiveContext) -> ArchiveState:
     """Return the state of topic and archive.
 
     :raises NotReadyError: there is no such topic.
-    :raises SchemaConflictError: the lake has a table with the archive's name that is no archive.
+    :raises SchemaConflictError: the lake has a table with the archive's name that is not the
+        archive of this topic.
     """
     description = context.log.describe_topic(spec.name)
     if description is None:

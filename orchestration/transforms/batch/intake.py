@@ -268,7 +268,7 @@ class Intake:
     def _parsed_batches(
         self, parsers: ThreadPoolExecutor
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, Parsed | None]]:
-        """Yield for each batch its records, those of them without fault, and these parsed.
+        """Yield for each batch in order its records, those without fault, and these parsed.
 
         Parsing continues while the next batch is read. The third part is None if Spark has to
         parse.

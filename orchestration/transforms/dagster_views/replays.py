@@ -83,7 +83,7 @@ class ReplayConfig(dg.Config):
     """The records to replay.
 
     Several kinds of request may be combined. The times default to empty texts instead of None,
-    because Dagster's launchpad shows only fields that have a value.
+    because Dagster's launchpad begins with the fields that have a value.
     """
 
     fixes: list[FixConfig] = Field(

@@ -53,9 +53,8 @@ def spark_join(
     ``on`` names equal fields, or maps a field of the left to one of the right (``{"id":
     "order_id"}``). A right record belongs to a left one if its event time is at most ``within``
     earlier or later, or ``within=(before, after)``. The function gets a row per pair: keys by the
-    left's names, the structs ``left`` and ``right`` of each topic's fields with ``_partition,
-    _offset, _timestamp`` (``has_headers``: ``_headers``), and the places of both records, ``_left``
-    and ``_right``. It has to return these two columns.
+    left's names, structs ``left`` and ``right`` of fields with ``_partition, _offset, _timestamp``
+    (``has_headers``: ``_headers``), and places ``_left`` and ``_right``, which it has to return.
 
     ``event_time`` names a TIMESTAMP field of each side, by default the record's time. ``how`` is
     "inner", "left", "right" or "full". Outer joins give rows with nulls once no partner can come.

@@ -266,7 +266,7 @@ def read_progress(
 def validate_unmoved(
     work: Sending, context: RunContext, route: Route, partitions: Sequence[int], progress: Progress
 ) -> None:
-    """Check, before anything is written, that nobody has changed the group's offsets meanwhile.
+    """Check, before anything is written, that the group's offsets have not changed meanwhile.
 
     A person may have set them.
 

@@ -58,7 +58,7 @@ class Reading:
         self.held_back: tuple[TopicPartition, ...] = ()
         """Partitions that a throttle withholds from this follower.
 
-        Their appends do not end its wait.
+        Appends to them do not end the follower's wait.
         """
         self.results: list[Result] = []
         self.present: list[tuple[Partition, FetchTarget]] = []

@@ -48,7 +48,7 @@ _EXPECTED = frozenset(
 """Refusals that Kafka's meter of failed requests leaves out."""
 NO_RECORDS = b""
 WORK_PER_TURN = 4_000
-"""Work of one turn of the event loop in microseconds. A fetch that takes more goes in turns."""
+"""Work of one turn of the event loop in microseconds. A fetch that takes more is split."""
 WORK_OF_QUIET = 1
 WORK_OF_READ = 8
 
@@ -247,7 +247,7 @@ def _nearest_of(node: Node, call: Call, request: FetchRequest) -> "Nearest | Non
 
 
 RespondInTurns = Callable[["PartitionReads", Deferred], None]
-"""Goes on with a response whose first partitions were read."""
+"""Continues a response after its first partitions were read."""
 
 
 class PartitionReads:

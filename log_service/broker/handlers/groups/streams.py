@@ -32,7 +32,7 @@ from log_service.protocol.messages.streams_group_heartbeat import (
 )
 
 MAX_NAMED_REFUSALS = 3
-"""A status has the reasons for as many topics that were not created, and counts the rest."""
+"""A status gives the reasons for at most this many uncreated topics, and counts the others."""
 
 
 def handle_streams_group_heartbeat(

@@ -78,7 +78,7 @@ class _Fetch:
     wanted: Wanted
     began_ms: int
     waits_for_partition: bool = False
-    """Whether it waits for any partition to acquire from, and not for more bytes."""
+    """Whether the fetch waits for any partition to acquire from, and not for more bytes."""
     led: dict[ShareKey, LedSharePartition] = field(default_factory=dict)
     errors: dict[SharedPartition, KafkaError] = field(default_factory=dict)
     """Errors of partitions that this node cannot serve to the member, found before any fetch."""

@@ -1,6 +1,6 @@
 """Pairs as many members of two lists as possible: a maximum matching of a bipartite graph.
 
-The caller decides whether two members may be paired. It is asked only if the answer matters,
+The caller decides whether two members may be paired. It is asked only if its decision counts,
 because for schemas this is a comparison. Few comparisons are needed if ``candidates`` yields each
 member's likeliest partner first.
 """

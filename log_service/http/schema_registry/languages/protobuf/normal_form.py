@@ -277,7 +277,10 @@ class Normalizer:
         return found
 
     def _merged(self, definition: FieldDefinition | None, values: list[Value]) -> list[Value]:
-        """Return the normal values of a field. Without ``repeated`` they are merged into one."""
+        """Return the normal values of a field, one value if it is known and not ``repeated``.
+
+        Several messages are merged into one. Of several other values the last one counts.
+        """
         if definition is not None and not definition.is_repeated and len(values) > 1:
             messages = [each for each in values if isinstance(each, Aggregate)]
             entries = tuple(entry for each in messages for entry in each.entries)
