@@ -7,8 +7,8 @@ DESCRIBE to read them. Settings of a context or of the whole registry need right
 - For an alias the rights on its subject count. Only the settings of an alias are its own.
 - A principal may read a schema by its id if it may read one of the schema's subjects. Lists leave
   out the other subjects.
-- A schema may refer to the schemas that its author may read. Its readers may read these, too,
-  because they are a part of it.
+- A schema may refer to the schemas that its author may read. A response that inlines them shows
+  them to each reader of the schema, because they are a part of it.
 - Registering needs DESCRIBE, too, because a refusal shows the schema of the version before.
 - Registering without a comparison (``force``) needs the right to change the subject's settings,
   because these demand the comparison. Importing needs that right on the cluster, because the

@@ -1,7 +1,7 @@
 """Writes records to a topic: as a stream with a line for each, or once for an idempotency key.
 
 The ``Content-Type`` of the body has to be JSON. A browser page of another site cannot send this
-type without a CORS preflight, which the proxy does not answer.
+type without a CORS preflight, which the proxy does not grant.
 """
 
 from collections.abc import Mapping
