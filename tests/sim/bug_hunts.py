@@ -24,11 +24,13 @@ class ClusterBug(Bug):
     """A planted bug that takes several nodes: the seeds are those of clusters.
 
     ``aim`` is the scenario that they are played with, where the weather of the general plan rarely
-    comes to what the bug is about.
+    comes to what the bug is about. ``is_long`` bugs take some three seconds or more, and only a long
+    run plays them.
     """
 
     aim: Aim | None = None
     seed_limit: int = 24
+    is_long: bool = False
 
     def plan_of(self, seed: int) -> ClusterPlan:
         return draw_cluster_plan(seed, aim=self.aim)

@@ -460,12 +460,14 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="log with a gap goes on at its end",
+        is_long=True,
         replacements=((last_run, "LostLog", _believe_in_a_beginning),),
         aim=MISSING_FILES,
         shown_by=(7, 14),
     ),
     ClusterBug(
         name="leaders stay in a directory that failed",
+        is_long=True,
         replacements=((Partitions, "take_directory", _take_nothing),),
         aim=aims.FAILING_DIRECTORIES,
         shown_by=(10,),

@@ -205,12 +205,14 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="epoch stays when a producer begins anew",
+        is_long=True,
         replacements=((rules, "raised_epoch", _keep_the_epoch),),
         aim=aims.ZOMBIES,
         shown_by=(2, 6, 7, 5),
     ),
     ClusterBug(
         name="positions read that may still change",
+        is_long=True,
         replacements=((OffsetStore, "fetch", _fetch_what_may_change),),
         aim=aims.ZOMBIES,
         shown_by=(2,),
@@ -235,6 +237,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="partition written to before the coordinator knows",
+        is_long=True,
         replacements=((Partition, "begin_verification", _verify_nothing),),
         aim=aims.COPY_LOOP,
         shown_by=(2,),
@@ -259,6 +262,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="markers lost on failover",
+        is_long=True,
         replacements=((TransactionCoordinatorShard, "on_loaded", _begin_without_markers),),
         aim=aims.ENDING_COORDINATORS,
         shown_by=(7, 8),

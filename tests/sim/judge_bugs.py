@@ -149,6 +149,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="broker that leaves beats on",
+        is_long=True,
         replacements=((BrokerLifecycle, "leave", _leave_and_beat_on),),
         aim=aims.UNCLEAN_ELECTIONS,
         shown_by=(2, 0),

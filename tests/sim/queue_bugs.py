@@ -69,12 +69,14 @@ def _forget_what_changed(state: Any, update: Any) -> Any:
 BUGS: Sequence[ClusterBug] = (
     ClusterBug(
         name="an error names the leader that fields hold where nothing is set",
+        is_long=True,
         replacements=((acknowledge, "NO_HINT", LeaderHint(0, 0)),),
         aim=aims.QUEUES,
         shown_by=(0,),
     ),
     ClusterBug(
         name="locks never run out",
+        is_long=True,
         replacements=((SharePartition, "expire_locks", _never_expire),),
         aim=aims.QUEUES,
         shown_by=(2, 5, 4, 7),
@@ -87,12 +89,14 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="delivery counts are not stored",
+        is_long=True,
         replacements=((share_partition, "state_batches", _store_first_counts),),
         aim=aims.QUEUES,
         shown_by=(0,),
     ),
     ClusterBug(
         name="given up when it is given back",
+        is_long=True,
         replacements=(
             (share_partition, "given_back", _give_up_at_once),
             (acknowledging, "given_back", _give_up_at_once),
@@ -102,12 +106,14 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="taken before it is stored",
+        is_long=True,
         replacements=((LedSharePartition, "store", _count_before_it_is_stored),),
         aim=aims.QUEUES,
         shown_by=(0,),
     ),
     ClusterBug(
         name="states of records lost on failover",
+        is_long=True,
         replacements=((share_coordinator, "updated_state", _forget_what_changed),),
         aim=aims.QUEUES,
         shown_by=(0,),

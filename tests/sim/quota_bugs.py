@@ -86,6 +86,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="empty responses are counted",
+        is_long=True,
         replacements=((Meters, "take_back", _keep_what_was_counted),),
         aim=aims.QUOTAS,
         shown_by=(0,),
@@ -98,6 +99,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="quotas go by the wall clock",
+        is_long=True,
         replacements=((ClientQuotas, "account_of", _charge_by_the_wall),),
         aim=aims.QUOTAS,
         shown_by=(0,),

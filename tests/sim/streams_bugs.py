@@ -105,12 +105,14 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="sessions end with their coordinator",
+        is_long=True,
         replacements=((StreamsHeartbeats, "resume", _resume_nothing),),
         aim=aims.STREAMS_GROUPS,
         shown_by=(1,),
     ),
     ClusterBug(
         name="assignments are not stored",
+        is_long=True,
         replacements=((streams_records, "assignment_value", _store_epochs_alone),),
         aim=aims.STREAMS_GROUPS,
         shown_by=(4,),
@@ -135,6 +137,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="changed topics are not looked at",
+        is_long=True,
         replacements=((StreamsHeartbeats, "on_image", _look_at_nothing),),
         aim=aims.STREAMS_GROUPS,
         shown_by=(3, 2, 9),

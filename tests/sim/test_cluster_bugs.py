@@ -46,7 +46,13 @@ BUGS = (
 
 
 @pytest.mark.filterwarnings("default::UserWarning")
-@pytest.mark.parametrize("bug", BUGS, ids=str)
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param(bug, id=str(bug), marks=pytest.mark.repeats if bug.is_long else ())
+        for bug in BUGS
+    ],
+)
 def test_planted_bug_is_noticed(bug: ClusterBug) -> None:
     noticed = first_noticed(bug)
     assert noticed is not None, (
