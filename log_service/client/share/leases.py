@@ -24,7 +24,7 @@ import trio
 
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.env import real_env
-from log_service.client.share.acknowledgements import Batch, batches_of
+from log_service.client.share.acknowledgements import batches_of
 from log_service.client.share.acquired import AcquiredReader
 from log_service.client.share.fetcher import DEFAULT_LOCK_TIMEOUT_MS
 from log_service.client.share.membership import ShareMembership, new_member_id
@@ -136,6 +136,8 @@ class ShareLeases:
         self._silent_until_s: dict[int, float] = {}
         """Nodes that have not responded in time. Until then they are asked after the others."""
         self._stack = AsyncExitStack()
+        self._calls: set[trio.CancelScope] = set()
+        self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<ShareLeases groups={len(self._members)} sessions={len(self._sessions)}>"
@@ -155,6 +157,9 @@ class ShareLeases:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_closed = True
+        for call in self._calls:
+            call.cancel()
         with trio.move_on_after(CLOSE_S, shield=True):
             for session in list(self._sessions.values()):
                 await self._close(session)
@@ -174,14 +179,30 @@ class ShareLeases:
         Raises:
             KafkaError: this user may not use the group or the topic, or it does not exist.
                 THROTTLING_QUOTA_EXCEEDED, too many leases or groups are open here.
-                REQUEST_TIMED_OUT, no broker describes the topic in time.
+                REQUEST_TIMED_OUT, no broker describes the topic in time. INVALID_REQUEST, the
+                client is closed.
         """
         deadline_s = trio.current_time() + wait_ms / 1_000
         longest_ms = min(wait_ms + ACQUIRE_GRACE_MS, self._config.default_api_timeout_ms)
-        await self._cluster.topic(topic, longest_ms)
-        with trio.move_on_at(deadline_s + ACQUIRE_GRACE_MS / 1_000):
-            return await self._acquire(group_id, topic, max_records, deadline_s)
+        with self._while_open():
+            await self._cluster.topic(topic, longest_ms)
+            with trio.move_on_at(deadline_s + ACQUIRE_GRACE_MS / 1_000):
+                return await self._acquire(group_id, topic, max_records, deadline_s)
         return None
+
+    @contextmanager
+    def _while_open(self) -> Iterator[None]:
+        """Cancel the block if the client is closed, and raise INVALID_REQUEST then."""
+        with trio.CancelScope() as scope:
+            self._calls.add(scope)
+            if self._is_closed:
+                scope.cancel()
+            try:
+                yield
+            finally:
+                self._calls.remove(scope)
+        if scope.cancelled_caught:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the leases are closed: use 'async with'")
 
     async def _acquire(
         self, group_id: str, topic: str, max_records: int, deadline_s: float
@@ -348,7 +369,7 @@ class ShareLeases:
                     await self._cluster.refresh((topic,))
         finally:
             for each in sessions.values():
-                if each is not chosen:  # in a task, because its leader may hang
+                if each is not chosen and not self._is_closed:  # a task, as the leader may hang
                     self._nursery.start_soon(self._close_in_time, each)
 
     async def _close_in_time(self, session: _Session) -> None:
@@ -551,13 +572,11 @@ class ShareLeases:
                 member_id=session.member_id,
                 share_session_epoch=FINAL_EPOCH,
             )
-            is_told = False
             try:
                 await connection.request(request, share_acknowledge.ShareAcknowledgeResponse)
-                is_told = True
-            finally:
-                if not is_told:
-                    connection.close()
+            except BaseException:
+                connection.close()
+                raise
         except KafkaError as error:
             logger.info("a lease of group %s is closed: %s", session.group_id, error)
         finally:
@@ -655,14 +674,13 @@ def _request(
     partition: int,
     types: Mapping[int, int],
 ) -> share_acknowledge.ShareAcknowledgeRequest:
-    batches: list[Batch] = batches_of(types)
     part = share_acknowledge.AcknowledgePartition(
         partition_index=partition,
         acknowledgement_batches=[
             share_acknowledge.AcknowledgementBatch(
                 first_offset=first, last_offset=last, acknowledge_types=each
             )
-            for first, last, each in batches
+            for first, last, each in batches_of(types)
         ],
     )
     topics = [share_acknowledge.AcknowledgeTopic(topic_id=topic_id, partitions=[part])]

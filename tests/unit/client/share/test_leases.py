@@ -11,6 +11,7 @@ from log_service.client import (
     Admin,
     ConfigResource,
     ErrorCode,
+    KafkaError,
     Lease,
     LeaseToken,
     NewTopic,
@@ -114,6 +115,28 @@ def test_closing_releases_what_is_leased() -> None:
             again = await queue.acquire(other)
             assert trio.current_time() - began_s < lease.lock_ms / 1_000
             assert {record.delivery_count for record, _ in again.records} == {2}
+
+    tell(story)
+
+
+def test_closing_ends_the_acquires_that_wait() -> None:
+    async def story(queue: Queue) -> None:
+        refused: list[KafkaError] = []
+
+        async def wait(leases: ShareLeases) -> None:
+            try:
+                await leases.acquire("q", "t", max_records=5, wait_ms=60_000)
+            except KafkaError as error:
+                refused.append(error)
+
+        async with queue.leases() as one, trio.open_nursery() as nursery:
+            await queue.acquire(one)
+            async with queue.leases() as two:
+                nursery.start_soon(wait, two)
+                await trio.sleep(5)
+            await wait(two)
+        assert [error.code for error in refused] == [ErrorCode.INVALID_REQUEST] * 2
+        assert "closed" in str(refused[0])
 
     tell(story)
 
