@@ -105,11 +105,6 @@ SLOW = (
         kept=r"v3-good-few",
     ),
     Slow(
-        why="more generated Protobuf files beside the elements of Wire's parser",
-        modules=("integration/http/test_wire_printing.py",),
-        kept=r"\[few\]|hand_made",
-    ),
-    Slow(
         why="topics with schema validation through failures of the registry and of leaders",
         modules=("integration/http/test_schema_validation.py",),
         kept=r"serializers|another_subject|idempotent|transaction|no_registry",

@@ -18,14 +18,15 @@ import pytest
 from log_service.http.schema_registry.languages.language import NamedSchema
 from log_service.http.schema_registry.languages.protobuf import PROTOBUF
 from tests.helpers.java_archives import KAFKA_LIBS, QUICK
+from tests.helpers.whole import of_a_run
 from tests.unit.http.schema_registry.languages.protobuf.generated_files import family
 
 pytestmark = pytest.mark.timeout(600)
 
 JUDGE = Path(__file__).with_name("WireJudge.java")
 JUDGE_SECONDS = 100.0
-FAMILIES = (range(12), range(12, 262))
-"""Two files a family and four texts a file: about a hundred texts, and two thousand more."""
+FAMILIES = range(of_a_run(12, whole=262))
+"""Two files a family and four texts a file: about a hundred texts, or two thousand."""
 HAND_MADE = [
     "",
     ";;message A {};",
@@ -91,11 +92,10 @@ def asked(seed: int) -> Iterator[Asked]:
         others.append(NamedSchema(name=file.path, text=file.text))
 
 
-@pytest.mark.parametrize("seeds", FAMILIES, ids=["few", "many"])
-def test_generated_files_print_as_wire_reads_them(seeds: range) -> None:
+def test_generated_files_print_as_wire_reads_them() -> None:
     """The canonical text of each form of a schema is what Wire's elements print as."""
     wire_folder()
-    questions = [each for seed in seeds for each in asked(seed)]
+    questions = [each for seed in FAMILIES for each in asked(seed)]
     printed = printed_by_wire([each.text for each in questions])
     for each, theirs in zip(questions, printed, strict=True):
         assert theirs == each.canonical, each.told
