@@ -204,9 +204,10 @@ def strike(
     ],
 )
 def test_each_node_is_killed_and_paused_and_nothing_is_lost(layout: str, tmp_path: Path) -> None:
+    """Every run strikes one node of each product, a long run all nodes."""
     nodes = ClusterNodes(LAYOUTS[layout], tmp_path, is_mixed=True)
     with under_load(nodes) as load:
-        strike(nodes, load, [[1], [2], [3]], [[3], [1], [3, 1], [1, 2]])
+        strike(nodes, load, of_a_run([[1], [3]], whole=[[1], [2], [3]]), [[3], [1], [3, 1], [1, 2]])
 
 
 @pytest.mark.repeats  # the promises are those of three nodes

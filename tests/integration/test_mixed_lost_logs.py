@@ -69,7 +69,7 @@ class Cluster:
         assert self.nodes.segments(OURS, TOPIC) == self.held
 
 
-@pytest.mark.parametrize("other", [APACHE_KAFKA, TIDELOG])
+@pytest.mark.parametrize("other", [APACHE_KAFKA, pytest.param(TIDELOG, marks=pytest.mark.repeats)])
 def test_a_lost_log_cuts_no_other_replica(other: str, tmp_path: Path) -> None:
     products = {CONTROLLER: APACHE_KAFKA, **dict.fromkeys(OTHERS, other), OURS: TIDELOG}
     properties = {"offsets.topic.replication.factor": "1"}

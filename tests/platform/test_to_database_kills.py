@@ -10,6 +10,7 @@ import pytest
 
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
+from tests.helpers.whole import of_a_run
 from tests.platform.accounts import Balance, accounts_of, append_round, corrected, same
 from tests.platform.databases import KINDS, database
 from tests.platform.dying import KILLED, exit_code
@@ -104,7 +105,7 @@ def test_a_table_of_all_rows_is_exact_however_runs_are_killed(
             assert len(letters_of(lake)) == 3 * (number + 1), f"recovered from {step}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", of_a_run(["postgresql"], whole=KINDS))
 def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all(
     kind: str, spark_remote: str, tmp_path: Path
 ) -> None:
@@ -145,7 +146,7 @@ def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all
         )
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("kind", of_a_run(["duckdb"], whole=["sqlite", "duckdb"]))
 def test_a_replay_of_all_rows_that_is_killed_keeps_each_record_in_one_place(
     kind: str, spark_remote: str, tmp_path: Path
 ) -> None:
