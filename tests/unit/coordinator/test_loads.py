@@ -142,6 +142,24 @@ def test_a_failed_load_is_not_repeated_once_leadership_has_moved(is_led_again: b
     assert (log.load_count, other.load_count) == (1, is_led_again)
 
 
+def test_the_pauses_between_loads_double_up_to_the_longest() -> None:
+    log = FailingLog(errors=[NO_DESCRIPTOR] * 9)
+    pauses_s: list[int] = []
+    world = ReloadStory()
+
+    async def story(groups: GroupService) -> None:
+        groups.lead(log)
+        await world.wait()
+        for load_count in range(2, 10):
+            pauses_s.append(0)
+            while log.load_count < load_count:
+                await world.wait(1_000)
+                pauses_s[-1] += 1
+
+    world.tell(story)
+    assert pauses_s == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
 def test_the_pauses_between_loads_are_bounded_and_each_kind_of_error_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
