@@ -64,7 +64,13 @@ class _Memory:
             self.forget()
 
     def forget(self) -> None:
-        """Clear the cache."""
+        """Clear the cache.
+
+        This also breaks the reference cycles of its rights, which hold this object and the ACLs.
+        The garbage collector of a node may never look at them.
+        """
+        for rights in self.callers.values():
+            rights.askers.clear()
         self.callers.clear()
         self.decision_count = 0
 
@@ -180,6 +186,7 @@ class AclAuthorizer:
     def follow(self, index: AclIndex) -> None:
         """Replace the ACLs by which decisions are made, and empty the cache."""
         self.version = object()
+        self._memory.forget()
         self._index, self._memory = index, _Memory(self.version)
 
     def is_super(self, principal: Principal) -> bool:

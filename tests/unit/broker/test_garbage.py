@@ -11,12 +11,14 @@ import pytest
 import trio
 
 from log_service.client import Consumer, Producer
+from log_service.common.access import AclOperation
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.end_txn import EndTxnRequest
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, replicate_records, tell_cluster
 from tests.helpers.garbage import counted_garbage
+from tests.unit.broker.authorization.acl_story import TOPIC, AclStory, tell_with_acls
 from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell
 from tests.unit.broker.handlers.groups.group_requests import coordinated
 from tests.unit.broker.requests.least_requests import VERSIONS, least_request
@@ -109,6 +111,23 @@ def test_transactions_leave_no_garbage() -> None:
         assert per_request(left) == {}
 
     tell(story)
+
+
+def test_changes_of_acls_leave_no_garbage() -> None:
+    """Rights that no longer hold are freed with their ACLs, which may be many."""
+
+    async def story(node: AclStory) -> None:
+        await node.make_topic("t")
+        await node.allow((AclOperation.READ, TOPIC, "t"), (AclOperation.WRITE, TOPIC, "t"))
+        await node.ask(fetch_request("t", 0), 12)
+        with counted_garbage() as left:
+            for number in range(COUNT):
+                await node.allow((AclOperation.READ, TOPIC, f"another-{number}"))
+                await node.ask(fetch_request("t", 0), 12)
+                await node.ask(produce_request("t", batch(b"x")), 9)
+        assert per_request(left) == {}
+
+    tell_with_acls(story)
 
 
 def test_clients_leaders_and_followers_leave_no_garbage() -> None:
