@@ -15,8 +15,8 @@ The packages and modules, lowest first. Each imports only from those listed befo
 - ``schemas``: serializers of Avro, JSON Schema and Protobuf, and the client of a schema registry.
 - ``blocking``: the same clients for threads. ``asyncio``: the same clients for asyncio.
 
-Two modules are not part of that order: ``foundation`` exports the names of ``common`` that programs
-need, and ``settings_files`` reads settings from properties files and from the environment.
+Two modules are not part of that order. ``foundation`` exports errors and types that programs use
+with any client. ``settings_files`` reads settings from properties files and from the environment.
 """
 
 from lazy_loader import attach_stub

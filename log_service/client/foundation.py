@@ -1,6 +1,6 @@
-"""Exports names of ``common`` that programs with a client need.
+"""Exports the errors and types of ``log_service.common`` that programs use with any client.
 
-So they can import all that they need from the client.
+So a program can import all its names from the client.
 """
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError

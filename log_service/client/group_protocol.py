@@ -160,10 +160,10 @@ def subscription_for(
 
 
 def with_previous_assignment(assignor: str, subscription: Subscription) -> Subscription:
-    """Fill in what a sticky assignor put into the user data of a member's subscription.
+    """Return the subscription with the fields that a sticky assignor keeps in its user data.
 
-    That is the generation, and with ``sticky`` the previously owned partitions, too. Other
-    subscriptions are returned unchanged.
+    They are the generation and, with ``sticky``, the previously owned partitions. Subscriptions for
+    other assignors are returned unchanged.
     """
     if not subscription.user_data:
         return subscription

@@ -28,9 +28,9 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 END_S = 1.0
-"""How long Ctrl-C waits for the call that it cancelled.
+"""The longest time, in seconds, that Ctrl-C waits for the end of the call that it cancelled.
 
-A callback of the application may take longer.
+The call itself may last longer, for example if a callback of the application runs in it.
 """
 
 

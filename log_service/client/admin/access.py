@@ -99,7 +99,8 @@ class ScramUser:
 class AclBinding:
     """One ACL.
 
-    It allows or denies a principal (``User:alice``) an operation on the resources of a pattern.
+    It allows or denies a principal (``User:alice``) an operation on all resources that match a
+    pattern.
     """
 
     resource_type: str
@@ -160,7 +161,7 @@ class DelegationTokenDescription:
     def jaas_config(self) -> SecretText:
         """Return the ``sasl.jaas.config`` of a client that logs in with the token.
 
-        The client's mechanism is SCRAM-SHA-256 or SCRAM-SHA-512.
+        Set that client's ``sasl.mechanism`` to SCRAM-SHA-256 or SCRAM-SHA-512.
         """
         module = "org.apache.kafka.common.security.scram.ScramLoginModule"
         password = base64.b64encode(self.hmac.reveal()).decode()

@@ -25,7 +25,8 @@ class AccessAdmin(AdminConnection):
     ) -> None:
         """Create users, or give them new passwords (KIP-554).
 
-        The password itself is not sent. Errors are UNACCEPTABLE_CREDENTIAL and others.
+        The brokers get a salted hash, never the password. An error is, for example,
+        UNACCEPTABLE_CREDENTIAL for an iteration count that is out of bounds.
         """
         wanted = arguments.all_of(ScramUser, users, "users")
         await access.set_scram_users(self.cluster, wanted, self._env.rng, self._limit(timeout_ms))
@@ -108,7 +109,8 @@ class AccessAdmin(AdminConnection):
     ) -> int:
         """Extend the life of a token, and return its new expiry time in milliseconds since 1970.
 
-        Errors are DELEGATION_TOKEN_EXPIRED and others.
+        ``period_ms`` -1 means the brokers' default. An error is, for example,
+        DELEGATION_TOKEN_EXPIRED.
         """
         return await access.renew_delegation_token(
             self.cluster, hmac, period_ms, self._limit(timeout_ms)
@@ -128,7 +130,7 @@ class AccessAdmin(AdminConnection):
     async def describe_delegation_tokens(
         self, owners: Sequence[str] | None = None, *, timeout_ms: int | None = None
     ) -> list[DelegationTokenDescription]:
-        """Return the tokens that this client's user may see, with their secrets.
+        """Return the tokens that this client's user may see, with their HMACs.
 
         ``owners`` None means the tokens of all owners.
         """

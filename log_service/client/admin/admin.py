@@ -54,7 +54,8 @@ class Admin(GroupAdmin, AccessAdmin):
     The keywords are the settings of ``AdminConfig``. A method that takes several items raises
     ``ItemsFailed`` (a ``KafkaError``) if some of them failed. The error carries the errors by item,
     and the results of the other items. If the cluster cannot be reached, a method raises
-    ``KafkaError`` NETWORK_EXCEPTION or REQUEST_TIMED_OUT.
+    ``KafkaError`` NETWORK_EXCEPTION or REQUEST_TIMED_OUT. With ``is_validated_only`` the cluster
+    checks the request and changes nothing.
     """
 
     # Topics and cluster
@@ -108,7 +109,7 @@ class Admin(GroupAdmin, AccessAdmin):
     async def list_topics(
         self, *, is_internal_included: bool = False, timeout_ms: int | None = None
     ) -> list[TopicListing]:
-        """Return all topics, sorted by name."""
+        """Return all topics, sorted by name. Internal ones need ``is_internal_included``."""
         return await topics_and_configs.list_topics(
             self.cluster, self._limit(timeout_ms), is_internal_included=is_internal_included
         )
@@ -142,7 +143,7 @@ class Admin(GroupAdmin, AccessAdmin):
     async def describe_configs(
         self, resources: Sequence[ConfigResource], *, timeout_ms: int | None = None
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Return every configuration key of topics and brokers, with the source of each value."""
+        """Return every configuration key of each resource, with the source of its value."""
         wanted = arguments.all_of(ConfigResource, resources, "resources")
         return await topics_and_configs.describe_configs(
             self.cluster, wanted, self._limit(timeout_ms)
@@ -173,8 +174,8 @@ class Admin(GroupAdmin, AccessAdmin):
         ``topics`` None means all topics.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog. Its brokers clean by
-                themselves.
+            KafkaError: UNSUPPORTED_VERSION, the brokers are not tidelog's, or are too old. They
+                apply retention only in their own time.
         """
         return await maintenance.apply_retention(
             self.cluster,
@@ -190,8 +191,8 @@ class Admin(GroupAdmin, AccessAdmin):
         ``topics`` None means all compacted topics.
 
         Raises:
-            KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog. Its brokers clean by
-                themselves. POLICY_VIOLATION, the cleaner is disabled.
+            KafkaError: UNSUPPORTED_VERSION, the brokers are not tidelog's, or are too old. They
+                compact only in their own time. POLICY_VIOLATION, the cleaner is disabled.
             ItemsFailed: INVALID_CONFIG, a topic that was named is not compacted.
         """
         return await maintenance.apply_compaction(
@@ -322,7 +323,7 @@ class Admin(GroupAdmin, AccessAdmin):
     async def describe_brokers(
         self, *, timeout_ms: int | None = None
     ) -> tuple[BrokerDescription, ...]:
-        """Return all registered brokers by their ids, fenced brokers too (KIP-1073)."""
+        """Return all registered brokers, sorted by id, fenced brokers too (KIP-1073)."""
         return await cluster.describe_brokers(self.cluster, self._limit(timeout_ms))
 
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
@@ -396,7 +397,10 @@ class Admin(GroupAdmin, AccessAdmin):
         isolation_level: str = "read_uncommitted",
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return the offset that each spec describes, for example the latest offset."""
+        """Return the offset that each spec describes, for example the latest offset.
+
+        With ``isolation_level`` read_committed, the latest one is the last stable offset.
+        """
         arguments.partitions(specs)
         return await offsets.list_offsets(
             self.cluster, specs, arguments.isolation_of(isolation_level), self._limit(timeout_ms)
@@ -434,7 +438,7 @@ class Admin(GroupAdmin, AccessAdmin):
         The set is empty after ``timeout_ms``. A partition whose offset is out of range counts as
         ready, since the caller has to act on it. A partition that the cluster refuses for good, for
         example because the client may not read it, is left out while there are other partitions to
-        wait for.
+        wait for. With read_committed only records below the last stable offset count.
 
         Raises:
             ItemsFailed: TOPIC_AUTHORIZATION_FAILED and others, all partitions are refused.
@@ -458,7 +462,7 @@ class Admin(GroupAdmin, AccessAdmin):
     ) -> dict[TopicPartition, int]:
         """Delete the records below each offset, and return the new log start offsets.
 
-        Offset -1 deletes all replicated records.
+        Offset -1 stands for the high watermark, and so deletes all records that are replicated.
         """
         arguments.partitions(before)
         return await offsets.delete_records(self.cluster, before, self._limit(timeout_ms))
@@ -494,8 +498,7 @@ class Admin(GroupAdmin, AccessAdmin):
     async def describe_transactions(
         self, transactional_ids: Sequence[str], *, timeout_ms: int | None = None
     ) -> dict[str, TransactionDescription]:
-        """Return the state of transactional ids, with the partitions of open transactions
-        (KIP-664).
+        """Return the state of transactional ids, with the partitions of open ones (KIP-664).
 
         The error is TRANSACTIONAL_ID_NOT_FOUND if an id never existed or has expired
         (``transactional.id.expiration.ms``).
@@ -526,8 +529,7 @@ class Admin(GroupAdmin, AccessAdmin):
     async def abort_transaction(
         self, transaction: HangingTransaction, *, timeout_ms: int | None = None
     ) -> None:
-        """Write an abort marker into one partition, without the transaction's coordinator
-        (KIP-664).
+        """Write an abort marker into one partition, without the coordinator (KIP-664).
 
         Use it only for transactions that ``find_hanging_transactions`` returned. The producer of a
         live transaction would lose records without an error. The error is

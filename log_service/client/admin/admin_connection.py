@@ -18,9 +18,9 @@ from log_service.config.client import AdminConfig
 from log_service.security.outgoing import outgoing_security
 
 IDLE_MS = 10_000
-"""How long after a call the view of the cluster has its topics.
+"""Time for which the view of the cluster keeps a topic after the last call that named it.
 
-After a list of all topics each further call would otherwise ask for all of them.
+Without this limit, a call that lists all topics would make each refresh ask for all of them.
 """
 
 
@@ -73,7 +73,8 @@ class AdminConnection:
     def _is_idle(self, _topic: str, since_ms: int) -> bool:
         """Whether no call has named the topic for ``IDLE_MS``. Its metadata is then dropped.
 
-        The next call that names the topic requests the metadata again.
+        ``since_ms`` is the time of the last call that named it. The next call that names the topic
+        requests the metadata again.
         """
         return self._env.clock.monotonic_ms() - since_ms >= IDLE_MS
 

@@ -1,8 +1,8 @@
 """Administers the cluster: log directories, leaders, the quorum, features, producers and voters.
 
 Each function sends the requests of one method of ``Admin``, and converts the responses to values.
-``ClusterMetadata.retry`` tries again after a retriable error. An election is not requested again
-for the sake of single partitions, because their errors are results of the election.
+``ClusterMetadata.retry`` tries again after a retriable error. Errors of single partitions in an
+election are not retried, because they are the results of the election.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,8 @@
 """Calls several brokers at once, and merges their responses into one result.
 
-The results of other items are not lost if one item fails. ``Collected`` keeps the errors by item,
-and raises ``ItemsFailed`` with errors and results. This module depends on no particular request.
+An item is a topic, a partition or another subject of the call. If some items fail, the results of
+the others are not lost. ``Collected`` keeps the errors by item, and raises ``ItemsFailed`` with
+errors and results.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -22,7 +23,8 @@ async def gather(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
     """Run all calls at once, and return their results in the order of the calls.
 
     Raises:
-        KafkaError: the error of the first failed call, after all calls have ended.
+        KafkaError: a call failed. All calls have ended. Of several errors, this is the one of the
+            call that comes first in ``calls``.
     """
     pending = list(calls)
     if len(pending) == 1:
@@ -85,7 +87,7 @@ class Collected:
     def raise_unsettled(self) -> None:
         """Raise the error of an item that must be tried again, if there is one.
 
-        Items with a final outcome must not be sent again.
+        The caller sends such items again, and leaves out those with a final outcome.
 
         Raises:
             KafkaError: the first retriable error of an item since the last call.
@@ -112,10 +114,10 @@ TERMINAL_FOR_ADMIN = frozenset(
         ErrorCode.ELECTION_NOT_NEEDED,
     }
 )
-"""Retriable errors that are final for the admin.
+"""Errors that Kafka calls retriable, but that are the final result of an admin's call.
 
-A producer may be early and tries again. A question about the same topic has the error as its
-result.
+A producer retries if its topic is unknown, because the topic may have just been created. An admin
+that asks about a topic gets this as the result.
 """
 
 

@@ -1,6 +1,7 @@
 """The methods of the admin for groups, share groups and their offsets.
 
-Each method calls a function of another module of this package, which sends the requests.
+Each method calls a function of another module of this package, which sends the requests. The
+*queue* of a share group is the part of each partition that the group still has to process.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -67,7 +68,8 @@ class GroupAdmin(AdminConnection):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets. ``partitions`` None means all of them.
 
-        Partitions without a committed offset are left out.
+        Partitions without a committed offset are left out. With ``is_stable_required`` the call
+        waits while an open transaction is about to commit some of the offsets (KIP-447).
         """
         limit_ms = self._limit(timeout_ms)
         return await groups.list_group_offsets(
@@ -114,7 +116,7 @@ class GroupAdmin(AdminConnection):
     async def list_share_group_offsets(
         self, group_id: str, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, ShareGroupOffset]:
-        """Return the position and the lag of a queue by partition.
+        """Return the start offset and the lag of a share group's queue, by partition.
 
         ``topics`` None means all topics that the group was ever subscribed to.
         """
@@ -131,7 +133,7 @@ class GroupAdmin(AdminConnection):
         max_ranges: int = 100,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, QueueInFlight]:
-        """Return the records of a queue that are in flight, with their members and delivery counts.
+        """Return a queue's records in flight, with the members that hold them and delivery counts.
 
         Each broker returns at most ``max_ranges`` ranges of offsets. A partition without a leader
         is left out. Brokers other than tidelog's do not know this request. The error is then
@@ -155,10 +157,10 @@ class GroupAdmin(AdminConnection):
     ) -> tuple[int, ...]:
         """End a member's share sessions at the leaders of partitions, and return the leaders' ids.
 
-        All records that the member holds there are delivered again, to any member. A member that
-        still runs opens a new session, and its acknowledgements of the released records are
-        refused. The caller needs READ on the group. Brokers without a session of the member are
-        not among the returned ids.
+        A session covers all partitions of a leader. So all records that the member holds at these
+        leaders are delivered again, to any member. A member that still runs opens a new session,
+        and its acknowledgements of the released records are refused. The caller needs READ on the
+        group. Brokers without a session of the member are not among the returned ids.
         """
         return await share_records.release_share_records(
             self.cluster,
@@ -171,7 +173,7 @@ class GroupAdmin(AdminConnection):
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> None:
-        """Set the start offsets of a queue, which discards the states of its records.
+        """Set the start offsets of a queue, and forget which of its records are acknowledged.
 
         The error is NON_EMPTY_GROUP while the group has members.
         """
@@ -184,7 +186,7 @@ class GroupAdmin(AdminConnection):
     async def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None
     ) -> None:
-        """Delete the start offsets of a queue in whole topics.
+        """Delete the start offsets of a queue in all partitions of the given topics.
 
         The error is NON_EMPTY_GROUP while the group has members.
         """

@@ -79,9 +79,9 @@ MOVED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""After these errors the coordinator is looked up again.
+"""Errors after which the coordinator is looked up again.
 
-A broker that does not respond may be alive only at the level of TCP.
+Timeouts are among them, because a broker that hangs may still hold its TCP connections.
 """
 
 
@@ -213,7 +213,9 @@ async def fetch_offsets(
     Partitions without a committed offset are left out.
 
     Raises:
-        KafkaError: the error that the coordinator returned for the group or for a partition.
+        KafkaError: the error that the coordinator returned for the group or for a partition. With
+            ``is_stable_required`` it is UNSTABLE_OFFSET_COMMIT while an open transaction is about
+            to commit some of the offsets.
     """
     version = min(connection.version_of(ApiKey.OFFSET_FETCH), LAST_OFFSET_VERSION_WITH_NAMES)
     request = OffsetFetchRequest(
@@ -279,7 +281,7 @@ async def alter_group_offsets(
 
 
 def _raise_refusals(response: OffsetCommitResponse | OffsetDeleteResponse) -> None:
-    """Raise the errors of the partitions that were refused."""
+    """Raise ``ItemsFailed`` if the coordinator refused some partitions."""
     collected = Collected()
     for topic in response.topics:
         for result in topic.partitions:
@@ -373,9 +375,10 @@ async def with_coordinator(
     *,
     key_type: int = GROUP_KEY_TYPE,
 ) -> T:
-    """Call ``ask``, and forget the coordinator if the error says that it has moved.
+    """Call ``ask``, and forget the coordinator of ``key`` if the error says that it has moved.
 
-    The next attempt then looks the coordinator up. All errors of ``ask`` are raised.
+    ``key`` is a group id or, with another ``key_type``, a transactional id. The next attempt looks
+    the coordinator up. All errors of ``ask`` are raised.
     """
     try:
         return await ask()

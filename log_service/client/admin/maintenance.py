@@ -26,7 +26,10 @@ APPLY_RETENTION = 0
 APPLY_COMPACTION = 1
 RETENTION_LEVEL = 1
 COMPACTION_LEVEL = 2
-"""Levels of the feature by which tidelog's brokers are recognized."""
+"""The level of ``MAINTENANCE_FEATURE`` from which on brokers know this request.
+
+Only tidelog's brokers have this feature.
+"""
 
 _RESPONSE_MARGIN_MS = 2_000
 

@@ -386,8 +386,8 @@ def _polled(cluster: ClusterMetadata, response: FetchResponse) -> _Polled:
     """Return the partitions of a response that are ready, and those that are refused.
 
     Raises:
-        KafkaError: no partition is ready, and one has a retriable error. The client's view must be
-            refreshed.
+        KafkaError: no partition is ready, and one has a retriable error. The caller must refresh
+            the client's view.
     """
     ready: set[TopicPartition] = set()
     refused: dict[TopicPartition, KafkaError] = {}

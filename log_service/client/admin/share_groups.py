@@ -1,9 +1,9 @@
-"""Administers share groups (KIP-932): describes them, and reads and sets the offsets of their
-queues.
+"""Describes share groups (KIP-932), and reads and sets the offsets of their queues.
 
-All requests go to the group's coordinator. The start offset of a queue is the first offset whose
-record is neither acknowledged nor archived. The lag is the number of records between the start
-offset and the end, without records that were acknowledged out of order (KIP-1226).
+The queue of a group is the part of each partition that the group still has to process. All requests
+go to the group's coordinator. The start offset of a queue is the first offset whose record is
+neither acknowledged nor archived. The lag is the number of records between the start offset and the
+end, without records that were acknowledged out of order (KIP-1226).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ class ShareGroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupOffset:
-    """The position of a queue in one partition.
+    """The start offset and the lag of a queue in one partition.
 
     ``start_offset`` is None before the group has acquired a record of the partition.
     """
@@ -106,7 +106,7 @@ async def describe_share_groups(
 async def list_share_group_offsets(
     cluster: ClusterMetadata, group_id: str, topics: Sequence[str] | None, timeout_ms: int
 ) -> dict[TopicPartition, ShareGroupOffset]:
-    """Return the position of a queue; see ``Admin.list_share_group_offsets``."""
+    """Return start offsets and lags of a queue; see ``Admin.list_share_group_offsets``."""
 
     async def ask() -> dict[TopicPartition, ShareGroupOffset]:
         named = None

@@ -1,8 +1,9 @@
 """Describes and releases the records that share groups have in flight, at partitions' leaders.
 
-Kafka's protocol has no request that describes them, so with brokers other than tidelog's this
-raises UNSUPPORTED_VERSION. A user who may read the group may also end the share session of a member
-at a broker. The broker then releases all records that the member holds there.
+Kafka's protocol has no request that describes such records, so the description raises
+UNSUPPORTED_VERSION with brokers other than tidelog's. The release works with all brokers. It ends
+the share session of a member at a broker, as every user who may read the group can. The broker then
+releases all records that the member holds there.
 """
 
 from collections.abc import Iterable, Mapping

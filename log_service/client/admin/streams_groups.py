@@ -1,7 +1,8 @@
 """Describes groups of Kafka Streams instances (KIP-1071) as ``GroupDescription``.
 
-This module decides which partitions belong to a task. The task with number n reads partition n of
-each input topic of its subtopology, if the topic has that partition.
+The coordinator reports the tasks of each member, and this module derives the partitions from them.
+A task belongs to a subtopology, which is a part of the application with its own input topics. The
+task with number n reads partition n of each of these topics, if the topic has that partition.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,7 @@ ASSIGNOR = "sticky"
 """The only assignor of streams groups."""
 
 InputTopics = Mapping[str, tuple[str, ...]]
-"""The topics that a subtopology reads, by its id."""
+"""The input topics of each subtopology, by the subtopology's id."""
 
 
 async def describe_streams_group(

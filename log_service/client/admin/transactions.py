@@ -193,9 +193,9 @@ async def find_hanging(
 def open_since(
     producers: Mapping[TopicPartition, Iterable[ProducerDescription]], before_ms: int
 ) -> list[HangingTransaction]:
-    """Return the open transactions whose last record is older than ``before_ms``.
+    """Return the open transactions whose last record is from before ``before_ms``.
 
-    They are sorted by partition.
+    ``before_ms`` is in milliseconds since 1970. The result is sorted by partition.
     """
     return [
         HangingTransaction(
@@ -278,7 +278,10 @@ async def _all_partitions(cluster: ClusterMetadata, timeout_ms: int) -> list[Top
 async def _described(
     cluster: ClusterMetadata, ids: Sequence[str], left_ms: Callable[[], int]
 ) -> list[TransactionDescription]:
-    """Describe transactional ids, and leave out those that no longer exist."""
+    """Describe transactional ids, and leave out those that no longer exist.
+
+    ``left_ms`` returns the time that is left for this.
+    """
 
     async def one(transactional_id: str) -> list[TransactionDescription]:
         try:

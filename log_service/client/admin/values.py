@@ -101,7 +101,8 @@ class TopicOperations:
 class ClusterDescription:
     """The cluster's id, its brokers, its controller and whether it is a tidelog cluster.
 
-    ``controller_id`` is the controller that the brokers report to clients.
+    ``controller_id`` is the node that the brokers report to clients as controller. With KRaft it is
+    any broker, which forwards requests to the real controller.
     """
 
     cluster_id: str
@@ -211,7 +212,7 @@ class EpochEnd:
     """The end of a leader epoch (KIP-320).
 
     ``leader_epoch`` is the requested epoch, or else the largest epoch below it. Both fields are -1
-    if the log has no such epoch.
+    if the log has neither.
     """
 
     leader_epoch: int
@@ -349,7 +350,7 @@ class GroupListing:
 class MemberDescription:
     """A member of a group with its partitions.
 
-    ``assignment`` is empty if the group's members are not consumers.
+    ``assignment`` is empty if the members read no topics, as in a group of Kafka Connect.
     """
 
     member_id: str
@@ -510,7 +511,7 @@ class FeatureDescription:
     """The feature levels of a broker and of the cluster.
 
     ``supported`` holds the broker's levels as (lowest, highest). ``finalized`` holds the cluster's
-    levels, as of ``finalized_epoch``.
+    levels. ``finalized_epoch`` is their version, which grows with each change.
     """
 
     supported: Mapping[str, tuple[int, int]]
@@ -546,8 +547,8 @@ class Reassignment:
 class ConsumerGroupMetadata:
     """The member of a group on whose behalf a transactional producer commits offsets.
 
-    ``consumer.group_metadata()`` returns it. Without a member id the group's coordinator fences no
-    member. This is for consumers whose partitions were assigned by hand.
+    ``consumer.group_metadata()`` returns it. A consumer whose partitions were assigned by hand has
+    no member id. The coordinator then accepts the offsets without checking the membership.
     """
 
     group_id: str
@@ -584,7 +585,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingTransaction:
-    """An open transaction in a partition that no coordinator will end.
+    """A transaction that is open in a partition, and that no coordinator will end.
 
     Readers of committed records stop at ``start_offset``. ``transactional_id`` is the producer's
     id, if a coordinator knows it.

@@ -7,11 +7,12 @@ Invariants:
 
 - A call ends only when its function has ended. If the caller is cancelled, the function is
   cancelled too, and the caller waits for its end.
-- The result of a function reaches ``on_result`` even if the caller was cancelled in the meantime.
+- A call may have a callback ``on_result``. It gets the result of the function even if the caller
+  was cancelled in the meantime.
 - A client belongs to the loop that opened it. Calls from other loops and other processes are
   refused.
-- If the loop of an open client is closed, the client ends as after an exception in its ``async
-  with`` block.
+- If the loop of an open client is closed, the client closes as it does when an exception leaves its
+  ``async with`` block.
 """
 
 import asyncio

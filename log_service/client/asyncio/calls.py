@@ -1,5 +1,4 @@
-"""The base class of the asyncio clients, and functions that turn client methods into awaitable
-ones.
+"""The base class of the asyncio clients, and functions that make their awaitable methods.
 
 A client runs in a thread of its own. ``async with`` opens and closes it. ``bridge`` connects the
 event loop with that thread. This module knows no client.

@@ -52,9 +52,9 @@ def moving(
 def moving(
     method: Callable[Concatenate[Consumer, P], Any],
 ) -> Callable[Concatenate["AsyncioConsumer", P], Coroutine[Any, Any, Any]]:
-    """Return an awaitable method for one that changes the assignment or the positions.
+    """Return an awaitable form of a method that changes the assignment or the positions.
 
-    Held records are dropped before the call. Unless the call moves their partition's position, they
+    It drops held records before the call. Unless the call moves their partition's position, they
     are read again.
     """
 
@@ -70,8 +70,9 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
 
     Rebalance callbacks run on the event loop while ``poll`` or ``close`` waits, and may be async.
     ``on_commit`` runs on the event loop too. Deserializers and interceptors run in the consumer's
-    own thread. ``lag``, ``current_lag`` and ``metrics`` treat all fetched records of a loop as
-    read. ``position`` and ``commit`` treat only the records that the loop has returned as read.
+    own thread. A loop polls many records at once and returns them one by one. ``lag``,
+    ``current_lag`` and ``metrics`` count all polled records as read, ``position`` and ``commit``
+    only those that the loop has returned.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
@@ -113,8 +114,8 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     async def close(self) -> None:
         """Close the consumer and its thread. Idempotent, and possible from any event loop.
 
-        It commits as leaving the ``async with`` block does. If another loop closes the consumer, it
-        commits only if no records are held.
+        Automatic commits are made as at the end of the ``async with`` block. If another event loop
+        closes the consumer, they are made only if no records are held.
 
         Raises:
             KafkaError: INVALID_REQUEST, a rebalance callback called it, and the consumer waits for
@@ -194,7 +195,7 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     async def __anext__(self) -> ConsumerRecord:
         """Return the next record. It waits until there is one, or until ``wakeup``.
 
-        Leaving the loop or a cancellation loses no record.
+        No record is lost if the loop is left or the task is cancelled.
         """
         held = self._held
         while not (held or self._is_woken):

@@ -3,8 +3,8 @@
 This module knows neither trio nor asyncio. The caller passes the function that wakes the other
 thread.
 
-Invariant: the thread that empties the mailbox runs each function once, in order, as long as
-wake-ups arrive. If a wake-up may have been lost, another one is sent.
+Invariant: the thread that empties the mailbox runs each function once, in order. If a wake-up may
+have been lost, the next ``put`` sends another one.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Wakes the tasks that wait for batches.
+"""Wakes the tasks that wait for the batches of an asyncio producer.
 
 A batch is settled when its records are acknowledged or given up. It then wakes all its tasks with
 one function on the event loop. All of this module runs on the loop, except for the callbacks that

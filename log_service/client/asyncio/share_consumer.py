@@ -147,7 +147,10 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
     async def _call(
         self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None
     ) -> T:
-        """Tell the consumer which records were passed or not seen, then call ``function``."""
+        """Tell the consumer which records were passed or not seen, then call ``function``.
+
+        A record is *passed* once the loop has asked for the next one.
+        """
         self._bridge.require_loop()
         outcome = self._held.take_outcome()
 
@@ -158,7 +161,7 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         return await self._bridge.call(call, on_result)
 
     async def _settle_passed(self) -> None:
-        """Tell the consumer which records were passed or not seen, also if the task is cancelled.
+        """Tell the consumer which records were passed or not seen, even if the task is cancelled.
 
         Without this, closing would also accept the records that the application has not seen.
         """

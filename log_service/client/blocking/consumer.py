@@ -53,9 +53,9 @@ def moving(
 def moving(
     method: Callable[Concatenate[Consumer, P], Any],
 ) -> Callable[Concatenate["BlockingConsumer", P], Any]:
-    """Return a blocking method for one that changes the assignment or the positions.
+    """Return a blocking form of a method that changes the assignment or the positions.
 
-    Held records are dropped before the call. Unless the call moves their partition's position, they
+    It drops held records before the call. Unless the call moves their partition's position, they
     are read again.
     """
 
@@ -111,7 +111,7 @@ class BlockingConsumer(Blocking[Consumer]):
     def close(self) -> None:
         """Close the consumer and its thread. Idempotent.
 
-        It commits as leaving the ``with`` block does.
+        Automatic commits are made as at the end of the ``with`` block.
         """
         try:
             self._return_held()

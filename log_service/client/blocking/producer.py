@@ -223,7 +223,7 @@ class BlockingProducer(Blocking[Producer]):
         self._portal.call(transactor.finish)
 
     def metrics(self) -> ProducerMetrics:
-        """Return the metrics of the producer so far; see ``metrics``."""
+        """Return the metrics of the producer so far; see the module ``client.metrics``."""
         return self._portal.call_sync(self._producer.metrics)
 
     def close(self, timeout_ms: int | None = None) -> None:

@@ -36,7 +36,8 @@ def read_range_arrow(
 
     The columns are those of ``records.arrow.schema``. All arguments are plain values, so that
     another process, such as a Spark worker, can make the call. For a batch that cannot be read, the
-    result of ``on_unreadable`` is yielded instead. Raises as ``read_range``.
+    result of ``on_unreadable`` is yielded instead. The other arguments and the errors are those of
+    ``range_reader.read_range``. ``settings`` are those of ``AdminConfig``.
     """
     partition = TopicPartition(*topic_partition)
     with BlockingAdmin(bootstrap_servers, **settings) as admin:

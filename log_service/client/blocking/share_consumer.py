@@ -146,7 +146,10 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         self._call(poll)
 
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Tell the consumer which records were passed or not seen, then call ``function``."""
+        """Tell the consumer which records were passed or not seen, then call ``function``.
+
+        A record is *passed* once the loop has asked for the next one.
+        """
 
         async def call() -> T:
             self._held.take_outcome().settle_passed(self._client)

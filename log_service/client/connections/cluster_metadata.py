@@ -60,14 +60,14 @@ logger = logging.getLogger(__name__)
 
 
 class LeaderIdAndEpoch(Protocol):
-    """The current leader in produce and fetch responses."""
+    """The part of a produce or fetch response that names a partition's current leader."""
 
     leader_id: int
     leader_epoch: int
 
 
 class NodeEndpoint(Protocol):
-    """A leader's address in produce and fetch responses."""
+    """The part of a produce or fetch response that has the address of a leader."""
 
     node_id: int
     host: str
@@ -76,7 +76,7 @@ class NodeEndpoint(Protocol):
 
 
 SILENCE_MS = 1_000
-"""If a response is late by this time, the broker may be dead.
+"""A broker whose response is late by this time may be dead.
 
 The client then asks the cluster for the current leaders.
 """
@@ -88,7 +88,10 @@ RESPONSE_STAGGER_MS = 1_000
 
 LONG_FRAME_BYTES = 64 << 10
 MANY_PARTITIONS = 1_000
-"""The views of more partitions are made in another thread, because each takes 3 microseconds."""
+"""Above this number of partitions, another thread makes their views.
+
+The view of one partition takes 3 microseconds.
+"""
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 KINDS_OF_KEYS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
@@ -245,7 +248,7 @@ class ClusterMetadata:
     def _connected(self) -> list[RpcConnection]:
         """Return the open connections to brokers, those with the fewest requests in flight first.
 
-        Connections with as many requests in flight are in random order.
+        Those with equally many requests in flight are in random order.
         """
         addresses = [
             Destination(host=node.host, port=node.port) for node in self.view.nodes.values()
@@ -263,7 +266,7 @@ class ClusterMetadata:
     def _addresses(self) -> list[Destination]:
         """Return the addresses to try, known brokers before bootstrap servers.
 
-        Either group is in random order, but addresses that failed last time are at its end.
+        Each of the two groups is in random order, with addresses that failed last time at its end.
         """
         known = [Destination(host=node.host, port=node.port) for node in self.view.nodes.values()]
         servers: list[Destination] = []
@@ -280,6 +283,8 @@ class ClusterMetadata:
 
     async def node(self, node_id: int, purpose: str = "") -> RpcConnection:
         """Return the connection to a broker.
+
+        Each ``purpose`` has a connection of its own, so that its requests wait for no others.
 
         Raises:
             KafkaError: LEADER_NOT_AVAILABLE, no broker of that id is known. NETWORK_EXCEPTION, the
@@ -309,7 +314,7 @@ class ClusterMetadata:
         return await self.any_node()
 
     async def leader(self, topic_partition: TopicPartition, purpose: str = "") -> RpcConnection:
-        """Return the connection to a partition's leader, according to the view.
+        """Return the connection to a partition's leader, according to the view; see ``node``.
 
         Raises:
             KafkaError: LEADER_NOT_AVAILABLE, no leader is known. NETWORK_EXCEPTION.
@@ -322,9 +327,9 @@ class ClusterMetadata:
     async def coordinator(
         self, key: str, purpose: str = "coordinator", *, key_type: int = GROUP_KEY_TYPE
     ) -> RpcConnection:
-        """Return a separate connection to the coordinator of a group or transactional id.
+        """Return the connection for ``purpose`` to the coordinator of a group or transactional id.
 
-        The coordinator is remembered until ``forget_coordinator``.
+        ``key`` is this id. The coordinator is remembered until ``forget_coordinator``.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE and others. NETWORK_EXCEPTION.
@@ -381,7 +386,7 @@ class ClusterMetadata:
         self._topics.update(dict.fromkeys(map(topic_name, topics), self.env.clock.monotonic_ms()))
 
     def watch_only(self, topics: Iterable[str]) -> None:
-        """Request only these topics from the next refresh on, and no earlier watched ones.
+        """Watch these topics and no others, from the next refresh on.
 
         Raises as ``watch``.
         """
@@ -575,7 +580,7 @@ class ClusterMetadata:
     # Trying again
 
     def countdown(self, timeout_ms: int) -> Callable[[], int]:
-        """Return a function that returns the remaining ms of a call with several steps."""
+        """Return a function that returns how many ms are left, for a call with several steps."""
         clock = self.env.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         return lambda: max(deadline_ms - clock.monotonic_ms(), 0)

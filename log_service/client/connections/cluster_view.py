@@ -62,7 +62,7 @@ class TopicView:
         return len(self.partitions)
 
     def has(self, partition: int | None) -> bool:
-        """Return whether the topic has this partition. None stands for any partition.
+        """Return whether the topic has this partition. For None the result is always true.
 
         Raises:
             TypeError: ``partition`` is not a whole number.
@@ -114,7 +114,7 @@ class ClusterView:
         return NO_LEADER_EPOCH if found is None else found.leader_epoch
 
     def racks_of(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
-        """Return the racks of the replicas by partition, as far as brokers report racks."""
+        """Return the racks of each partition's replicas, without replicas whose rack is unknown."""
         rack_of = {node_id: node.rack for node_id, node in self.nodes.items() if node.rack}
         if not rack_of:
             return {}

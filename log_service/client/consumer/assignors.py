@@ -111,7 +111,7 @@ def assign_range(
 
 
 class _Split:
-    """The common split of ``topics``, which have the same partition count and the same members."""
+    """Splits ``topics`` with the same partition count and the same members in the same way."""
 
     def __init__(
         self, takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks
@@ -134,7 +134,8 @@ class _Split:
         """Assign partitions to members in whose rack they have a replica, up to a fair share each.
 
         With one topic, one member after the other takes its share. With several topics, each
-        partition number goes to the first member near to it in all topics whose share is not full.
+        partition number goes to one member for all topics. It is the first member that is near in
+        all of them and has not got its share yet.
         """
         if len(self.topics) == 1:
             for member in self._takers if self.is_rack_sensitive(self.topics[0]) else ():
@@ -154,7 +155,7 @@ class _Split:
                 self._take(taker, [number])
 
     def take_rest(self) -> dict[str, list[int]]:
-        """Assign the remaining numbers in order, and return all numbers of each member."""
+        """Assign the remaining partition numbers in order, and return the numbers by member id."""
         for member in self._takers:
             self._take(member, self._free[: self._room(member)])
         return self._runs

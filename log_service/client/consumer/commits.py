@@ -1,7 +1,7 @@
 """Commits offsets for one consumer, on request or automatically, with or without waiting.
 
-Decides which offsets to send, and what an error means to the caller and to the membership. Commits
-of one consumer are sent in order, so an older offset never overwrites a newer one.
+Decides which offsets to send, and what an error means to the caller and to the membership in the
+group. Commits of one consumer are sent in order, so an older offset never overwrites a newer one.
 
 If a topic was deleted, the coordinator refuses to commit for it with a retriable error. A commit of
 the application is retried until its timeout, and raises that error then. An automatic commit leaves
@@ -73,7 +73,7 @@ def validate_callback(on_commit: CommitCallback | None) -> None:
 class _Batch:
     """Offsets for one request, the ids of their topics, and the callbacks that wait for them.
 
-    ``automatic`` holds the partitions whose offsets are committed only automatically.
+    ``automatic`` holds the partitions that no call of the application asked to commit.
     """
 
     def __init__(self) -> None:
@@ -247,7 +247,7 @@ class Committer:
         return batch
 
     async def run(self) -> None:
-        """Send the commits of ``commit_soon``, forever."""
+        """Send the commits of ``commit_soon`` and ``commit_interval_soon``, forever."""
         while True:
             await self._wakeup.wait()
             self._wakeup = trio.Event()
@@ -256,7 +256,7 @@ class Committer:
             self._is_idle.set()
 
     async def settle_soon(self) -> None:
-        """Wait until all commits of ``commit_soon`` are done."""
+        """Wait until all commits that ``run`` has to send are done."""
         await self._is_idle.wait()
 
     async def _commit_quietly(self, soon: _Batch) -> None:

@@ -56,10 +56,10 @@ class Consumer:
     """Reads records. ``async with`` opens and closes it.
 
     The keywords are the settings of ``ConsumerConfig``. Deserializers turn keys and values into
-    objects of the application. ``interceptors`` see the records of each poll. All of these are
-    plain functions. Leaving the block commits the polled records if commits are automatic. If an
-    exception leaves the block, nothing is committed. The application may not have processed the
-    last records, and they are read again.
+    objects of the application. ``interceptors`` see the records of each poll. None of these may be
+    async. Leaving the block commits the polled records if commits are automatic. If an exception
+    leaves the block, nothing is committed. The application may not have processed the last records,
+    and they are read again.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class Consumer:
                 self._note_left()
 
     def _note_left(self) -> None:
-        """Drop the assignment after leaving the group. Start a subscription made meanwhile."""
+        """Drop the assignment after leaving the group. Join if ``subscribe`` was called since."""
         self._is_leaving = False
         self._subscriptions.revoke(self._subscriptions.assigned)
         if self._membership is None:
@@ -461,7 +461,7 @@ class Consumer:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until ``resume``. They stay assigned.
 
-        Raises ValueError if one is not assigned.
+        Raises ValueError if a partition is not assigned.
         """
         for each in partitions:
             self._subscriptions.of(each).is_paused = True
@@ -545,7 +545,7 @@ class Consumer:
 
         By default they are the offsets after all polled records. An offset that equals the position
         is committed with the leader epoch of the record before it (KIP-320). With this epoch, a
-        reader that continues there detects an earlier leader that does not know its successor yet.
+        reader that continues there notices that it asks a leader which was replaced.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS, the member
@@ -624,7 +624,7 @@ class Consumer:
         )
 
     def metrics(self) -> ConsumerMetrics:
-        """Return the metrics of the consumer so far; see ``metrics``."""
+        """Return the metrics of the consumer so far; see the module ``client.metrics``."""
         lags = {
             state.topic_partition: self.lag(state.topic_partition) for state in self._subscriptions
         }

@@ -201,7 +201,7 @@ class ConsumerMembership:
     def finish(self, owned: Owned) -> None:
         """Set the owned partitions after an assignment was applied, and report them.
 
-        Partitions are missing if the names of their topics are not known yet.
+        ``owned`` lacks the assigned partitions whose topics are not known by name yet.
         """
         self._member.finish(owned)
         self._has_taken = True

@@ -5,8 +5,8 @@ sends an assignment. Then follows a *pass*: in its polls the application gives u
 takes over others. When the pass is complete, the member reports the owned partitions.
 
 Invariants: ``owned`` holds the partitions that the application may read now. Owned partitions are
-not reported during a pass. The coordinator assigns partitions that a report leaves out to other
-members. So the member takes over no partition from an assignment older than the report. If a
+not reported during a pass. If a report leaves a partition out, the coordinator assigns it to
+another member. So the member takes over no partition from an assignment older than the report. If a
 heartbeat may have been lost, the member drops the assignment that is not applied yet, and the next
 heartbeat has all fields. The coordinator then sends the whole assignment.
 

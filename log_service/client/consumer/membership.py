@@ -73,7 +73,7 @@ Subscribing = Callable[[str], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The partition counts by topic and the racks with which a leader made an assignment.
+    """The partition counts and racks from which the leader of the group made an assignment.
 
     Racks are used only if the leader has a rack itself, as in Java's client (KIP-881).
     """

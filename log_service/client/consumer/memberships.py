@@ -48,4 +48,7 @@ class GroupSteps(Protocol):
         """React to a new view of the cluster, if it changes the assignment."""
 
     async def leave(self, *, is_committing: bool) -> None:
-        """Give up all partitions and leave the group."""
+        """Give up all partitions and leave the group.
+
+        With ``is_committing`` the positions are committed first, if commits are automatic.
+        """

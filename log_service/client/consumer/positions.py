@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 RESETS = {"earliest": Start.EARLIEST, "latest": Start.LATEST}
 LOOKED_UP = frozenset({Start.EARLIEST, Start.LATEST, Start.TIME})
 MAY_COME = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
-"""Errors of partitions that do not exist now. Reading begins when they do."""
+"""Errors of partitions that do not exist or have no leader yet. Reading waits for both."""
 
 
 class NoResetError(KafkaError):

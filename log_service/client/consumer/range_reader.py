@@ -79,7 +79,7 @@ class HasCluster(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RetriedFetch:
-    """Fetches from one partition, with retries. ``is_waiting`` waits until there are records."""
+    """Fetches from one partition, and repeats a fetch after retriable errors; see ``_Fetch``."""
 
     cluster: ClusterMetadata
     wanted: "_Wanted"
@@ -192,7 +192,8 @@ class _Wanted:
     def validate(self, found: TopicId) -> None:
         """Check that the topic has the wanted id, if one is wanted.
 
-        :raises KafkaError: INCONSISTENT_TOPIC_ID, it has another id.
+        Raises:
+            KafkaError: INCONSISTENT_TOPIC_ID, ``found`` is another id.
         """
         if self.topic_id not in {None, found}:
             text = (
@@ -208,7 +209,7 @@ class _Fetch(Protocol):
     async def __call__(
         self, offset: int, size_bytes: int, *, is_waiting: bool = False
     ) -> PartitionData:
-        """Fetch once, or until there are records at ``offset``."""
+        """Fetch once or, with ``is_waiting``, until there are records at ``offset``."""
 
 
 async def _fetch_progress(
@@ -422,8 +423,8 @@ async def _damaged_before(
 ) -> memoryview | None:
     """Return the damaged batch that may contain ``start``, if there is one.
 
-    This is the case if no batch has ``start``, and the batch before it is damaged: its header may
-    claim fewer offsets than the batch has. Usually compaction removed the missing offsets.
+    If no batch has ``start``, usually compaction removed the offset. But if the batch before it is
+    damaged, its header may claim fewer offsets than the batch has. So ``start`` may be in it.
     """
     first = next(iter(_headers_of(response)), None)
     low = max(response.log_start_offset, 0)

@@ -102,7 +102,7 @@ class Rebalancer:
             self._membership.request_join("partitions of subscribed topics changed")
 
     async def leave(self, *, is_committing: bool) -> None:
-        """Give up all partitions and leave the group; see ``leaving``."""
+        """Give up all partitions and leave the group; see ``GroupSteps.leave`` and ``leaving``."""
         async with leaving(self._membership):
             await self._lose()
             if is_committing:

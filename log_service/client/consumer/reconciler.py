@@ -1,9 +1,9 @@
 """Applies new assignments of the consumer protocol (KIP-848) inside the consumer's polls.
 
 First the consumer commits, informs the application and gives up the revoked partitions. Only then
-it takes over new ones. The reason is that the coordinator assigns a partition to another member as
-soon as the report of this member leaves it out. If a newer assignment arrives while a callback
-runs, the current one is abandoned. The next poll applies the newer one.
+does it take over new ones and report its partitions. As soon as a report leaves a partition out,
+the coordinator assigns it to another member. If a newer assignment arrives while a callback runs,
+the current one is abandoned. The next poll applies the newer one.
 """
 
 import logging
@@ -76,7 +76,7 @@ class Reconciler:
         """Do nothing, because the coordinator reacts to changes of partitions and racks itself."""
 
     async def leave(self, *, is_committing: bool) -> None:
-        """Give up all partitions and leave the group; see ``leaving``."""
+        """Give up all partitions and leave the group; see ``GroupSteps.leave`` and ``leaving``."""
         async with leaving(self._membership):
             await self._lose()
             if is_committing:

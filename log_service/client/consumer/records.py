@@ -20,7 +20,10 @@ It is not called for null, which becomes None.
 
 
 class ConsumerRecord(NamedTuple):
-    """A record of a consumer. ``timestamp_type`` is ``CreateTime`` or ``LogAppendTime``."""
+    """A record that a consumer returns.
+
+    ``timestamp_type`` is ``CreateTime`` or ``LogAppendTime``.
+    """
 
     topic: str
     partition: int

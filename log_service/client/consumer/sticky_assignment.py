@@ -242,9 +242,10 @@ class StickyAssignment:
     def _pass_round(self) -> bool:
         """Move partitions round a cycle of members if this lowers the total cost.
 
-        Each member gives one partition to the next. A member may give none to a next one that has
-        more partitions, and the two then swap their counts. If there is no such cycle, the cost is
-        minimal (cycle-cancelling, Klein 1967). Returns whether there was a cycle.
+        Each member gives one partition to the next. If the next one has more partitions, it may get
+        none. The two members then swap their counts, because one of them only gets a partition and
+        the other only gives one. If there is no such cycle, the cost is minimal (cycle-cancelling,
+        Klein 1967). Returns whether there was a cycle.
         """
         gifts = {giver: self._all_gifts(giver) for giver in self._held}
         distances = dict.fromkeys(self._held, 0)

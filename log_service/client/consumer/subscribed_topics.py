@@ -69,7 +69,7 @@ class SubscribedTopics:
         """Raise one error for all subscribed or assigned topics that the cluster refuses.
 
         It is raised once for each metadata response. Topics that do not exist are only logged,
-        because they may be created later.
+        because they may be created later. With a pattern, nothing is raised or logged.
         """
         view = self._cluster.view
         if view.errors is self._refusals or self.pattern is not None:

@@ -4,9 +4,9 @@ Decides which partitions can be fetched. Records that were fetched before a seek
 after the seek.
 
 Invariants: ``position`` is the next offset to return, ``fetch_offset`` the next to fetch, and all
-records between them are buffered. Every seek raises ``version``. If it was raised since a fetch was
-sent, the response is dropped. A position belongs to one topic id. It is not valid in a topic that
-was created again with the same name.
+records between them are buffered. Every seek increments ``version``. If it changed after a fetch
+was sent, the response is dropped. A position belongs to one topic id. It is not valid in a topic
+that was created again with the same name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,9 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionPattern:
-    """A regular expression in RE2's syntax that the broker matches against whole topic names
-    (KIP-848).
+    """A regular expression in RE2's syntax, which brokers match against topic names (KIP-848).
+
+    It must match the whole name.
 
     Raises:
         ConfigError: the expression is empty.
@@ -152,6 +153,7 @@ class PartitionState:
     def lag(self, *, is_stable_only: bool) -> int | None:
         """Return the number of offsets from the position to the end, as of the last fetch.
 
+        The end is the high watermark, or with ``is_stable_only`` the last stable offset. Returns
         None before the first fetch, or without a position.
         """
         end = self.last_stable_offset if is_stable_only else self.high_watermark
@@ -194,7 +196,7 @@ class PartitionState:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Reset the fetch state after the position was moved, and raise ``version``."""
+        """Reset the fetch state after the position was moved, and increment ``version``."""
         self.version += 1
         self.buffered_bytes = 0
         self.hold = None

@@ -166,10 +166,10 @@ class Accumulator:
         self._urgent_count += count
 
     def wake_all(self) -> None:
-        """Wake threads that wait for room. Only ``SharedAccumulator`` has such threads."""
+        """Do nothing. In ``SharedAccumulator`` this wakes the threads that wait for room."""
 
     def guarded(self) -> AbstractContextManager[object]:
-        """Return a context that excludes other threads. Only ``SharedAccumulator`` has a lock."""
+        """Return an empty context. In ``SharedAccumulator`` it is a lock against other threads."""
         return nullcontext()
 
     @property
@@ -195,7 +195,7 @@ class Accumulator:
     def is_idle(self, topic: str, since_ms: int) -> bool:
         """Return whether a topic got no record for ``metadata_max_idle_ms``, and none waits.
 
-        ``since_ms`` is the time at which its metadata was last requested.
+        ``since_ms`` is the time at which the topic was last watched; see ``ClusterMetadata.watch``.
         """
         used_ms = max(self._used_ms.get(topic, since_ms), since_ms)
         is_late = self._monotonic_ms() - used_ms >= self._config.metadata_max_idle_ms
@@ -381,7 +381,7 @@ class Accumulator:
         return self._queues[batch.topic_partition]
 
     def take_all(self, *, is_in_flight_included: bool) -> list[ProducerBatch]:
-        """Remove and return all waiting batches, and on request those in flight."""
+        """Remove and return waiting batches, with ``is_in_flight_included`` those in flight too."""
         taken: list[ProducerBatch] = []
         for queue in list(self._active.values()):
             while queue.waiting:
@@ -463,7 +463,7 @@ class Accumulator:
     def _put_back(self, queue: PartitionQueue, batches: tuple[ProducerBatch, ...]) -> None:
         """Put batches back in the order of creation, which is the order of sequences.
 
-        A batch with the producer id or epoch of an earlier numbering loses its sequence number.
+        A batch whose producer id or epoch is not the present one loses its sequence number.
         """
         for batch in batches:
             if batch.has_sequence and queue.sequence.identity != (

@@ -58,8 +58,8 @@ Load = Callable[[str, int], int]
 class StickyPlacement:
     """Keeps keyless records on one partition for about a batch, then switches (KIP-480, KIP-794).
 
-    The next partition is random. With ``load``, a partition with more waiting batches is less
-    likely to be chosen, so a slow broker gets fewer records.
+    The next partition is random. If ``load`` tells how many batches wait for each partition, those
+    with more batches are less likely to be chosen. So a slow broker gets fewer records.
     """
 
     def __init__(self, rng: Random, switch_bytes: int, load: Load | None = None) -> None:

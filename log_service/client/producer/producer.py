@@ -54,8 +54,8 @@ class Producer:
     The keywords are the settings of ``ProducerConfig``. ``partitioner`` may choose partitions.
     Serializers turn keys and values into bytes. Without a serializer, keys and values must be
     bytes, text (stored as UTF-8) or None (stored as null). ``interceptors`` see each record before
-    the serializers do. All of these are plain functions. ``send`` raises their exceptions, and has
-    then not taken the record.
+    the serializers do. None of these may be async. ``send`` raises their exceptions, and has then
+    not taken the record.
 
     With ``transactional_id`` every record is part of a transaction. Call ``init_transactions``
     once, then use ``async with producer.transaction():`` for each transaction (KIP-98, KIP-890).
@@ -321,7 +321,7 @@ class Producer:
             self._is_settled = True
 
     def metrics(self) -> ProducerMetrics:
-        """Return the metrics of the producer so far; see ``metrics``."""
+        """Return the metrics of the producer so far; see the module ``client.metrics``."""
         return self._meter.metrics(
             self.cluster.metrics(),
             in_flight=self._sender.in_flight_count,

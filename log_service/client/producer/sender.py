@@ -1,4 +1,4 @@
-"""Sends full batches to the leaders of their partitions, and settles them with the responses.
+"""Sends batches to the leaders of their partitions, and settles them with the responses.
 
 The sender checks the queues when a batch is full, has lingered, or was settled. ``verdicts``
 decides what to do after each response. ``sequences`` numbers the batches, ``accumulator`` orders
@@ -195,7 +195,7 @@ class Sender:
     def _withdraw(self, now_ms: int) -> None:
         """Put back batches in flight to a node that no longer leads their partition.
 
-        This concerns only batches with sequence numbers. Later responses of the node are ignored.
+        This concerns only batches with sequence numbers. The node's responses to them are ignored.
         """
         for turn, batches in self._requests.items():
             for batch in batches.copy():

@@ -6,10 +6,10 @@ Invariants: the batches of a partition are numbered in the order of their record
 number that was sent stays with its records, unless the broker reports that it never received them.
 A partition changes to another producer id or epoch only while none of its batches is in flight. It
 then starts at 0 with a single batch. A broker that does not know a producer accepts any number. So
-the second batch is sent only after the first was acknowledged. A broker may lose its state of the
-producer: if the connection breaks, because a loss of power destroys unsynced data, and if it loses
-the leadership, because its log is truncated. So a single batch is sent first over another
-connection, and after a batch that must be sent again.
+the second batch is sent only after the first was acknowledged. A broker may also lose its state of
+the producer. After a broken connection the reason may be a loss of power, which destroys unsynced
+data. After a loss of the leadership the broker truncates its log. So a single batch is sent first
+over another connection, and after a batch that must be sent again.
 """
 
 from collections.abc import Iterable

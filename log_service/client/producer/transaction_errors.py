@@ -38,7 +38,8 @@ class ProducerFenced(ProducerFailed):
     """The coordinator fenced this producer.
 
     Another producer took the same ``transactional_id``, or a transaction exceeded its timeout. If
-    another process does the work of this one, end. Otherwise close the producer and open another.
+    another process now does the work of this one, this process should end. Otherwise close the
+    producer and open another.
     """
 
 
@@ -77,7 +78,7 @@ RETRIED = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Transient errors. Produce requests are retried as those of any producer."""
+"""Transient errors of requests to coordinators. ``verdicts`` has those of produce requests."""
 FATAL_FOR_BATCHES = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

@@ -294,8 +294,10 @@ class Transactor:
     async def _announced_by(self, left_ms: Callable[[], int], advice: str) -> AsyncIterator[None]:
         """Prevent announcements of partitions during a block.
 
-        First wait for a running announcement, for the remaining time at most. ``advice`` ends the
-        text of the error if the time passes.
+        First wait for a running announcement, for at most the ms that ``left_ms`` returns.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT, the time passed. The text ends with ``advice``.
         """
         is_free = False
         with trio.move_on_after(left_ms() / 1_000):
@@ -325,7 +327,8 @@ class Transactor:
         Every error that is raised here has been passed to ``Transactions.apply_error``.
 
         Raises:
-            TransactionAbortable, ProducerFailed, ProducerFenced: the meaning of the response.
+            TransactionAbortable, ProducerFailed, ProducerFenced: the response had an error that has
+                this meaning; see ``meaning_of``.
             KafkaError: ``timeout_ms`` passed. The text ends with ``advice``.
         """
 
@@ -370,7 +373,8 @@ class Transactor:
     ) -> None:
         """Apply the error codes of partitions, and raise the first error if there is one.
 
-        A partition that is missing in the response has failed.
+        ``what`` begins the error's text. A partition without a code has failed, because the
+        response should have named it.
         """
         found = {each: codes.get(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in partitions}
         # OPERATION_NOT_ATTEMPTED is caused by another partition, which has the reason.

@@ -16,7 +16,7 @@ NUMBERS_OF_TRANSACTIONS = LOST_IDENTITY | {
 }
 """Errors after which a transaction cannot be committed, because a batch may be lost.
 
-Only its end brings another epoch.
+The producer gets another epoch only with the end of the transaction.
 """
 MOVED = frozenset(
     {

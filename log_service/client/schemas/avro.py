@@ -190,7 +190,7 @@ def decode_avro(written: Any, wanted: Any, *, return_record_name: bool = False) 
     """Return the function that decodes payloads of the schema ``written`` as values of ``wanted``.
 
     Raises:
-        SerializationError: few bytes of a payload could become any number of values.
+        SerializationError: with this schema, few bytes could become any number of values.
     """
     if _is_bare_bytes(written):
         return lambda payload: payload

@@ -15,7 +15,7 @@ from log_service.client.schemas.errors import SerializationError
 
 MAX_VALUES_PER_BYTE: Final = 100
 MAX_COMPILED_DEPTH: Final = 200
-"""Types within each other that the compiled reader may follow on any thread's stack."""
+"""The deepest nesting of types that the compiled reader may follow on any thread's stack."""
 LEAST_BYTES: Final[Mapping[str, int]] = {"null": 0, "float": 4, "double": 8}
 """The least bytes of a value, by type. The least of every other type is one byte."""
 
@@ -43,7 +43,7 @@ def reading_cost(parsed: Any) -> ReadingCost:
     """Return the cost of reading a value of a schema that fastavro has parsed.
 
     Raises:
-        SerializationError: few bytes of a payload could become any number of values.
+        SerializationError: with this schema, few bytes could become any number of values.
     """
     return _Types().cost(parsed)
 

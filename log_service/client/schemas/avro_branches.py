@@ -86,7 +86,7 @@ def tagged_decoder(parsed: Any) -> Callable[[bytes], Any]:
     """Return the function that decodes payloads of a parsed schema into Avro's own JSON.
 
     Raises:
-        SerializationError: few bytes of a payload could become any number of values.
+        SerializationError: with this schema, few bytes could become any number of values.
     """
     decode_avro(parsed, None)  # the bounds hold for the schema as it is
     tags = BranchTags(parsed)

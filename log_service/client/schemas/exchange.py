@@ -1,9 +1,9 @@
-"""Requests to a registry as values, and the decision when and at which URL one is repeated.
+"""Decides to which URL of a registry a request goes, and when it is repeated.
 
 A core is a generator: it yields a request or a pause, and the outcome of the request is sent into
-it. A driver, which does the I/O, executes both. A request goes to the URL that responded last, then
-to the others. If no URL gave a final response, a pause follows. It doubles each time, with full
-jitter.
+it. A driver, which does the I/O, executes both. A request goes first to the URL that gave the last
+final response, then to the others. If no URL gives a final response, a random pause follows. Its
+upper limit doubles each time, up to ``retries_max_wait_ms``.
 
 Invariant: one call sends at most ``(max_retries + 1) * len(urls)`` requests.
 """

@@ -76,7 +76,10 @@ async def resolved_schema(
     schema: Schema,
     about: str,
 ) -> ResolvedSchema:
-    """Return a schema with its references. Protobuf files are requested as descriptors."""
+    """Return a schema with its references. Protobuf files are requested as descriptors.
+
+    ``about`` names the schema in errors.
+    """
     fmt = FORMAT if schema.schema_type == PROTOBUF else None
     if fmt is not None:
         schema = await named_schema(registry, identity, subject, fmt)
@@ -86,7 +89,7 @@ async def resolved_schema(
 async def schema_encoder(
     registry: SchemaRegistryClient, subject: str, found: RegisteredSchema, about: str
 ) -> Encode:
-    """Return the function that encodes JSON values with a schema, and puts its id before them.
+    """Return the function that encodes JSON values as bytes, with the id of the schema before them.
 
     A worker thread parses the schema. Values of Protobuf are of the first message of the file.
 

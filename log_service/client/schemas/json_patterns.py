@@ -18,13 +18,13 @@ with schemas_extra():
     from jsonschema.exceptions import ValidationError
 
 MAX_PATTERNS: Final = 200
-"""Different expressions in a schema and those that it refers to."""
+"""The most different expressions that a schema and the schemas it refers to may have together."""
 QUANTIFIERS: Final = frozenset("*+?{")
 Keyword = Callable[[Any, Any, Any, Any], Iterable[ValidationError]]
 
 
 class PatternKeywords:
-    """Validates the keywords of some schemas that have regular expressions.
+    """Matches the regular expressions of ``schemas`` for the keywords that contain them.
 
     Raises:
         SerializationError: RE2 does not accept an expression, or the expression costs too much.

@@ -44,13 +44,13 @@ with schemas_extra():
     from google.protobuf.message_factory import GetMessageClass
 
 KNOWN_TYPES: Final = ("google/protobuf/", "google/type/", "confluent/")
-"""Files that no registry has to know, as Confluent's serializers have it."""
+"""Prefixes of files that need not be registered. Confluent's serializers have the same list."""
 FORMAT: Final = "serialized"
 ROOT: Final = "schema_of_the_registry.proto"
 NO_CODE: Final = re.compile(
     r"//[^\n]*|/\*(?:.*?\*/|.*)|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL
 )
-"""Comments and texts of a file. One that does not end is taken, too, so that the time is linear."""
+"""Matches comments and string literals, also those that do not end, so that the time is linear."""
 PACKAGE: Final = re.compile(r"\bpackage\s+([\w.]+)\s*;")
 MESSAGE: Final = re.compile(r"\bmessage\s+(\w+)\s*\{")
 

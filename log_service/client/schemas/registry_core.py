@@ -21,7 +21,10 @@ Version = int | Literal["latest"]
 class RegistryCore:
     """The calls of a registry's API, with their caches. ``now`` is a clock in seconds.
 
-    Each call is a generator of requests and pauses, which a client executes; see ``exchange``.
+    Each call is a generator of requests and pauses, which a client executes; see ``exchange``. With
+    ``deleted`` a call also finds what was deleted without ``permanent``. With ``normalize`` the
+    registry normalizes the schema before it compares. ``fmt`` is a format of the registry, such as
+    ``serialized`` for the descriptor of a Protobuf schema.
     """
 
     def __init__(
@@ -90,8 +93,7 @@ class RegistryCore:
     ) -> Steps[Schema]:
         """Return the schema with an id.
 
-        The id is looked up in the context of ``subject``. ``fmt`` is a format of the registry, such
-        as ``serialized`` for the descriptor of a Protobuf schema.
+        The id is looked up in the context of ``subject``.
 
         Raises:
             SchemaRegistryError: 40403, there is no such id.
@@ -163,7 +165,8 @@ class RegistryCore:
     ) -> Steps[list[RegisteredSchema]]:
         """Return all versions of the subjects whose names begin with a prefix.
 
-        Several requests fetch them in pages. Raises SchemaRegistryError.
+        With ``latest_only`` return only the latest version of each. Several requests fetch them in
+        pages. Raises SchemaRegistryError.
         """
         found: list[RegisteredSchema] = []
         while True:
@@ -214,6 +217,7 @@ class RegistryCore:
         """Check whether a schema is compatible with a version of a subject.
 
         Without ``version`` check it with all versions that the subject's compatibility level names.
+        With ``verbose`` the result has the reasons against it.
 
         Raises:
             SchemaRegistryError: there is no such version, or the schema is invalid.
@@ -266,7 +270,10 @@ class RegistryCore:
         return (yield from self._ask(_delete(_scope("config", subject), subject), _fields))
 
     def get_mode(self, subject: str | None = None, *, default_to_global: bool = True) -> Steps[str]:
-        """Return the mode of a subject, or the global one. Raises SchemaRegistryError."""
+        """Return the mode of a subject, or the global one, such as ``READWRITE``.
+
+        Raises SchemaRegistryError.
+        """
         query = {"defaultToGlobal": default_to_global or None} if subject is not None else {}
         return (yield from self._ask(_get(_scope("mode", subject), query, subject=subject), _mode))
 

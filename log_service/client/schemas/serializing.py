@@ -335,9 +335,10 @@ class AsyncSerializing(Serializing[SchemaRegistryClient]):
         return writer.write(value, headers)
 
     async def for_topic(self, topic: str) -> Callable[[Any], bytes | None]:
-        """Return a plain function for a producer's serializer hook, which asks no registry.
+        """Return a plain function for a producer's ``value_serializer`` or ``key_serializer``.
 
-        It keeps writing with the schema that is current now. Raises as ``serialize``.
+        The function asks no registry, and keeps writing with the schema that is current now. Raises
+        as ``serialize``.
         """
         return self.plain_writer(await self.registry.run(self.find_writer(topic)))
 
@@ -357,5 +358,5 @@ class BlockingSerializing(Serializing[BlockingSchemaRegistryClient]):
         return writer.write(value, headers)
 
     def for_topic(self, topic: str) -> Callable[[Any], bytes | None]:
-        """Return a plain function for a producer's serializer hook, which asks no registry."""
+        """Return a plain function for a producer, as ``AvroSerializer.for_topic`` does."""
         return self.plain_writer(self.registry.run(self.find_writer(topic)))

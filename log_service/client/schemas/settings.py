@@ -109,7 +109,7 @@ def _validate_number(name: str, value: Any, lowest: float, highest: float) -> No
 
 
 def _urls(given: str | Iterable[str]) -> tuple[tuple[str, ...], SecretText | None]:
-    """Return the URLs without user and password, and these of the first URL that has them."""
+    """Return the URLs without logins, and the ``name:password`` of the first URL that has one."""
     texts = given.split(",") if isinstance(given, str) else list(given)
     found, user = [], None
     for text in filter(None, (each.strip() for each in texts)):

@@ -10,9 +10,9 @@ from typing import Any, Final
 from log_service.client.schemas.errors import SerializationError
 
 MAX_STEPS: Final = 200_000
-"""The parts of a schema that may be looked at for a small value."""
+"""The steps that even the smallest value may take. A step looks at one part of a schema."""
 STEPS_OF_A_PART: Final = 20
-"""The parts of a schema that may be looked at besides, for each item and field of a value."""
+"""The additional steps for each item and field of a value."""
 
 
 class StepBudget:

@@ -30,10 +30,9 @@ from log_service.records.batch import (
 )
 
 MAX_ACQUIRED = 1 << 20
-"""Limit of acquired offsets in a response for one partition.
+"""Limit of acquired offsets in a response for one partition, against faulty responses.
 
-A broker has fewer locks (``group.share.max.partition.max.record.locks``), with room for its
-batches.
+Brokers stay below it, because ``group.share.max.partition.max.record.locks`` limits their locks.
 """
 
 AcquiredRange = tuple[int, int, int]
@@ -125,7 +124,7 @@ class AcquiredReader:
             taken.append(self._deserialized(as_share_record(record, count)))
 
     def _open_next(self) -> None:
-        """Open the next batch that has an acquired offset.
+        """Move to the next batch, and open it if it has an acquired offset.
 
         If no batch is left, all remaining offsets are gaps.
 

@@ -45,7 +45,8 @@ LEAVE_S = 5.0
 class ShareConsumer:
     """Consumes records of a share group. ``async with`` opens and closes it.
 
-    Settings are those of ``ShareConsumerConfig``, as keywords.
+    Settings are those of ``ShareConsumerConfig``, as keywords. A record is *in hand* from the poll
+    that returned it until its acknowledgement is sent or its lock expires.
 
     With implicit ``acknowledgement_mode``, polled records are accepted by the next ``poll``, by
     ``commit`` and by leaving the block, unless the application acknowledged them otherwise. With
@@ -283,7 +284,7 @@ class ShareConsumer:
         records: ShareRecord | Iterable[ShareRecord],
         kind: AcknowledgeType = AcknowledgeType.ACCEPT,
     ) -> None:
-        """Acknowledge records in hand, with the next ``poll``, ``commit`` or ``commit_soon``.
+        """Acknowledge records in hand. The next ``poll``, ``commit`` or ``commit_soon`` sends this.
 
         Until then the acknowledgement may be changed. A renewed record stays in hand.
 
@@ -386,7 +387,7 @@ class ShareConsumer:
         return len(self._in_hand)
 
     def metrics(self) -> ShareConsumerMetrics:
-        """Return the metrics of the consumer so far; see ``metrics``."""
+        """Return the metrics of the consumer so far; see the module ``client.share.metrics``."""
         self._require_open()
         return self._meter.metrics(
             self._cluster.metrics(), len(self._in_hand), len(self._fetcher.partitions())
@@ -403,8 +404,9 @@ class ShareConsumer:
     ) -> Ticket:
         """Pass the acknowledgements of records in hand to the lanes that send them.
 
-        With ``is_implied`` and implicit mode, all other records in hand are accepted. The returned
-        ticket calls ``on_settled`` when all are settled.
+        With ``is_implied`` and implicit mode, all other records in hand are accepted. With
+        ``is_hurried`` the lanes send at once. The returned ticket calls ``on_settled`` when all
+        acknowledgements are settled.
         """
         self._drop_expired()
         if self.config.is_implicit and is_implied:

@@ -147,7 +147,7 @@ class ShareFetcher:
     # Assignment and polls
 
     def assign(self, assigned: frozenset[tuple[TopicId, int]]) -> None:
-        """Read exactly these partitions. Waiting records of others are released."""
+        """Read exactly these partitions. Waiting records of other partitions are released."""
         self._assigned = assigned
         self.wake()
 

@@ -129,7 +129,7 @@ class InHand(Generic[S]):
     def renew(
         self, topic_partition: TopicPartition, offsets: Iterable[int], deadline_ms: float
     ) -> None:
-        """Extend the locks of records that the leader has renewed until ``deadline_ms``."""
+        """Note that the leader renewed locks of records, which now last until ``deadline_ms``."""
         for offset in offsets:
             held = self._held.get((*topic_partition, offset))
             if held is not None:

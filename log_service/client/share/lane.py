@@ -39,7 +39,10 @@ PURPOSE = "share"
 """Share sessions use their own connection, because the leader releases its records on close."""
 FIRST_VERSION_WITH_RENEWAL = 2
 RIDE_S = 0.1
-"""Time that an acknowledgement without a waiting caller waits for a fetch or for others."""
+"""Time in seconds for which an acknowledgement may wait for a fetch or for others to send with.
+
+If a caller waits for it, it is sent at once.
+"""
 RETRIED = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -48,11 +51,14 @@ RETRIED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Errors of a leader that could not store acknowledgements. The records stay locked."""
+"""Errors with which a leader reports that it could not store acknowledgements.
+
+The records stay locked, and the acknowledgements are sent again.
+"""
 
 
 class Source:
-    """Identifies one session with one leader. ``error`` is set when it ends, to the reason."""
+    """Identifies one session with one leader. ``error`` is the reason why it ended, None before."""
 
     def __init__(self, lane: "Lane") -> None:
         self.lane = lane
@@ -143,7 +149,7 @@ class Lane:
         """Add an acknowledgement of records that were acquired in the session ``source``.
 
         It is sent with the next fetch, or at once if ``is_hurried``. If the session has ended, it
-        fails.
+        is settled with the error that ended the session.
         """
         if source is not self.source or self._is_closing:
             error = source.error or KafkaError(
@@ -196,8 +202,8 @@ class Lane:
     def _can_wait(self, plan: FetchPlan | None) -> bool:
         """Return whether the pending acknowledgements can wait for the next fetch.
 
-        If there is a next fetch (``plan``), it must be able to carry all of them. Otherwise they
-        wait for a short time.
+        If there is a next fetch (``plan``), it must be able to carry all of them. If there is none,
+        they wait for up to ``RIDE_S``.
         """
         if self._is_hurried:
             return False
@@ -399,7 +405,8 @@ class Lane:
     ) -> None:
         """Settle acknowledgements by the error codes of a response, by partition.
 
-        Those that the leader could not store are sent again, unless their locks have expired.
+        Those that the leader could not store are sent again, unless their locks have expired or the
+        lane closes.
         """
         now_ms = self._cluster.env.clock.monotonic_ms()
         again = []

@@ -1,8 +1,9 @@
-"""Leases acquire records of share groups that any other process may acknowledge (KIP-932).
+"""Acquires share group records that any process may acknowledge later (KIP-932).
 
-Each lease has a member id and a share session of its own. A record's ``LeaseToken`` names both, so
-any process can acknowledge the record. A connection is used by one lease at a time, because a
-leader releases the records that were acquired over a connection when it ends.
+A lease is a set of records that were acquired together. It need not be given back. Each lease has a
+member id and a share session of its own. A record's ``LeaseToken`` names both, so any process can
+acknowledge the record. A connection is used by one lease at a time. The reason is that a leader
+releases all records that were acquired over a connection when the connection ends.
 
 Decides when to close a session. Other processes may renew locks with requests in the session, which
 raise its epoch. So after the time of the locks this process asks the leader whether the epoch has
@@ -45,24 +46,27 @@ MAX_GROUPS: Final = 100
 MAX_LEASES: Final = 100
 """Leases of one client at the same time. Each holds a connection to a leader."""
 IDLE_S: Final = 300.0
-"""Time without an acquire after which the client leaves a group."""
+"""Time in seconds without an acquire after which the client leaves a group."""
 SLICE_MS: Final = 500
 """How long one of several leaders is asked to wait for records."""
 ACQUIRE_GRACE_MS: Final = 5_000
-"""How much longer than its wait an acquire may take, as where a leader hangs."""
+"""How much longer than its wait an acquire may take, for example if a leader hangs."""
 LATE_S: Final = 1.0
-"""A leader that responds so long after the wait that it was asked for counts as silent."""
+"""Lateness in seconds from which on a leader counts as silent. It begins after the asked wait."""
 SILENT_S: Final = 10.0
-"""How long a silent leader is asked after the others."""
+"""Time in seconds for which a silent leader comes last when leaders are asked."""
 RETRY_S: Final = 0.1
 SLACK_S: Final = 1.0
 CLOSE_S: Final = 5.0
 MAX_MOVED: Final = 256
-"""Epochs that are tried after the last known one."""
+"""The most epochs that are tried, from the last known one on."""
 MAX_REMEMBERED: Final = 1_000
 RECORD_LIMIT_MODE: Final = 1
 OF_ONE_RECORD: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
-"""Errors of a request of which some records can be settled: a lock is over, an offset is wrong."""
+"""Errors that may come from one record of a request: its lock expired, or its offset is wrong.
+
+The other records are not settled either, so each is then sent in a request of its own.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +84,15 @@ class LeaseToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Records that were acquired together. Their locks last ``lock_ms``."""
+    """Records that were acquired together. Their locks last ``lock_ms``.
+
+    Records that are neither settled nor renewed by then become available again.
+    """
 
     records: Sequence[tuple[ShareRecord, LeaseToken]]
     lock_ms: int
     ended: trio.Event = field(default_factory=trio.Event)
-    """Set once this process holds the records no more."""
+    """Set once all records are settled or their session is closed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +114,10 @@ class _Session:
 
 @dataclass(slots=True, eq=False)
 class _Member:
-    """A membership that keeps a group alive. It acquires no records, but leases of the group do."""
+    """This client's membership in one group, which keeps the group alive.
+
+    It acquires no records. Each lease of the group does this with a member id of its own.
+    """
 
     membership: ShareMembership
     topics: set[str] = field(default_factory=set)
@@ -134,7 +144,7 @@ class ShareLeases:
         self._sessions: dict[str, _Session] = {}
         self._epochs: dict[str, int] = {}
         self._silent_until_s: dict[int, float] = {}
-        """Nodes that have not responded in time. Until then they are asked after the others."""
+        """The time until which a node that responded late is asked after the others."""
         self._stack = AsyncExitStack()
         self._calls: set[trio.CancelScope] = set()
         self._is_closed = False
@@ -631,7 +641,7 @@ class ShareLeases:
         """Send a request with the session's current epoch, and return this epoch.
 
         Other processes may have raised the epoch, so it is tried from ``start`` on. ``make`` makes
-        the request for an epoch. None acknowledges nothing.
+        the request for an epoch. If it is None, the request contains no acknowledgement.
 
         Raises:
             KafkaError: the session has ended, or the acknowledgement is refused.

@@ -1,9 +1,9 @@
-"""One member of a share group (KIP-932): heartbeats join, subscribe and return assignments.
+"""Keeps one member in a share group (KIP-932), and receives its assignments.
 
-Decides when to send a heartbeat and what the coordinator's errors mean. There is no revocation: the
-member reads the partitions that the coordinator assigns. A member without partitions sends
-heartbeats sooner than after the coordinator's interval, because a new group takes a moment to
-initialize its partitions.
+Heartbeats join and subscribe, and their responses contain assignments. This module decides when to
+send a heartbeat and what the coordinator's errors mean. There is no revocation: the member reads
+the partitions of the newest assignment. A member without partitions sends heartbeats sooner than
+after the coordinator's interval, because a new group takes a moment to initialize its partitions.
 
 Invariants: one heartbeat at a time. The member keeps its id, and joins again with it if the
 coordinator has forgotten it. A member that does not poll for ``max_poll_interval_ms`` leaves

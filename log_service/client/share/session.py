@@ -83,7 +83,7 @@ class ShareSession:
     ) -> None:
         """Add acknowledgements to a request.
 
-        The final request ends the session and releases all records acquired in it.
+        With ``is_final`` the request ends the session, and all records acquired in it are released.
         """
         request.share_session_epoch = FINAL_EPOCH if is_final else self._epoch
         topics: dict[TopicId, share_acknowledge.AcknowledgeTopic] = {}
