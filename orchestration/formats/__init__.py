@@ -8,8 +8,9 @@ A format tells the columns of a table that values become, and reads values into 
 - ``descriptors``: reads the files that describe messages.
 - ``json_values``: the format JSON. ``json_schema_fields``: converts JSON Schemas to columns.
 - ``registry``: asks a schema registry. ``prefixes``: reads the schema ids of a batch in bulk.
-  ``avro_resolving``, ``protobuf_resolving``: read values of one schema as another schema.
-  ``avro_bulk``: reads flat Avro records in bulk. ``resolving``: does this for each language.
+  ``avro_resolving``: reads Avro values of one schema as another. ``avro_bulk``: does so in bulk for
+  flat records. ``protobuf_resolving``: checks whether one message can be read as another.
+  ``resolving``: reads values of one schema as another in every schema language.
   ``registered``: the format of values whose schemas are in a registry.
   ``compatibility``: checks whether the newest version of a subject can be read.
 - ``debezium``: reads rows from Debezium's envelope of changes.

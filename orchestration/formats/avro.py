@@ -49,7 +49,7 @@ class AvroSchema:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the schema from the inner mapping of its ``declared()``."""
+        """Return the schema from the value under ``KIND`` in its ``declared()``."""
         ends = tuple(declared["older_ends"])
         return cls(
             text=declared["text"],

@@ -1,4 +1,4 @@
-"""Reads Avro values of the schema they were written with as the columns of a declared schema.
+"""Reads Avro values, written with one schema, into the columns of another, declared schema.
 
 Decides how a written type becomes a declared type, by the rules of Avro's specification for schema
 resolution: fields by name or alias, defaults for fields that were not written, numbers and texts in

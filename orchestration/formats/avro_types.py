@@ -387,7 +387,7 @@ class _Names:
 
 
 def _empty_count(kind: AvroType) -> int:
-    """Return how many values that take no bytes a value of the least size contains."""
+    """Return how many values take no bytes in the smallest value of a type, itself included."""
     return kind.empty_count if kind.least_bytes else max(kind.empty_count, 1)
 
 

@@ -29,7 +29,7 @@ ROW_DELETED = (
 )
 """The reason for a value that deletes a row, and so is not a row."""
 UNREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that reading a value, or making columns of it, may raise if a reader has a gap.
+"""Errors that a reader raises for a value, or for its columns, if a check is missing.
 
 They count as a fault of the value, and do not stop a table.
 """
@@ -66,7 +66,7 @@ class Chosen:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the choice in a declaration. Declarations of older releases have none."""
+        """Return the choice in a declaration. Without one, as in older releases, all are chosen."""
         return cls(leave_out=tuple(declared.get("leave_out", ())), depth=declared.get("depth", 0))
 
     def declared(self) -> dict[str, Any]:

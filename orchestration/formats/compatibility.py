@@ -32,9 +32,9 @@ from orchestration.formats.resolving import (
 from orchestration.settings import SettingsError
 
 RECENT_S = 60.0
-"""How long a run takes the last verdict for the newest one."""
+"""Seconds for which a process uses the last result without asking the registry again."""
 UNDECIDED = (RegistryError, RegistrySchemaError, SettingsError)
-"""Errors after which there is no verdict."""
+"""Errors after which it is unknown whether the newest version can be read."""
 NUMBERS = (types.NumericType, types.TimestampType, types.TimestampNTZType, types.DateType)
 TEXTS = (types.TimestampType, types.TimestampNTZType, types.DateType, types.BinaryType)
 READABLE: Mapping[type[types.DataType], tuple[type[types.DataType], ...]] = {
@@ -66,7 +66,7 @@ class Compatibility:
 
     @property
     def text(self) -> str:
-        """The result as a sentence that names both versions and the fields."""
+        """Return the result as a sentence that names both versions and the fields."""
         if self.fault:
             return f"{self.newest} cannot be read as {self.declared}: {self.fault}"
         if self.newest.version == self.declared.version:

@@ -1,9 +1,10 @@
 """Reads rows from Debezium's envelope of changes: ``TopicSpec(..., envelope="debezium")``.
 
 Decides the row that results from a change. For an insert, an update and a row of a snapshot it is
-the row ``after``. A delete has no row, and counts as a tombstone. A truncate, a message and a row
-with a placeholder do not fit, because they do not contain the row. JSON within ``after`` is read by
-the rule of JSON values. In other formats the envelope is a record of the schema.
+the row ``after``. A delete has no row, and counts as a tombstone. A truncate and a message do not
+fit, because they name no row. A row with a placeholder, which Debezium writes for a value that the
+source did not send, does not fit either. JSON within ``after`` is read by the rule of JSON values.
+In other formats the envelope is a record of the schema.
 
 Invariant: each value is a row, a deletion, or has a fault. Rows keep the values' order.
 """
@@ -52,7 +53,9 @@ class _NoRowError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebeziumJson:
-    """A format that reads the row from an envelope in JSON, also in one of Connect with a schema.
+    """A format that reads the row from an envelope in JSON.
+
+    The envelope may itself be in Connect's envelope of ``schema`` and ``payload``.
 
     ``fields`` are the columns of the row.
 
@@ -142,7 +145,10 @@ class DebeziumRecords:
 
 
 def debezium_format(schema: types.StructType | ValueFormat) -> DebeziumJson | DebeziumRecords:
-    """Return the format of an envelope. With fields of a row the envelope is JSON, else a record.
+    """Return the format that reads rows from Debezium's envelope.
+
+    If ``schema`` has the fields of the row, the envelope is JSON. If it is a format, the envelope
+    is a record of that format.
 
     :raises ValueError: the record is not an envelope.
     """
@@ -203,7 +209,10 @@ def _fault_of(op: Any, *, has_row: bool) -> str | None:
 
 
 def _refuse_placeholders(after: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Refuse a row with a placeholder. Raises ValueError, which names the field."""
+    """Refuse a row in which a field of ``names`` has Debezium's placeholder for a missing value.
+
+    :raises ValueError: names the field.
+    """
     for name in names:
         value = after.get(name)
         first = value[0] if isinstance(value, list) and value else value

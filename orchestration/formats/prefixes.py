@@ -18,7 +18,7 @@ from orchestration.formats.columns import FRAME_BYTES, MAGIC
 
 NO_ID = -1
 FIRST_HEADER = -2
-"""The code of the first content of headers. The others follow downwards."""
+"""The code of the group with the first header content. Later contents have lower codes."""
 OFFSET_BYTES = 4
 
 Places = npt.NDArray[np.int64]

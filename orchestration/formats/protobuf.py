@@ -46,7 +46,7 @@ class ProtobufSchema:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the schema from the inner mapping of its ``declared()``."""
+        """Return the schema from the value under ``KIND`` in its ``declared()``."""
         descriptors = base64.b64decode(declared["descriptors"])
         return cls(
             message=declared["message"],

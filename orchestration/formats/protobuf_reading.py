@@ -119,8 +119,8 @@ class Place:
 def spark_fields(message: Any, chosen: Chosen = ALL) -> types.StructType:
     """Return the columns of a message.
 
-    :raises ValueError: a message is nested within itself, has no fields, or has several values of a
-        closed enum, or a field to leave out is missing. The text names the field.
+    :raises ValueError: a message is nested within itself or has no fields, a list or map has values
+        of a closed enum, or a field to leave out is missing. The text names the field.
     """
     place = Place(chosen, above=(message.full_name,))
     if not place.kept(message):

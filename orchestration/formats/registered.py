@@ -75,7 +75,7 @@ class RegistrySchema:
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        """Return the schema from the inner mapping of its ``declared()``."""
+        """Return the schema from the value under ``KIND`` in its ``declared()``."""
         own = {name: declared[name] for name in ("address", "unknown_schema", "message")}
         others = {*own, "leave_out", "depth"}
         version = {name: one for name, one in declared.items() if name not in others}
@@ -98,7 +98,8 @@ class RegistrySchema:
     ) -> tuple[pa.Table, pa.Array]:
         """Read those ``values`` (binary) that fit into rows. Return the rows and a fault per value.
 
-        ``headers`` are the headers of the records. ``is_key`` means that the values are keys.
+        ``headers`` are the headers of the records. With ``is_key`` the values are keys,
+        and the header for keys names their schema.
 
         :raises RegistryAwayError: no registry responds.
         :raises UnknownSchemaError: the registry does not know a schema, and the topic waits for it.
@@ -308,7 +309,8 @@ def read_records(
 ) -> tuple[pa.Table, pa.Array]:
     """Return the rows and the faults of records' ``values``, as ``ValueFormat.read`` does.
 
-    ``headers`` are the records' headers, because a header may name the schema of a value.
+    ``headers`` are the records' headers, because a header may name the schema of a value. With
+    ``is_key`` the values are keys, and the header for keys names their schema.
     """
     if isinstance(value_format, RegistrySchema):
         return value_format.read(values, headers, is_key=is_key)

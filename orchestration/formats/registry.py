@@ -39,11 +39,11 @@ ROOT = "the_schema_of_the_subject.proto"
 PATIENCE: Mapping[str, Any] = {"timeout": 5.0, "max_retries": 1}
 """Short timeouts, so that an unreachable registry does not delay the load of a project for long.
 
-Settings of the user go first.
+Settings of the user take precedence.
 """
 FOLDER = "schemas"
 UNKNOWN_FOR_S = 30.0
-"""How long a schema that a registry did not know is not asked for again."""
+"""Seconds for which a schema that the registry did not know is not requested again."""
 MOST_UNKNOWN = 100
 """The most unknown schemas that a registry is asked for within ``UNKNOWN_FOR_S``."""
 

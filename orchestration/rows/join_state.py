@@ -1,4 +1,4 @@
-"""Keeps a join's state between runs: rows that wait for a partner, and the clock.
+"""Keeps a join's state between runs: rows that wait for a partner, and the event-time clock.
 
 The state is a folder ``_join_state/NUMBER`` of the table that no reader of the table sees. Each
 commit names the number of the valid folder in Delta's application transaction ``join_state``. So
@@ -143,7 +143,7 @@ class StateWriter:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Take the table's folder."""
+        """Choose a new number. ``folder`` is the table's folder."""
         self._folder = folder / FOLDER
         self._before = list(self._folder.iterdir()) if self._folder.is_dir() else []
         self.number = secrets.randbits(NUMBER_BITS) + 1

@@ -2,9 +2,10 @@
 
 A left and a right row are a *pair* if their keys are equal and the right time is between ``before``
 and ``after`` around the left time. This is Flink's interval join. The *watermark* is an event time:
-later rows are expected at or above it, and rows below it are late. A row is *kept* while a row at
-or above the watermark may be its partner. An outer join returns a row without a partner when the
-row is dropped. DuckDB computes the pairs over Arrow. Does not know topics, Spark, files or clocks.
+rows that are read later should be at or above it, and those below it are late. A row is *kept*
+while a row at or above the watermark may be its partner. An outer join returns a row without a
+partner when the row is dropped. DuckDB computes the pairs over Arrow. Does not know topics, Spark,
+files or clocks.
 Invariants: two rows that are a pair are returned together exactly once, unless one was late,
 however the records were cut into batches. A row without a partner is returned at most once, when no
 partner can come any more. The watermark never decreases. A kept row may still find a partner.
@@ -106,7 +107,10 @@ class SideClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinClock:
-    """The event time after a commit. ``watermark_us`` is None until both sides have a watermark."""
+    """The progress of event time after a commit, for each side and for the join.
+
+    ``watermark_us`` is the join's watermark, None until both sides have one.
+    """
 
     left: SideClock
     right: SideClock
@@ -122,7 +126,7 @@ class JoinClock:
 
     @property
     def watermark(self) -> datetime | None:
-        """The watermark as a time."""
+        """Return the watermark as a time."""
         return None if self.watermark_us is None else moment(self.watermark_us)
 
 

@@ -6,9 +6,9 @@ higher partition. A record's timestamp counts as at least that of the earlier re
 partition, so the result does not depend on how the log was cut into batches. A record of a
 recreated topic is newer than all records of the former topic. A deletion is remembered with topic
 id, partition and offset, so that an older record that is read later or replayed does not bring the
-row back. It is forgotten when ``log_starts`` has passed its offset, because then the deleting
-record is gone, and all older records were read. Does not use Spark and commits nothing. Invariant:
-a key of the table has either a row or a remembered deletion, and it is the newest.
+row back. It is forgotten when the log start offset has passed it and all older records were read.
+Does not use Spark and commits nothing. Invariant: a key of the table has either a row or a
+remembered deletion, and it is the newest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,8 @@ class Held:
 class Replaced:
     """The ranges whose rows a replay replaces.
 
-    ``is_whole`` means that the ranges have all committed records that are still in the log.
+    ``is_whole`` means that the ranges have, for each partition, all committed records that can be
+    read without a gap up to the newest.
     """
 
     ranges: OffsetRanges
@@ -83,7 +84,7 @@ class Changes:
 
     @property
     def deleted(self) -> int:
-        """The number of rows that are removed and not replaced."""
+        """Return the number of rows that are removed and not replaced."""
         return int(self.replaced.num_rows) - self.updated
 
 

@@ -1,4 +1,4 @@
-"""Makes assets of sources. Each run sends new records to the topic, and reports number and origin.
+"""Makes assets of sources. A run sends new records to the topic, and reports counts.
 
 This module decides how a source is declared, and how its run is presented: numbers that the UI
 plots, a Failure that says what to do, and an asset event that the topic grew. A run that finds
@@ -50,8 +50,8 @@ _declared: dict[str, MakeSource] = {}
 def declared_source(name: str) -> Source:
     """Return the source that was declared last under ``name``, with the current settings.
 
-    :raises KeyError: there is no such source. :raises SettingsError: a setting that it needs is
-        missing.
+    :raises KeyError: there is no such source.
+    :raises SettingsError: a setting that it needs is missing.
     """
     return _declared[name]()
 
@@ -254,7 +254,7 @@ def source_asset(  # noqa: PLR0917 - both kinds of source give all of them
 
 
 def grown(name: str, topic: TopicSpec, log: LogClient) -> dg.AssetMaterialization:
-    """Return the materialization of the topic's asset that tells that the topic grew."""
+    """Return the event on the topic's asset which says that the topic has new records."""
     offsets = log.partition_offsets(topic.name)
     return dg.AssetMaterialization(
         asset_key=topic.asset_key,

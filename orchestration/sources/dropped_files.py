@@ -62,7 +62,7 @@ class DroppedFiles:
     settle_s: float = 2.0
 
     def is_wanting(self, _position: Position | None, now: datetime) -> bool:
-        """Whether there is a file that may be read."""
+        """Return whether there is a file that may be read."""
         return bool(self.ready(now))
 
     def ready(self, now: datetime) -> list[Path]:

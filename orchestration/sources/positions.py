@@ -61,8 +61,8 @@ def read_position(
 
     With ``is_final`` False it does not wait for open transactions, so the position may be old.
 
-    :raises LogServiceError: the log service does not respond. :raises SourceError: another
-        producer's transaction stays open.
+    :raises LogServiceError: the log service does not respond.
+    :raises SourceError: another producer's transaction stays open.
     """
     return found_among(read_positions(log, is_final=is_final), source, target)
 
@@ -72,8 +72,8 @@ def read_positions(log: LogClient, *, is_final: bool = True) -> dict[bytes, byte
 
     ``is_final`` is as for ``read_position``.
 
-    :raises LogServiceError: the log service does not respond. :raises SourceError: another
-        producer's transaction stays open.
+    :raises LogServiceError: the log service does not respond.
+    :raises SourceError: another producer's transaction stays open.
     """
     if log.describe_topic(POSITIONS.name) is None:
         return {}

@@ -17,7 +17,7 @@ Position = Mapping[str, Any]
 """The state that a source needs to continue: JSON values, in a form of its own."""
 
 SETTLED_WITHIN_S = 120.0
-"""Longer than one of our transactions may take."""
+"""Seconds to wait for open transactions, more than the timeout of the platform's own."""
 SETTLED_POLL_S = 0.05
 PORTION_RECORDS = 5_000
 PORTION_BYTES = 8 << 20
@@ -69,10 +69,10 @@ class Source(Protocol):
     """A source of records that can be read from a position on."""
 
     def is_wanting(self, position: Position | None, now: datetime) -> bool:
-        """Whether there may be new records after ``position``.
+        """Return whether there may be new records after ``position``.
 
-        :raises LookTooLongError: the check took too long. :raises SourceError: the source cannot be
-            read.
+        :raises LookTooLongError: the check took too long.
+        :raises SourceError: the source cannot be read.
         """
         ...
 
@@ -135,9 +135,10 @@ def size_of(record: OutgoingRecord) -> int:
 def portioned(
     records: Iterator[tuple[OutgoingRecord, Any]],
 ) -> Iterator[tuple[list[OutgoingRecord], Any]]:
-    """Cut records into portions.
+    """Cut records into portions of at most ``PORTION_RECORDS`` and ``PORTION_BYTES``.
 
-    Each record comes with the position after it. Each portion has the position of its last record.
+    A larger record is a portion alone. Each record comes with the position after it. Each portion
+    has the position of its last record.
     """
     portion: list[OutgoingRecord] = []
     size, place = 0, None

@@ -45,7 +45,7 @@ LATER = "_is_later"
 """The column that says that the cursor will send a row."""
 DIGEST_BYTES = 16
 LOOK_WITHIN_S = 5
-"""The most time of a look for newer rows, because the looks of all sources share one tick."""
+"""Most seconds of a check for newer rows. The checks of all sources share one sensor tick."""
 Kept = Mapping[bytes, bytes]
 """The digest of the topic's value by key."""
 
@@ -68,12 +68,12 @@ class SqlRows:
     delay_s: float = 0.0
 
     def is_wanting(self, position: Position | None, now: datetime) -> bool:
-        """Whether there are rows after the last cursor, or a comparison is due.
+        """Return whether there are rows after the last cursor, or a comparison is due.
 
         The database must respond within ``LOOK_WITHIN_S``.
 
-        :raises LookTooLongError: PostgreSQL canceled the query. :raises SourceError: the database
-            cannot be reached in time, or cannot be queried.
+        :raises LookTooLongError: PostgreSQL canceled the query.
+        :raises SourceError: the database cannot be reached in time, or cannot be queried.
         """
         if self.cursor is None or self._is_comparison_due(position, now):
             return self._is_comparison_due(position, now)
@@ -111,7 +111,8 @@ class SqlRows:
     def _by_comparison(self, position: Position, situation: Situation) -> Iterator[Portion]:
         """Yield how the table differs from the topic: new or changed rows, then deleted keys.
 
-        Rows that are after the last row of the cursor at the start are left to the cursor.
+        With a cursor, rows that came after its last row when the comparison began are skipped here.
+        They are sent by cursor later.
         """
         kept = dict(kept_values(situation.log, situation.target.topic))
         with self._reflected() as (connection, table):
@@ -156,9 +157,10 @@ class SqlRows:
         order: Sequence[str],
         place: Any,
     ) -> Iterator[tuple[Mapping[str, Any], Any]]:
-        """Yield rows, each with its values of ``order``, after which the next query continues.
+        """Yield rows page by page, each row with its values of the columns ``order``.
 
-        Each page is one statement, so no statement is open for long.
+        The query ``chosen`` continues after the values of the last row. Each page is one statement,
+        so no statement is open for long.
         """
         while True:
             rows = connection.execute(chosen(place).limit(ROWS_AT_ONCE)).mappings().all()
@@ -260,8 +262,10 @@ class SqlRows:
     def _reflected(self, *, is_a_look: bool = False) -> Iterator[tuple[sa.Connection, sa.Table]]:
         """Yield a connection, and the table with the columns that the database has now.
 
-        :raises LookTooLongError: a check was canceled. :raises SourceError: the database cannot be
-            reached, or the table lacks a column.
+        ``is_a_look`` is set for a check for new rows, whose statements are bounded in time.
+
+        :raises LookTooLongError: a check was canceled.
+        :raises SourceError: the database cannot be reached, or the table lacks a column.
         """
         engine = _engine(self.url, LOOK_WITHIN_S if is_a_look else None)
         try:

@@ -10,7 +10,7 @@ One engine serves several kinds of table. Each kind is one folder and registers 
   are known without a run. ``errors``: errors by who must act.
 - ``ledger``: the commits of kinds that commit outside the lake, as a table of the lake.
 - ``batch``: turns records into rows or rejections.
-- ``run``: the steps of a run. ``rehearsal``: an empty batch that warms up Spark.
+- ``run``: the steps of a run. ``rehearsal``: an artificial batch that warms up Spark.
 - ``replay``: reads committed records once more.
 - ``dagster_views``: runs and replays as Dagster shows them.
 - ``kinds``: the protocol of a kind, and the registry of declared tables.

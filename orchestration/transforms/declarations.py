@@ -82,9 +82,10 @@ class TopicTable:
 
     @property
     def kept_by(self) -> tuple[str, ...]:
-        """Return the columns that are the key of the table, and its aggregates.
+        """Return the key columns of the table, then a text for each of its aggregates.
 
-        It is empty for a table that keeps all rows.
+        It is empty for a table that keeps all rows. The lake table stores these texts, so that
+        another declaration is noticed.
         """
         return self.latest_by or (*self.aggregate_by, *map(str, self.aggregates))
 

@@ -151,7 +151,7 @@ class Kind(Protocol):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the table's ``TopicFeed``, for the sensor and for lag."""
+        """Return the table's ``TopicFeed``, for the sensor and to measure lag."""
         ...
 
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
@@ -303,12 +303,12 @@ def declared(name: str) -> Kind | None:
 
 
 def all_declared() -> list[Kind]:
-    """Return all declared tables, by name."""
+    """Return all declared tables, sorted by name."""
     return [_declared[name] for name in sorted(_declared)]
 
 
 def replayable_names() -> list[str]:
-    """Return the names of all declared tables that can be replayed."""
+    """Return the names of all declared tables that can be replayed, sorted."""
     return [kind.name for kind in all_declared() if kind.is_replayable]
 
 
@@ -334,7 +334,7 @@ def is_replayed_whole(name: str) -> bool:
 
 
 def kinds_of(assets: Iterable[dg.AssetsDefinition]) -> list[Kind]:
-    """Return the tables among ``assets`` that follow topics, by name.
+    """Return the tables among ``assets`` that follow topics, sorted by name.
 
     :raises ValueError: two of them exclude each other.
     """
@@ -347,7 +347,7 @@ def kinds_of(assets: Iterable[dg.AssetsDefinition]) -> list[Kind]:
 
 
 def topic_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicFeed, ...]:
-    """Return the ``TopicFeed`` of each table among ``assets`` that follows topics, by name."""
+    """Return the ``TopicFeed`` of each topic's follower among ``assets``, sorted by name."""
     found = [
         replace(text.kind.feed, asset_key=key) for asset in assets for key, text in _texts(asset)
     ]

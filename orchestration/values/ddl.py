@@ -1,6 +1,6 @@
 """Parses the schema of a topic's values from Spark's DDL, when the topic is declared.
 
-So no Spark is started only to find a typing error. A schema is ``id BIGINT NOT NULL, price
+So Spark need not be started to find a typing error. A schema is ``id BIGINT NOT NULL, price
 DECIMAL(10,2), tags ARRAY<STRING>, place STRUCT<city: STRING>`` and so on: names (in backquotes if
 they have other characters than letters, digits and underscores), a type, NOT NULL and COMMENT
 'text'. Decides which types a topic may declare. ``TYPES`` lists them. Invariant: the fields are

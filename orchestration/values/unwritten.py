@@ -56,6 +56,6 @@ def _floats(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def _entries(array: pa.Array, entries: pa.Array) -> pa.Array:
-    """Return those of a map array's ``entries`` that belong to its slice ``array``."""
+    """Return those of the ``entries`` that belong to ``array``, a slice of their map array."""
     first, after = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
     return entries.slice(first, after - first)

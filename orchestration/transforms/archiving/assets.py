@@ -1,8 +1,9 @@
 """The asset of a topic's archive: ``lake/<topic>_archive``, downstream of the topic.
 
 Decides what Dagster shows of a run: the checkpoint, the lag, and numbers under the labels that all
-tables from topics have. The topic sensor starts it when a chunk is full or ``within_s`` has passed.
-The Materialize button archives all waiting records. The work itself is in ``run``.
+tables from topics have. The topic sensor starts a run when a partition has ``chunk_records``
+waiting offsets, or when ``within_s`` seconds have passed (``Archive``). The Materialize button
+archives all waiting records. The work itself is in ``run``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -103,7 +104,7 @@ def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.Assets
 
 
 def _pin(context: dg.AssetExecutionContext, table: str, ranges: OffsetRanges) -> None:
-    """Write the table and the ranges into the run's log and tags."""
+    """Write the table's name and the planned ranges into the run's log and tags."""
     context.log.info(
         "%s: archiving topic %s (id %s), offsets %s", table, ranges.topic, ranges.topic_id, ranges
     )
@@ -125,7 +126,7 @@ def _mirror(
 ) -> None:
     """Commit the archive's offsets to its consumer group, for Kafka's tools.
 
-    They are not a checkpoint, so a failure is only a warning.
+    They are not a checkpoint, so a failure is only logged as a warning.
     """
     group_id = mirror_group(table, load_settings().deployment)
     try:

@@ -17,13 +17,16 @@ from orchestration.transforms.run.context import RunContext
 
 @dataclass(frozen=True, slots=True)
 class FullChunks:
-    """Starts a run when a chunk is full, or when the oldest record has waited long enough."""
+    """Starts a run when a partition has a whole chunk of waiting offsets, or when a sweep is due.
+
+    A sweep archives all waiting records. It is due ``within_s`` seconds after the last one.
+    """
 
     archive: Archive
     is_each_record_awaited: bool = False
 
     def due_offsets(self, lag: TopicLag, snapshot: Snapshot, now_s: float) -> int:
-        """Return the pending offsets that are to be archived now."""
+        """Return how many of the pending offsets are to be archived now."""
         return due_offsets(lag, self.archive, swept_at(snapshot()), now_s) if lag.pending else 0
 
     def is_upkeep_due(self, snapshot: Snapshot, now_s: float) -> bool:
@@ -39,7 +42,7 @@ class FullChunks:
         *,
         follow_s: int,  # noqa: ARG002 - a StartRule
     ) -> Mapping[str, object]:
-        """Return the config of a run, which archives only full chunks unless a sweep is due."""
+        """Return the config of a run, which archives only full chunks if no sweep is due."""
         return (
             {}
             if is_sweep_due(self.archive, swept_at(snapshot()), now_s)
@@ -60,7 +63,7 @@ class ArchivingKind(Kind):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the table's ``TopicFeed``, for the sensor and for lag."""
+        """Return the table's ``TopicFeed``, for the sensor and to measure lag."""
         start = FullChunks(self.spec.archived or Archive())
         return TopicFeed(
             asset_key=table_key(self.name),

@@ -1,8 +1,9 @@
 """Pure planning: which offsets of a topic a run archives, and whether a run is due.
 
-Decides that a partition is archived in chunks, and that the rest is archived when ``within_s`` has
-passed. ``orchestration.offsets.planning`` decides where a batch starts, and when to refuse a
-truncated or cleaned log, as for every table. Knows no clock, broker or table.
+A chunk is ``chunk_records`` offsets of a partition, and is archived as soon as it is full. A sweep
+archives all waiting records. It is due ``within_s`` seconds after the last sweep.
+``orchestration.offsets.planning`` decides where a batch starts, and when to refuse a truncated or
+cleaned log, as for every table. Knows no clock, broker or table.
 Invariants: a range begins at the archive's end and is below the last stable offset. No range
 spans more than a chunk.
 """
@@ -65,9 +66,10 @@ def plan_archive(
 def pinned(
     log: Sequence[PartitionOffsets], ends: Mapping[int, int]
 ) -> tuple[PartitionOffsets, ...]:
-    """Return the offsets of the log, cut at ``ends``, so that a run of several chunks has an end.
+    """Return ``log`` with each last stable offset lowered to that in ``ends``, if it is higher.
 
-    ``ends`` are offsets by partition.
+    ``ends`` are offsets by partition. A run of several chunks plans with them, so that it ends
+    although new records come.
     """
     return tuple(
         replace(one, last_stable_offset=min(one.last_stable_offset, ends.get(one.partition, 0)))
@@ -91,8 +93,8 @@ def due_offsets(lag: TopicLag, archive: Archive, swept_s: float | None, now_s: f
 
 
 def is_tidying_due(archive: Archive, swept_s: float | None, now_s: float) -> bool:
-    """Return whether a run has to look for expired files.
+    """Return whether a run has to look for expired files although no record waits.
 
-    Without new records it does so once a day.
+    A sweep removes expired files, so it is due a day after the last one.
     """
     return archive.kept_days is not None and swept_s is not None and now_s - swept_s >= DAY_S

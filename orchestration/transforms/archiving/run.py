@@ -315,7 +315,7 @@ def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chun
 
 
 class _Readable:
-    """Passes on the first readable part of a range.
+    """Filters the records of a range down to its first readable part.
 
     The part begins after unreadable offsets at the start, and ends before the next unreadable one.
     """
@@ -325,7 +325,7 @@ class _Readable:
         self.reason: str | None = None
 
     def batches(self, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the records. ``start``, ``end`` and ``reason`` are valid afterwards."""
+        """Yield the records of the part. ``start``, ``end`` and ``reason`` are valid afterwards."""
         is_at_start = True
         for batch in found:
             reasons = (
@@ -408,7 +408,10 @@ def _expired(spec: TopicSpec, context: ArchiveContext, target: TableSnapshot) ->
 
 
 def _kept_from(expired: Sequence[ArchivedFile], topic_id: str) -> dict[str, int]:
-    """Return the transactions that note the first offset of each partition without ``expired``."""
+    """Return transactions that note where each partition begins once ``expired`` is removed.
+
+    ``expired`` are files. A partition then begins after the last record of its expired files.
+    """
     found: dict[str, int] = {}
     for one in expired:
         if one.offsets is not None and one.topic_ids == (topic_id, topic_id):

@@ -1,4 +1,4 @@
-"""One batch from records to rows: parse, transform, apply rules, find repetitions.
+"""Computes one batch from records to rows: parse, transform, apply rules, find repeated keys.
 
 In the end each record has rows or a rejection. Decides which records are rejected and why. Reads
 the table only for its keys, writes nothing. The number of records of a run bounds the memory.
@@ -92,6 +92,8 @@ def compute_batch(
     forgiven: Places = NOTHING,
 ) -> ComputedBatch:
     """Return the rows and the rejections of ``batch``. Rows are ordered by partition and offset.
+
+    ``existing`` are the keys that the table has, None before it exists.
 
     If the transform throws on some records, they become rejections, up to the table's
     ``max_failed``. Records at the places ``forgiven`` are dead letters already and do not count.
@@ -210,9 +212,10 @@ def is_of_execution(error: BaseException) -> bool:
 
 @contextmanager
 def applying_rules(name: str, frame: Any, rules: Sequence[Rule]) -> Iterator[None]:
-    """Find the rule that Spark does not understand, if the block, which applies all rules, fails.
+    """Run the block, which applies all rules, and name the faulty rule if Spark fails.
 
-    :raises TransformError: names that rule. Other errors are raised as by ``running``.
+    :raises TransformError: names the rule that Spark cannot evaluate. If each rule alone can be
+        evaluated, the error of ``running`` is raised.
     """
     try:
         with running(name):
@@ -304,9 +307,10 @@ def _transformed(
 
 
 def _collect_json(table: TopicTable, frame: Any, kept: Collection[str]) -> pa.Table:
-    """Compute ``frame``, with each VARIANT as JSON.
+    """Compute ``frame``, with each VARIANT as JSON except in the columns ``kept``.
 
-    A transform may make a VARIANT even if the topic has none. Then the frame is computed once more.
+    A transform may make a VARIANT even if the topic has none. That is found only in the result, so
+    the frame is then computed once more.
     """
     if not kept and not (table.topic.fields is not None and has_variant(table.topic.fields)):
         with suppress(pa.ArrowInvalid):  # of a VARIANT that is null
@@ -330,7 +334,8 @@ def _chosen_rows(
 ) -> pa.Table | None:
     """Return the rows of ``frame``, computed without Spark.
 
-    It is None if the frame is more than a choice of columns of ``given``.
+    It is None if the frame is more than a choice of columns of ``given``. ``decided`` holds the
+    doubtful records that Spark has parsed.
     """
     chosen = chosen_columns(frame, given, batch.plain_names)
     return None if chosen is None else batch.rows(chosen, decided)
@@ -421,9 +426,9 @@ def _of_frame(table: TopicTable, kept: Collection[str], frame: Any) -> pa.Table:
 def decide_doubtful(
     session: Any, name: str, batch: Intake
 ) -> tuple[pa.Table | None, tuple[Rejection, ...]]:
-    """Make Spark parse the doubtful records.
+    """Make Spark parse the doubtful records (``Intake``).
 
-    Return rows of those that fit, and the batch's rejections.
+    Return rows of those that fit, and the rejections of all records of the batch that do not.
     """
     faults = [_misfit(*one) for one in batch.faults]
     records = batch.doubtful

@@ -48,7 +48,7 @@ def evaluate_result(suite: Suite, result: Result, *, table: str) -> tuple[Outcom
 def _sampled(suite: Suite, looked: pa.Table, row_count: int, table: str) -> list[Outcome]:
     """Run ``suite`` on ``looked``, a sample of ``row_count`` rows.
 
-    Each outcome notes both numbers of rows, if they differ.
+    If ``looked`` has fewer rows, each outcome notes how many, and ``row_count``.
     """
     outcomes = run_suite(suite, looked.to_pandas(), table=table)
     if looked.num_rows == row_count:

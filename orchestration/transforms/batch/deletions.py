@@ -79,7 +79,7 @@ def validate_result(table: TopicTable, result: pa.Table) -> None:
 def key_rejections(rows: pa.Table, keys: Sequence[str]) -> tuple[Rejection, ...]:
     """Return the rejections of records whose rows have no key, or the same key twice.
 
-    ``rows`` are in order of their places.
+    ``rows`` are ordered by partition and offset.
     """
     found: dict[tuple[int, int], Rejection] = {}
     for key in keys:

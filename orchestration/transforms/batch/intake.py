@@ -3,9 +3,9 @@
 Records with a VARIANT are parsed by Spark. Decides where records wait for Spark, and ends the
 ranges where the run has read enough bytes (``orchestration.offsets.byte_limits``). A small batch
 stays in the run process and is sent to Spark. A larger one is written, chunk by chunk, into a
-Parquet file that Spark reads in parallel, so that the run process never holds it. (One task reads a
-sent relation, and each job unpacks it anew.) Reading needs no Spark, so the next range can be read
-while Spark works on this one. Knows no table.
+Parquet file, so that the run process never holds it. Spark reads the file in parallel, while a
+single task reads sent rows, and each job unpacks them anew. Reading needs no Spark, so the next
+range can be read while Spark works on this one. Knows no table.
 Invariants: each record of ``ranges``, as shortened by the limits, is exactly once among the rows,
 the doubtful records or the faults. Files of killed runs are removed after some hours.
 """
@@ -53,7 +53,7 @@ KEPT_BYTES = 32 << 20
 Of larger batches the few dead letters are read again.
 """
 READ_AGAIN_RANGES = 50
-"""Most ranges per partition that are read again. Gaps between dead letters are then read, too."""
+"""Most ranges per partition that are read again. If more are needed, gaps are read, too."""
 ROW_GROUP_RECORDS = 100_000
 LEFTOVER_AGE_S = 6 * 3_600
 FASTEST: Mapping[str, Any] = {
@@ -87,7 +87,7 @@ class Intake:
     The ``doubtful`` records (``SOURCE_SCHEMA``), whose JSON has a VARIANT, are left to Spark to
     parse. The rows of the others are in memory or in a file. ``faults`` holds partition, offset and
     reason of the records that do not fit. With ``has_headers`` the rows have the column
-    ``_headers``.
+    ``_headers``. The caller has to ``release`` the batch.
     """
 
     def __init__(
@@ -270,8 +270,8 @@ class Intake:
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, Parsed | None]]:
         """Yield for each batch in order its records, those without fault, and these parsed.
 
-        Parsing continues while the next batch is read. The third part is None if Spark has to
-        parse.
+        Parsing continues while the next batch is read. The third part is None if values are not
+        parsed here.
         """
         waiting: deque[tuple[pa.RecordBatch, pa.RecordBatch, Future[Parsed] | None]] = deque()
         planned = self.ranges

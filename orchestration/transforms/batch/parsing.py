@@ -1,8 +1,8 @@
 """Values of records as typed columns, parsed by Spark with a declared schema.
 
 Decides how texts of times, dates and decimals are read, and refuses invalid ones. Spark alone reads
-JSON more leniently than this product (it stops at the end of the first document and converts
-numbers to texts). So only values that ``strict_json`` has accepted are parsed here.
+JSON more leniently than tables may (it stops at the end of the first document and converts numbers
+to texts). So only values that ``strict_json`` has accepted are parsed here.
 Invariant: the columns of provenance pass through unchanged.
 """
 

@@ -18,7 +18,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def chosen_columns(result: Any, given: Any, names: Sequence[str]) -> dict[str, str] | None:
-    """Return, for each column of ``result``, the column of ``given`` that it is.
+    """Return, for each column of ``result``, the column of ``given`` that it copies.
 
     Return None if ``result`` is more than a choice of columns. ``names`` are the columns of
     ``given``, the DataFrame from which the transform made ``result``.

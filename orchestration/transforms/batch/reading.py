@@ -1,9 +1,9 @@
 """Reads ranges, by the run process or by Spark's workers, and reads the next range ahead.
 
-Decides by the number of offsets who reads. The next range is read while Spark works on the last
-one. A batch that was read ahead is used only if the next plan has exactly its ranges. So a wrong
-guess costs only the reading. If reading ahead fails, the error is dropped, and the range is read
-again.
+Decides by the number of offsets which of the two reads a batch. The next range is read while Spark
+works on the last one. A batch that was read ahead is used only if the next plan has exactly its
+ranges. So a wrong guess costs only the reading. If reading ahead fails, the error is dropped, and
+the range is read again.
 Invariant: at most one batch is read ahead, so memory and disk hold at most two.
 """
 
@@ -90,12 +90,13 @@ def read_batch(
     has_headers: bool = False,
     limits: ByteLimits | None = None,
 ) -> Intake | RecordBatchFrame:
-    """Return the records of ``ranges``, with values of ``fields`` in JSON or in ``value_format``.
+    """Read the records of ``ranges``, and parse their values as columns ``fields``.
 
-    Without ``fields`` a value may be any bytes. The run process reads up to ``arrow_records``
-    offsets, and Spark's workers read more. ``scratch`` is a directory that Spark can read, too. It
-    is None if Spark runs on another machine. ``following`` returns the ranges that will probably be
-    requested after given ones. With ``has_headers`` the transform gets the records' headers.
+    Values are in ``value_format``, or in JSON if it is None. Without ``fields`` a value may be any
+    bytes. The run process reads up to ``arrow_records`` offsets, and Spark's workers read more.
+    ``scratch`` is a directory that Spark can read, too. It is None if Spark runs on another
+    machine. ``following`` returns the ranges that will probably be requested after given ones. With
+    ``has_headers`` the transform gets the records' headers.
 
     The run process stops when ``limits`` are reached. The ranges of the result then say how far it
     read. Spark's workers read everything, and keep it on their disks. They apply only the limit of

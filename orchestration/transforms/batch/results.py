@@ -1,8 +1,8 @@
-"""The result of a table from tables until its commit: files of Spark, or rows in the run process.
+"""Holds the result of a table from tables until its commit: as files of Spark, or as rows.
 
 Decides which of the two. Files are used if Spark shares the lake's file system, so that the size of
-a result does not matter. Rows are used otherwise. Knows how violations of rules are counted and how
-a commit is made in both cases. Knows no inputs.
+a result does not matter. Rows in the run process are used otherwise. Knows how violations of rules
+are counted and how a commit is made in both cases. Knows no inputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ SAMPLE_SEED = 20_210
 
 
 class Result(Protocol):
-    """A computed table that is not committed yet."""
+    """A computed table that is not committed yet. Its owner has to ``release`` it."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -55,7 +55,10 @@ class Result(Protocol):
     def replace(
         self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]
     ) -> TableSnapshot:
-        """Replace the whole table by the result, in one commit."""
+        """Replace the whole table by the result, and return its new snapshot.
+
+        The commit also has the application ``transactions``, and ``notes`` as its metadata.
+        """
         ...
 
     def release(self) -> None:

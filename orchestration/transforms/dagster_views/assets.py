@@ -1,7 +1,8 @@
 """Assets of tables that follow topics: their specs, and the events of their commits.
 
-A run with nothing new materializes nothing. Checks come before the materialization. If a batch must
-not be committed, the run fails, and no retry policy repeats it.
+A run with nothing new materializes nothing. A commit is a materialization, then its checks. If a
+batch must not be committed, there are only its checks. The run fails then, and no retry policy
+repeats it.
 """
 
 import inspect
@@ -123,7 +124,7 @@ def is_asset_selected(context: dg.AssetExecutionContext, name: str) -> bool:
 
 
 def selected(context: dg.AssetExecutionContext, made: Iterator[Event]) -> Iterator[Event]:
-    """Leave out the checks that were not selected."""
+    """Yield the events ``made``, without checks that the run's selection leaves out."""
     for event in made:
         if (
             isinstance(event, dg.MaterializeResult)

@@ -25,7 +25,7 @@ def days_key(name: str) -> dg.AssetKey:
 class NewDays:
     """Reports the days of a table's commits, each once.
 
-    Days after that of the commit are ignored, because Dagster has no partitions for them yet.
+    Days after the day of the commit are ignored, because Dagster has no partitions for them yet.
     """
 
     def __init__(self, instance: dg.DagsterInstance, table: TopicTable) -> None:

@@ -1,8 +1,8 @@
 """Dead letters as an asset: their number, reasons and times, and examples with their originals.
 
 ``lake/dead_letters`` gets an event from each run that rejected records, without a run of its own.
-So the UI plots rejections over time. Materializing it sums up the whole table. Decides which parts
-are shown. Knows no Spark.
+So the UI plots rejections over time. Materializing it sums up the whole table. Decides which counts
+and examples are shown. Knows no Spark.
 """
 
 import warnings

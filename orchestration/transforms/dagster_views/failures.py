@@ -31,7 +31,7 @@ FINAL = (
     ValueError,
 )
 FAILED_AGAIN_MINUTES = 5
-"""The full minutes of an hour at which a failed table, mart or copy is tried again."""
+"""Minutes between two attempts at a table, mart or copy that failed."""
 PASSING = (CommitConflictError, LogServiceError, RegistryError, SparkGoneError)
 
 

@@ -2,7 +2,7 @@
 
 ``history/TABLE_by_day`` is for the backfill page of Dagster's UI. A partition is a day.
 Materializing days replays the records of that time into ``lake/TABLE``. Consecutive days are one
-run. The job ``replay_TABLE`` has a form. It takes offsets, times, everything, the rejected records,
+run. The config of the job ``replay_TABLE`` takes offsets, times, everything, the rejected records,
 or dead letters with corrected values. A dry run shows what it would replay. Tags of the job's runs
 name the table, distinguish a dry run from a replay, and give the reason of a refusal. Days and job
 wait for the table's pool, as its own runs do. Both report the replaced rows on ``lake/TABLE``, so
@@ -233,7 +233,7 @@ def tagged(context: Context, config: ReplayConfig) -> Iterator[None]:
 
 
 def first_line(text: str | None) -> str:
-    """Return the first line of a failure's description, or a substitute without one."""
+    """Return the first line of a failure's description, or a default text if it has none."""
     return next(iter((text or "").splitlines()), "no reason was given")
 
 

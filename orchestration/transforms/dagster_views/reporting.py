@@ -69,11 +69,14 @@ class DagsterReporter:
         self._context.log.warning(sentence)
 
     def committed(self, ranges: OffsetRanges) -> None:
-        """Add committed ranges to those that the run's tag shows."""
+        """Remember committed ranges, which the next ``pin`` adds to those in the run's tag."""
         self._committed = ranges if self._committed is None else self._committed.spanning(ranges)
 
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
-        """Write the table and the ranges into the run's log and tags."""
+        """Write the table's name and the ranges into the run's log and tags.
+
+        The tag shows the span of these ranges and of those that the run has committed.
+        """
         span = ranges if self._committed is None else self._committed.spanning(ranges)
         self._context.log.info(
             "%s: %s of topic %s (id %s), offsets %s",
@@ -89,7 +92,11 @@ class DagsterReporter:
 
 
 def run_tags(table: str, topic: str, kind: str, span: str) -> dict[str, str]:
-    """Return the tags that describe a run in Dagster's list of runs."""
+    """Return the tags that describe a run in Dagster's list of runs.
+
+    ``kind`` says what the run reads the topic for, such as "batch" or "replay", and ``span`` is a
+    text of its offsets.
+    """
     return {
         "tidelog/table": table,
         "tidelog/topic": topic,
@@ -103,7 +110,7 @@ def topic_events(context: Context, table: TopicTable, result: TopicRunResult) ->
 
     The materialization comes first, because Dagster links a check to the newest one.
 
-    :raises Failure: the batch must not be committed, and was not.
+    :raises Failure: the batch must not be committed, and was not. Its checks were yielded.
     """
     key = table_key(table.name)
     if result.batch is None:
@@ -170,7 +177,12 @@ def with_verdicts(
 
 
 def raise_failures(name: str, failures: Sequence[str], source: str) -> None:
-    """Fail the run if ``failures`` has reasons for that. Nothing was committed then."""
+    """Fail the run if there are ``failures``, the reasons for which nothing was committed.
+
+    ``source`` is a text of the offsets or inputs, for the error.
+
+    :raises Failure: there are reasons. It forbids retries.
+    """
     if failures:
         raise dg.Failure(
             description=(
@@ -191,7 +203,7 @@ def mirror_progress(
 ) -> None:
     """Commit a table's offsets in a topic to its consumer group, for Kafka's tools.
 
-    They are not a checkpoint, so a failure is only a warning.
+    They are not a checkpoint, so a failure is only logged as a warning.
     """
     group_id = mirror_group(name, load_settings().deployment)
     try:

@@ -101,7 +101,7 @@ class JoinedTable:
 
     @property
     def declared(self) -> str:
-        """Return a text of the parts of the declaration that may not change while rows are kept."""
+        """Return a text of the parts of the declaration that must not change while rows wait."""
         return declared_text((self.left.name, self.right.name), self.shape)
 
 

@@ -48,7 +48,7 @@ def spark_join(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Callable[[Transform], dg.AssetsDefinition]:
-    """Make a lake table of a function over pairs of records of two topics.
+    """Turn a function over pairs of records of two topics into a lake table.
 
     ``on`` names equal fields, or maps a field of the left to one of the right (``{"id":
     "order_id"}``). A right record belongs to a left one if its event time is at most ``within``
@@ -63,8 +63,7 @@ def spark_join(
     the watermark of the last commit are dead letters of the rule ``late``. Rows that may still find
     a partner are kept beside the table, at most ``state_rows`` of them. A record whose event time
     is more than ``ahead`` (None: no bound) after its own time is a dead letter of ``event_time``.
-    A topic without new records holds back the watermark, with ``idle_after`` only for that time.
-
+    A topic without new records holds back the watermark, but with ``idle_after`` only so long.
     Rows, offsets, kept rows and watermark are one commit. ``records_per_run`` is for each topic.
     Rules (warn, fail) and suite see the function's rows. ``max_failed`` is refused.
     :raises ValueError: the declaration makes no sense. The text says why.

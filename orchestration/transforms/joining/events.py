@@ -43,7 +43,7 @@ class JoinReporter:
         self._context.log.warning(sentence)
 
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
-        """Write the table and the ranges into the run's tags.
+        """Write the table's name, the topic and its ranges into the run's log and tags.
 
         The tag of a run with several batches has the span of all of them.
         """
@@ -67,9 +67,9 @@ class JoinReporter:
 
 
 def join_events(context: Context, table: JoinedTable, result: JoinRunResult) -> Iterator[Event]:
-    """Yield the checks and the materialization of a batch.
+    """Yield the materialization and then the checks of a batch.
 
-    :raises Failure: the batch must not be committed, and was not.
+    :raises Failure: the batch must not be committed, and was not. Its checks were yielded.
     """
     key = table_key(table.name)
     if result.rows is None:

@@ -1,8 +1,8 @@
 """The replay of a join in Dagster: the job ``replay_TABLE``, which joins everything once more.
 
 It waits for the table's pool, as the table's own runs do, and reports the replaced rows on
-``lake/TABLE``. The form is that of all replays. Fixes are stored, and read, if everything is
-requested.
+``lake/TABLE``. Its config has the fields of every replay job, but only ``everything`` can be
+replayed. Corrected values are then stored first, and are read in place of the original ones.
 """
 
 from collections.abc import Iterator

@@ -25,7 +25,7 @@ class JoinedKind(Kind):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the table's ``TopicFeed``, for the sensor and for lag."""
+        """Return the table's ``TopicFeed``, for the sensor and to measure lag."""
         table = self.table
         return TopicFeed(
             asset_key=table_key(table.name),

@@ -232,10 +232,10 @@ def _commit(
 def _beside(
     held: JoinState, staying: pa.Table, ranges: Ranges, name: str, step: JoinStep
 ) -> JoinStep:
-    """Combine the joined rows with records that neither log nor archive holds any more.
+    """Amend the joined rows by ``staying``, rows of records that log and archive no longer hold.
 
-    A row without partner is dropped if its record has a partner among those records. Rows of those
-    records that wait for a partner keep waiting.
+    A joined row without partner is dropped if its record has a partner in ``staying``. Rows of
+    unreadable records that wait for a partner keep waiting.
     """
     rows, kept = step.rows, {}
     for side in SIDES:

@@ -156,8 +156,8 @@ class JoinStart:
     """The state at the beginning of an attempt.
 
     It holds the dead letters and the table, loaded in this order, and the ranges of both topics.
-    ``held`` is the state that the last commit kept. Only a replay, which joins committed records
-    once more, has ``amended``. This function adds records that cannot be read any more to the step.
+    ``held`` is the state that the last commit kept. Only a replay has ``amended``. This function
+    amends the joined rows by those of records that cannot be read any more.
     """
 
     letters: TableSnapshot
@@ -490,9 +490,10 @@ def cleaned_letters(
     origins: Mapping[Side, Origin],
     target: TableSnapshot,
 ) -> TableSnapshot:
-    """Return the dead letters without those of attempts that ``target`` never named.
+    """Remove dead letters of attempts that ``target`` never named, and return what is left.
 
-    Raises as ``DeadLetters.cleaned`` does.
+    There are such rows only after a killed run, and only then is anything committed. Raises as
+    ``DeadLetters.cleaned`` does.
     """
     for side in SIDES:
         snapshot = letters.cleaned(snapshot, origins[side], target)
@@ -522,7 +523,7 @@ def validate_unmoved(
 ) -> None:
     """Check, before the dead letters are written, that no other run has committed meanwhile.
 
-    A commit without dead letters would not conflict with this run's dead letters.
+    Another run's commit without dead letters does not conflict with the dead letters of this run.
 
     :raises CommitConflictError: another run committed to the table.
     """

@@ -103,7 +103,7 @@ def is_reminder_due(snapshot: TableSnapshot, now: datetime) -> bool:
 
 
 def write(snapshot: TableSnapshot, route: Route, progress: Progress, entry: Entry) -> TableSnapshot:
-    """Write ``progress`` to the ledger.
+    """Write ``progress`` to the ledger, with a row for each range of ``entry``.
 
     :raises CommitConflictError: another writer was faster.
     """
@@ -139,7 +139,10 @@ def follow_group(
     read: Callable[[TableSnapshot], Progress],
     now: datetime,
 ) -> tuple[TableSnapshot, Progress]:
-    """Update the ledger from the group if they differ, and return both.
+    """Update the ledger from the progress if they differ, and return ledger and progress.
+
+    ``load`` returns the ledger's newest snapshot. Then ``read`` returns the progress, from the
+    group or the database.
 
     :raises CommitConflictError: in every attempt another writer was faster.
     :raises Exception: ``read`` raised it.

@@ -94,9 +94,11 @@ def decide_progress(
 ) -> Progress:
     """Return the progress from which the next run continues.
 
-    ``remembered`` are the checkpoints of the source's topic id in the lake's ledger.
+    ``remembered`` are the checkpoints of the source's topic id in the lake's ledger. With
+    ``is_memory_trusted`` they replace offsets that the group has lost.
 
-    :raises ProgressError: the offsets belong to another transform, or are gone.
+    :raises ProgressError: the offsets belong to another transform, or are gone and
+        ``is_memory_trusted`` is False.
     """
     notes = {partition: read_note(one.note) for partition, one in committed.items()}
     foreign = sorted(

@@ -12,7 +12,7 @@ from orchestration.offsets.ranges import OffsetRange, outside, within
 from orchestration.retained.readable_records import HeldTopic, Ranges
 
 Offsets = Mapping[int, int | None]
-"""The first offset of a time, by partition. It is None if all records are older."""
+"""The first offset at or after a time, by partition. It is None if all records are older."""
 
 
 def decide_lost(

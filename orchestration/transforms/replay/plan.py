@@ -40,7 +40,7 @@ from orchestration.transforms.run.context import COUNTS_OTHERS, RunContext, Topi
 from orchestration.transforms.run.steps import read_state
 
 MAX_LETTER_RANGES = 50
-"""Most ranges per partition. Records in the gaps between dead letters are then replayed, too."""
+"""Most ranges per partition. If more are needed, records between dead letters are replayed, too."""
 StateReader = Callable[[TopicTable, RunContext], TopicState]
 
 

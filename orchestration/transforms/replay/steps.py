@@ -1,8 +1,8 @@
 """Replays a plan piece by piece, into a table of any kind.
 
 A piece has at most as many records as a run of the table reads. A table that keeps the newest row
-of each key is replayed in one piece. The table does not hold replaced rows, so only the whole range
-says which row is newest. Knows no Dagster.
+of each key is replayed in one piece. Such a table lacks the older rows of a key, so only the whole
+range says which row is newest. Knows no Dagster.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -159,7 +159,7 @@ def replanned(
 def replaced_by(
     table: TopicTable, held: HeldTopic, state: TopicState, ranges: OffsetRanges
 ) -> Replaced:
-    """Return the rows that a replay of ``ranges`` replaces."""
+    """Return ``ranges``, and whether they are all that a table with ``latest_by`` can replay."""
     is_whole = bool(table.latest_by) and list(ranges) == everything_of(held.tails, state.committed)
     return Replaced(ranges=ranges, is_whole=is_whole)
 

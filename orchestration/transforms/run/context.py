@@ -37,7 +37,10 @@ class Reporter(Protocol):
         ...
 
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
-        """Report the ranges that the run is going to read, before it reads them."""
+        """Report the ranges that the run is going to read, before it reads them.
+
+        ``kind`` is "batch" for new records, and "replay" for committed ones.
+        """
         ...
 
 

@@ -162,10 +162,10 @@ def dead_letter_rows(
 def letters_that_stay(
     origin: Origin, context: RunContext, source: Batch, ranges: Iterable[OffsetRange]
 ) -> pa.Table:
-    """Return the dead letters in ``ranges`` whose records are no longer in the log.
+    """Return the dead letters in ``ranges`` whose records compaction has removed.
 
-    Another attempt can commit these rows again. Their number is reported. Compaction removed the
-    records, so they can make no rows, and the dead letters have the only copy of their values.
+    A replay cannot turn them into rows, and they have the only copy of the records' values. So it
+    commits them again instead of dropping them. Their number is reported as a note.
     """
     letters = DeadLetters(context.lake)
     places = places_within(letters.places(origin.target, origin.topic_id), ranges)

@@ -1,4 +1,4 @@
-"""From topic to database: a transform that keeps a table of a database exactly once.
+"""From topic to database: a transform whose rows a database table gets exactly once.
 
 The transform is a ``DataFrame -> DataFrame`` function. The database is a SQL database or a DuckDB
 file.

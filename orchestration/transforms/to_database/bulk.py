@@ -1,10 +1,10 @@
-"""Many rows at once in a SQL database, by COPY and temporary tables.
+"""Writes and reads many rows at once in a SQL database, by COPY and temporary tables.
 
 A statement for each row, or one that names some hundred keys, makes the database parse and plan
 again and again. From ``STAGED_FROM`` rows on, they first go into a temporary table of the
 transaction. Its columns have the types of the target table. Then one statement applies them.
 PostgreSQL's COPY loads rows if the driver supports it. Decides whether a temporary table is used.
-The effect is the same without one. Statements for few rows work in every database that SQLAlchemy
+Without one the caller's own statements have the same effect, in every database that SQLAlchemy
 supports.
 """
 
@@ -31,7 +31,8 @@ _numbers = count()
 def is_staged(connection: sa.Connection, rows: pa.Table) -> bool:
     """Return whether to put ``rows`` into a temporary table.
 
-    They have to be many enough, and the database's user must be allowed to create such a table.
+    There have to be at least ``STAGED_FROM`` rows. The database has to be one of
+    ``STAGING_DIALECTS``, and its user must be allowed to create such a table.
     """
     if connection.dialect.name not in STAGING_DIALECTS or rows.num_rows < STAGED_FROM:
         return False

@@ -1,6 +1,6 @@
 """The decorators ``@spark_sql_table`` and ``@spark_duckdb_table``.
 
-They make a DataFrame function a table of a database, exactly once.
+They turn a DataFrame function into a table of a database, which has each record's rows once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ def spark_sql_table(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Declare:
-    """Make a table of the SQL database of a DataFrame function over ``topic``.
+    """Turn a DataFrame function over ``topic`` into a table of the SQL database.
 
     Rows and offsets are one transaction of the database. The function gets the same columns as that
     of a lake table (``spark_table``) and has to return ``_topic_id, _partition, _offset``, too.
@@ -91,7 +91,7 @@ def spark_duckdb_table(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Declare:
-    """Make a table of a DuckDB file of the warehouse of a DataFrame function over ``topic``.
+    """Turn a DataFrame function over ``topic`` into a table in a DuckDB file of the warehouse.
 
     Rows and offsets are in one file. All parameters are as for ``spark_sql_table``. A commit copies
     the file and renames the copy into place, so that readers never block it and see whole commits.

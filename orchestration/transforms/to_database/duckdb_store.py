@@ -5,9 +5,9 @@ writer. So a commit writes a copy and renames it into place, as marts are built.
 it, and never see half of a commit. The writer holds a lock beside the file for the whole attempt,
 so that there is one writer at a time. The lock ends with its process. Decides the statements. Knows
 no broker and no Spark.
-Invariants: the file holds table, owner, remembered deletions, offsets and the number of the dead
-letters of one commit. A killed commit leaves a copy that nothing names, and the next writer removes
-it. A commit copies the file, so it suits tables of up to some gigabytes.
+Invariants: the file holds table, owner, remembered deletions, offsets and the attempt number of the
+dead letters, all of one commit. A killed commit leaves a copy that nothing names, and the next
+writer removes it. A commit copies the file, so it suits tables of up to some gigabytes.
 """
 
 import fcntl
@@ -104,7 +104,8 @@ class DuckdbStore:
     def take_over(self, *, is_of_this_lake: bool) -> None:  # noqa: ARG002 - a file without owner is claimed, not taken over
         """Become the file's owner, with rows and progress.
 
-        Dead letters are numbered within one lake. So the number of another lake is dropped.
+        Attempts of dead letters are numbered within one lake. So a number from another lake is
+        dropped.
         """
         with self._locked():
             found = self._owner()

@@ -33,7 +33,7 @@ class StoredKind(Kind):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the table's ``TopicFeed``, for the sensor and for lag."""
+        """Return the table's ``TopicFeed``, for the sensor and to measure lag."""
         return feed_of(self.follower)
 
     @property

@@ -42,7 +42,7 @@ from orchestration.transforms.to_database.stores import Batch, Store, Writer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storing:
-    """Runs a table in a database: the declaration, and the store with the table."""
+    """Runs a table in a database, given its declaration and the store that holds it."""
 
     declared: DatabaseTable
     store: Store
@@ -150,7 +150,7 @@ class StoringAttempt:
         )
 
     def start(self) -> tuple[TableSnapshot, Progress, TopicState]:
-        """Return the updated ledger, the database's progress, and the state of topic and table."""
+        """Update the ledger, and return it with the database's progress and the table's state."""
         log = self.context.log.partition_offsets(self.table.topic.name)
         account, progress = self._follow([one.partition for one in log])
         topic_id = self.route.source.topic_id
@@ -163,7 +163,7 @@ class StoringAttempt:
         )
 
     def storable(self, computed: ComputedBatch) -> ComputedBatch:
-        """Reject records whose rows, or keys to delete, the database cannot hold."""
+        """Return ``computed``, and reject records whose rows or keys the database cannot hold."""
         keys, dialect, deletions = self.table.latest_by, self.work.store.dialect, computed.deletions
         found = {
             (one.partition, one.offset): one for one in not_storable(computed.rows, keys, dialect)
@@ -225,7 +225,7 @@ class StoringAttempt:
         return changes, keys
 
     def _follow(self, partitions: list[int]) -> tuple[TableSnapshot, Progress]:
-        """Return the ledger, updated from the database, and the database's progress."""
+        """Update the ledger from the database, and return it with the database's progress."""
         return ledger.follow_group(
             self._ledger, self.route, partitions, self._read_progress, self.context.now()
         )

@@ -8,8 +8,8 @@ Decides the statements, which are SQLAlchemy's own and the same for every databa
 and no Spark.
 Invariants: the first statement of a commit compares the version, and thereby locks out other
 writers until the transaction ends. The table has one owner (``orchestration.databases.owners``),
-which the commit compares, too. Rows, remembered deletions, offsets and the number of the dead
-letters move together.
+which the commit compares, too. Rows, remembered deletions, offsets and the attempt number
+of the dead letters move together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -121,7 +121,7 @@ class SqlStore:
         yield SqlWriter(store=self, version=version + 1)
 
     def take(self, connection: sa.Connection, version: int, **values: Any) -> None:
-        """Raise this follower's version by one and store ``values``.
+        """Raise this follower's version from ``version`` by one, and store ``values`` in its row.
 
         :raises CommitConflictError: another run raised it first.
         """
@@ -166,9 +166,9 @@ class SqlStore:
     def take_over(self, *, is_of_this_lake: bool) -> None:
         """Become the table's owner, with the former owner's progress.
 
-        From then on the former owner commits nothing. Dead letters are numbered within one lake. So
-        their number is kept only if the former owner is of the same lake. If the former owner is
-        not known, ``is_of_this_lake`` decides.
+        From then on the former owner commits nothing. Attempts of dead letters are numbered within
+        one lake. So the number is kept only if the former owner is of the same lake. If the former
+        owner is not known, ``is_of_this_lake`` decides.
         """
         with refusals_translated(self.place):
             self._create_books()
@@ -516,7 +516,7 @@ def _asked_for(
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return fetched values as Arrow. A time without zone is UTC, as ``chunks`` writes it."""
+    """Return fetched values as Arrow. A time without zone is UTC, as it was written."""
     if pa.types.is_timestamp(kind) and kind.tz:
         values = [
             one.replace(tzinfo=UTC) if isinstance(one, datetime) and one.tzinfo is None else one

@@ -92,7 +92,10 @@ class DerivedTableConfig(dg.Config):
 
 
 def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefinition:
-    """Return the asset of ``table``. It has no automation condition: the topic sensor starts it."""
+    """Return the asset of ``table``.
+
+    It has no automation condition, because the topic sensor starts it.
+    """
     key = table_key(table.name)
     metadata = {**table_address(table.name, DELTA), **declared_columns(_kept_columns(table))}
     spec = declare(

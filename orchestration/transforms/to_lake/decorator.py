@@ -64,7 +64,7 @@ def spark_table(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Callable[[Transform], dg.AssetsDefinition]:
-    """Make a lake table of a DataFrame function, from a ``topic`` or from ``tables``.
+    """Turn a DataFrame function into a lake table, from a ``topic`` or from ``tables``.
 
     A table from ``tables`` is computed anew when one changes. One from a topic grows batch by
     batch. Its function gets the fields of the schema with ``_topic_id, _partition, _offset,
@@ -124,7 +124,10 @@ def _validate_origin(topic: TopicSpec | None, tables: object) -> None:
 
 
 def _refuse_of_topics(table: str, limits: Sequence[object], *, is_given: bool) -> None:
-    """Raise ValueError if arguments are given that only tables from topics have."""
+    """Raise ValueError if a table from tables has arguments that need a topic.
+
+    ``limits`` are such arguments, None if not given. ``is_given`` is True if another one is given.
+    """
     if is_given or any(one is not None for one in limits):
         raise ValueError(f"{', '.join(OF_TOPICS)} need a topic; {table} comes from tables")
 
@@ -159,7 +162,7 @@ def spark_aggregate(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Callable[[Transform], dg.AssetsDefinition]:
-    """Make a lake table of running aggregates over ``topic``.
+    """Turn a DataFrame function over ``topic`` into a lake table of running aggregates.
 
     The table has a row per value of the columns ``by``.
 

@@ -24,7 +24,7 @@ class LakeKind(Kind):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the table's ``TopicFeed``, for the sensor and for lag."""
+        """Return the table's ``TopicFeed``, for the sensor and to measure lag."""
         return feed_of(self.table)
 
     @property

@@ -1,10 +1,10 @@
 """A replay of a table of aggregates: computes all groups anew and replaces them in one commit.
 
-The share of a range in a group cannot be taken out, so there is no replay of a part. Reads the
-records piece by piece, as runs do, and merges each piece into groups in memory, with the dead
-letters. The table keeps the old groups until the commit. No checkpoint moves. A killed rebuild has
-changed nothing. If a run of the table commits meanwhile, the rebuild reads the added records and
-tries again.
+A group does not know which part of its values came from a range, so a range cannot be replayed
+alone. Reads the records piece by piece, as runs do, and merges each piece into groups in memory,
+with the dead letters. The table keeps the old groups until the commit. No checkpoint moves. A
+killed rebuild has changed nothing. If a run of the table commits meanwhile, the rebuild reads the
+added records and tries again.
 Invariant: the groups are those of all records below the checkpoint, each counted once, by today's
 function and rules.
 """

@@ -1,8 +1,8 @@
 """One run of a table that follows a topic: plan, read, compute, check, and commit.
 
 Decides the order that keeps a run exact when it is killed at any moment. The dead-letter snapshot
-is loaded before the checkpoint is read. The dead letters are committed before the target. The
-target's commit of rows and offsets alone is the checkpoint. If another run commits meanwhile, the
+is loaded before the checkpoint is read. The dead letters are committed before the table. Only the
+table's commit, of rows and offsets, moves the checkpoint. If another run commits meanwhile, the
 whole attempt starts again. Knows no Dagster: sentences for a person go to ``Reporter``.
 Invariant: after any number of runs and kills each record of a committed range is either in the
 table or among its committed dead letters.
@@ -193,7 +193,7 @@ def checked_batch(
 def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState) -> None:
     """Check, before the dead letters are written, that no other run has committed meanwhile.
 
-    A commit without dead letters would not conflict with this run's dead letters.
+    Another run's commit without dead letters does not conflict with the dead letters of this run.
 
     :raises CommitConflictError: another run moved the checkpoints.
     """
@@ -207,7 +207,7 @@ def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState)
 def target_table(
     table: TopicTable, context: RunContext, state: TopicState, rows: pa.Table
 ) -> TableSnapshot:
-    """Return the snapshot to commit from: the one that was read, or that of a new table."""
+    """Return the snapshot to commit from, and create the table if it does not exist yet."""
     if state.snapshot is not None:
         return state.snapshot
     conform(rows, table.name, rows.schema)

@@ -1,4 +1,4 @@
-"""The decorator ``@spark_topic``: a function becomes a transform between topics, exactly once."""
+"""The decorator ``@spark_topic``, which makes a function an exactly-once transform of topics."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -31,7 +31,7 @@ def spark_topic(
     owners: Sequence[str] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> Callable[[Transform], dg.AssetsDefinition]:
-    """Make a transform from the topic ``source`` to the topic ``target`` of a DataFrame function.
+    """Turn a DataFrame function into a transform from the topic ``source`` to ``target``.
 
     The function gets the same columns as that of a table from a topic (``spark_table``) and has to
     return ``_topic_id, _partition, _offset``, too. Each row of the result becomes a record of
@@ -43,9 +43,9 @@ def spark_topic(
     sent on without value, under its own key and with its headers, and is no dead letter.
 
     A run sends its rows and commits the offsets of the records that it read in one transaction. So
-    readers with ``isolation_level=read_committed`` see each record's rows once, whenever a run was
-    killed. The progress is in the group ``tidelog-topic.NAME``. The lake table ``lake/NAME`` counts
-    the sent records. ``max_failed`` is as for a table (``spark_table``).
+    readers with ``isolation_level=read_committed`` see each record's rows once, even if a run is
+    killed at any moment. The progress is in the group ``tidelog-topic.NAME``. The lake table
+    ``lake/NAME`` counts the sent records. ``max_failed`` is as for a table (``spark_table``).
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """

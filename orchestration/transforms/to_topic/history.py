@@ -1,8 +1,8 @@
 """The replay of a transform to a topic in Dagster: the job ``replay_NAME``.
 
 The job sends rejected records that fit now. It waits for the transform's pool, as the transform's
-own runs do. It reports the sent records on ``lake/NAME``, and that the target has new records. The
-form is that of all replays. A range of offsets selects the dead letters in it.
+own runs do. It reports the sent records on ``lake/NAME``, and that the target has new records. Its
+config has the fields of every replay job. A range of offsets selects the dead letters in it.
 """
 
 from collections.abc import Iterator

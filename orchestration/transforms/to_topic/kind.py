@@ -46,7 +46,7 @@ class SendingKind(Kind):
 
     @property
     def feed(self) -> TopicFeed:
-        """Return the transform's ``TopicFeed``, for the sensor and for lag."""
+        """Return the transform's ``TopicFeed``, for the sensor and to measure lag."""
         return TopicFeed(
             asset_key=table_key(self.name),
             table=self.name,

@@ -1,10 +1,11 @@
-"""Converts rows of a result to records with key, value, headers and time, in transactions.
+"""Converts rows of a result to records (key, value, headers, time), and cuts them into parts.
 
 Decides how columns become a record. The value is a JSON object of all columns except those with
 another meaning (``_key``, ``_headers``, ``_timestamp`` and the columns of provenance). If a result
 has a column ``_value``, only that is sent. Spark writes the JSON, so that Spark can read it. Also
-decides where a large result is cut. A cut is between two records of the source, so that a
-transaction sends exactly the rows of the offsets that it commits. Knows no broker and no table.
+decides where a large result is cut. Each part is one transaction. A cut is between two records of
+the source, so that a transaction sends exactly the rows of the offsets that it commits. Knows no
+broker and no table.
 Invariants: records are sent by partition and offset of their source, so that keys keep their order
 within a partition. The ends of the last part are the ends of the batch.
 """

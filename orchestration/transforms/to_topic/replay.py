@@ -61,7 +61,7 @@ from orchestration.transforms.to_topic.run import (
 MAX_RANGES = 50
 """Most ranges per partition.
 
-Records in the gaps between dead letters are read, too, and left out.
+If more are needed, records between dead letters are read, too, and left out.
 """
 
 

@@ -205,7 +205,7 @@ class _Batch:
 def described_route(work: Sending, context: RunContext) -> Route:
     """Return the descriptions of both topics. A missing target is created.
 
-    A producer would create it with other configs than the declared ones.
+    Otherwise the producer would create it, with other configs than the declared ones.
     """
     transform = work.transform
     source = context.log.describe_topic(transform.source.name)
@@ -228,7 +228,7 @@ def described_route(work: Sending, context: RunContext) -> Route:
 def followed_ledger(
     work: Sending, context: RunContext, route: Route, partitions: Sequence[int]
 ) -> tuple[TableSnapshot, Progress]:
-    """Return the updated ledger and the group's progress."""
+    """Update the ledger from the group, and return it with the group's progress."""
 
     def load() -> TableSnapshot:
         text = (
