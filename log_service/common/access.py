@@ -1,7 +1,7 @@
 """Principals, operations and types of resources, by Kafka's names and numbers (KIP-11).
 
-This module decides nothing. Other packages have the rules of access, and the logins that determine
-principals.
+This module only declares them. Other packages have the rules of access, and the logins that
+determine principals.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The interfaces between the log service and its environment. This module has only protocols.
+"""The interfaces between the log service and its environment. This module implements nothing.
 
 Everything a node needs from outside is one injected ``NodeEnv``: two clocks, randomness, files and
 a network. A client's ``Env`` has no files. The broker and the client each build the real
@@ -60,7 +60,7 @@ class FileSlice(Protocol):
 class File(Protocol):
     """One open file, which is appended at its end and read anywhere.
 
-    Methods that are not ``async`` only reach the page cache.
+    Except for ``sync_nowait``, methods that are not ``async`` only reach the page cache.
     """
 
     @property

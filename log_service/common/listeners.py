@@ -27,7 +27,7 @@ DEFAULT_CONSOLE_PORT = 8080
 
 
 def strangers_at(host: str, port: int) -> frozenset[int]:
-    """Return the user ids of other accounts that listen at the addresses of ``host``.
+    """Return the user ids of other accounts that listen on ``port`` of an address of ``host``.
 
     Root is left out.
 

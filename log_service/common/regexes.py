@@ -4,8 +4,9 @@ Consumers subscribe to topics by them (KIP-848), transactions are listed by them
 which clients push metrics (KIP-714). The syntax is RE2's, which has no backreferences. Its time is
 proportional to the length of the text and to ``program_size``. This module bounds the cost of
 compiling an expression, because ``\\pL`` alone means 650 ranges of letters. The protocol's longest
-string, full of ``\\pL``, would take three seconds and 350 MB. An expression must match a text as a
-whole. The library is imported with the first expression, because most brokers never get one.
+string, full of ``\\pL``, would take three seconds and 350 MB. Except for a ``searcher``, an
+expression must match a text as a whole. The library is imported with the first expression, because
+most brokers never get one.
 """
 
 import re
@@ -63,7 +64,8 @@ def validate_regex(regex: str) -> None:
 def searcher(regex: str) -> Callable[[str], bool]:
     """Return a function that tells whether a text contains a match.
 
-    It is not cached here, so the caller must keep it. It may take up to ``SEARCHER_BYTES``.
+    It is not cached here, so the caller must keep it. It may take up to ``SEARCHER_BYTES`` of
+    memory.
 
     Raises:
         KafkaError: as ``validate_regex``.

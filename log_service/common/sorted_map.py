@@ -6,9 +6,9 @@ entries of one range of keys. A change copies the list and the chunk with the ch
 shares the other chunks with the old map. With 100,000 entries it copies about a hundredth of the
 map.
 
-The maps are sorted because equal images must iterate alike in every process. The order of a hash
-trie follows the hashes of its keys, and Python chooses the hashes of strings randomly in each
-process.
+The maps are sorted because equal images must iterate alike in every process. Hash tries are not
+used, because their order follows the hashes of the keys, and Python chooses the hashes of strings
+randomly in each process.
 
 Invariants: a map iterates in the order of its keys. A map that ``sorted_map`` or ``changed_map``
 has returned never changes.

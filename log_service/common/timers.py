@@ -68,7 +68,7 @@ class TimerQueue:
         return len(self._heap)
 
     def schedule(self, deadline_ms: int, callback: Callback) -> Timer:
-        """Call ``callback`` once ``deadline_ms`` has come.
+        """Call ``callback`` once ``deadline_ms`` has come, and return its timer.
 
         If this is now the next deadline, ``on_earlier`` is called.
         """

@@ -68,7 +68,7 @@ def _text(reason: str) -> Any:
 
 
 def _secret(reason: str) -> dict[str, Any]:
-    """Return the metadata of a secret text, given as a text or as a ``SecretText``."""
+    """Return the field metadata of a secret text, given as a text or as a ``SecretText``."""
     return {"reason": reason, "kinds": (SecretText, NoneType)}
 
 
@@ -208,7 +208,7 @@ class ClientConfig:
 
     @classmethod
     def of(cls, bootstrap_servers: "str | Iterable[str]", settings: Mapping[str, Any]) -> Self:
-        """Build from keyword settings.
+        """Build the configuration from keyword settings.
 
         Raises:
             ConfigError: there is no such setting (the nearest name is suggested), or as the

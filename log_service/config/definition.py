@@ -82,7 +82,7 @@ class Importance(Enum):
 
 
 class UpdateMode(Enum):
-    """Whether a broker's key may change while it runs."""
+    """Whether a key may change while brokers run, and if so, for one broker or only for all."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -209,7 +209,7 @@ class ConfigKey:
 
     @property
     def is_internal(self) -> bool:
-        """Whether DescribeConfigs lists the key only if it is set."""
+        """Whether DescribeConfigs lists the key only if it is set or named in the request."""
         return bool(self.traits & (Trait.INTERNAL | Trait.OWN))
 
     @property

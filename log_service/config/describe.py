@@ -107,7 +107,7 @@ def _listed_keys(layers: Layers, names: Collection[str] | None) -> Iterable[Conf
 
 
 def describe_new_topic(layers: Layers) -> list[ConfigRow]:
-    """Return a new topic's rows for CreateTopics (KIP-525), with each value's true source.
+    """Return a new topic's rows for CreateTopics (KIP-525), with the source of each value.
 
     The rows have no synonyms.
     """
@@ -182,7 +182,8 @@ def access_keys(names: Iterable[str]) -> list[str]:
 def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
     """Return the texts that set a broker's key, most specific first.
 
-    For each source, the key's own name comes before its aliases.
+    For each source, the key's own name comes before its aliases. Texts of aliases before the first
+    text of the own name are left out.
     """
     key = broker_key(name)
     is_sensitive = key is None or key.is_sensitive

@@ -1,8 +1,8 @@
 """The names of overrides: a key with the prefix of a listener, and perhaps of a mechanism.
 
-The declarations say at which level a key may change (Apache Kafka 4.3, KIP-226), and its traits. A
-name that is not a key of Kafka's is accepted and kept, as in Kafka, because it may belong to a
-plug-in.
+The declaration of a key gives its traits, and the level at which it may change (Apache Kafka 4.3,
+KIP-226). A name that is not a key of Kafka's is accepted and kept, as in Kafka, because it may
+belong to a plug-in.
 """
 
 from functools import cache
@@ -77,7 +77,7 @@ def _override(name: str) -> tuple[str, str] | None:
 def _split(rest: str) -> tuple[str, str]:
     """Split an override, whose ``listener.name.`` is already removed, into listener and key.
 
-    It also works on long names.
+    Only the last words are tried, so that a name of any length costs little.
     """
     start = rest.find(f".{OAUTH_PREFIX}")
     if start > 0:

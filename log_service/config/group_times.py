@@ -16,6 +16,8 @@ T = TypeVar("T", bound=HeartbeatTimes)
 def with_times(config: type[T], values: ServerValues, protocol: str, **more: Any) -> T:
     """Return the configuration of a protocol's groups, from the file's times and ``more``.
 
+    ``more`` are the values of other fields.
+
     Raises:
         ConfigError: a value is not between its bounds, or the heartbeat interval is not below the
             session timeout.

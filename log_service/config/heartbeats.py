@@ -1,7 +1,8 @@
 """The heartbeat interval of brokers, checked against the session timeout of the controller.
 
 Brokers use ``broker.heartbeat.interval.ms``, and controllers use ``broker.session.timeout.ms``. The
-files of a cluster may differ, so a file is refused only if it decides both.
+files of a cluster may differ, so a file is refused only if it sets both keys or the node has both
+roles.
 """
 
 from log_service.common.errors import ConfigError
@@ -15,8 +16,8 @@ SESSION = "broker.session.timeout.ms"
 def refuse_too_rare(values: ServerValues, roles: frozenset[str]) -> None:
     """Raise ConfigError if the heartbeat interval of brokers is not below the session timeout.
 
-    Brokers would be fenced between two heartbeats. Apache Kafka starts nevertheless and logs an
-    error.
+    Otherwise brokers would be fenced between two heartbeats. Apache Kafka starts nevertheless and
+    logs an error. Nothing is checked if this file does not decide both values.
     """
     interval_ms, session_ms = values.number(INTERVAL), values.number(SESSION)
     is_decided_here = roles >= {"broker", "controller"} or (

@@ -19,7 +19,7 @@ def lone_factor(values: ServerValues, topic: str, *, is_only_voter: bool) -> int
 def lone_min_isr(values: ServerValues, topic: str, *, is_only_voter: bool) -> int:
     """Return an internal topic's min ISR while the cluster has one broker.
 
-    It is at most the replication factor, unless the file sets another one.
+    It is at most the replication factor, unless the file sets the min ISR.
     """
     name = f"{topic}.min.isr"
     min_isr = values.number(name)

@@ -118,9 +118,9 @@ def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[Lis
     """Return the listeners for clients and other brokers in file order, none without a broker.
 
     Raises:
-        ConfigError: a broker names no listener, a controller alone names one, a port is given
-            twice, a listener cannot be protected as its keys say, or clients cannot connect to an
-            advertised address.
+        ConfigError: a broker names no listener, a node that is only a controller names one, a port
+            is given twice, a listener cannot be protected as its keys say, or clients cannot
+            connect to an advertised address.
     """
     _validate_ports(keys.listeners)
     brokers = [

@@ -22,7 +22,7 @@ def open_doors(config: NodeConfig, texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _nameless_super_users(config: NodeConfig, listeners: Sequence[ListenerConfig]) -> Iterator[str]:
-    """Warn if unnamed clients can connect and the anonymous principal is a super user."""
+    """Yield a warning if unnamed clients can connect and the anonymous user is a super user."""
     if config.authorizer is None or str(ANONYMOUS) not in config.authorizer.super_users:
         return
     nameless = [each.name for each in listeners if _lets_in_without_a_name(each)]
@@ -45,7 +45,7 @@ def _lets_in_without_a_name(listener: ListenerConfig) -> bool:
 def _unheeded_client_auth(
     listeners: Sequence[ListenerConfig], texts: Mapping[str, str]
 ) -> Iterator[str]:
-    """Warn if a key asks clients for certificates, but applies to no listener (KIP-684)."""
+    """Yield a warning if a key requests client certificates, but has no effect (KIP-684)."""
     asked = texts.get(CLIENT_AUTH, "").strip().lower()
     with_tls = [each for each in listeners if each.security.tls is not None]
     without_own_key = [

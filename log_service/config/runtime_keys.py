@@ -1,4 +1,7 @@
-"""Broker keys that are set at run time and not in the file. They are listed only if set."""
+"""Broker keys that are set at run time and not in the file.
+
+DescribeConfigs lists them only if they are set.
+"""
 
 from log_service.config.definition import CLUSTER_WIDE, PER_BROKER, ConfigKey, ConfigType, at_least
 

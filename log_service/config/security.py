@@ -2,8 +2,8 @@
 
 They come from the ``ssl.*`` and ``sasl.*`` keys. This module decides which key applies to one
 listener. ``listener.name.<name>.<key>`` wins over ``<key>``. For keys of one mechanism
-``listener.name.<name>.<mechanism>.<key>`` wins over both. It opens no file. Passwords and keys are
-secrets.
+``listener.name.<name>.<mechanism>.<key>`` wins over both. It opens no file. Passwords, certificates
+and private keys are ``SecretText``.
 """
 
 from collections.abc import Mapping

@@ -174,7 +174,8 @@ def parse_override(text: str) -> tuple[str, str]:
 def idle_keys(texts: Mapping[str, str]) -> tuple[str, ...]:
     """Return the keys without effect here that are not at their default.
 
-    Every text must be valid.
+    An override for a listener is one of them whatever its value, if its key has no effect on
+    listeners. Every text must be valid.
     """
     return tuple(sorted(name for name, text in texts.items() if _is_idle(name, text)))
 

@@ -1,6 +1,6 @@
 """The keys of Kafka's server properties that have an effect here.
 
-They are the node's identity, listeners, bounds, groups and topics. This module declares names,
+They set the node's identity, its listeners, bounds, groups and topics. This module declares names,
 types, defaults and bounds. ``config.server`` decides what a combination means. The defaults are
 Kafka's unless the reason says otherwise. Keys about logs are in ``broker_log_keys``, keys of the
 quorum in ``quorum_keys``, and keys without effect in ``accepted_keys``.

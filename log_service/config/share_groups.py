@@ -1,4 +1,4 @@
-"""The configuration of share groups (KIP-932): times and bounds of members, and their states.
+"""The configuration of share groups (KIP-932): times and bounds of members, and storage of states.
 
 The keys are declared in ``server_keys``.
 """

@@ -89,7 +89,10 @@ class _Texts:
         return self._texts.get(self._prefixed(name))
 
     def secret(self, name: str) -> SecretText | None:
-        """Return a secret text, or None if it is empty. Blanks around it are part of the secret."""
+        """Return a secret text, or None if it is missing or empty.
+
+        Blanks around it are part of the secret.
+        """
         text = self.raw(name)
         return SecretText(text) if text else None
 

@@ -1,4 +1,4 @@
-"""The keys of TLS: the keys, trust, protocols and suites of a listener.
+"""The configuration keys of TLS: private keys, trust, protocols and cipher suites of a listener.
 
 This module declares names, types, defaults and bounds, as in Apache Kafka 4.3. ``config.tls``
 decides what they mean for a listener. TLS keys that have no effect here are in ``accepted_keys``. A

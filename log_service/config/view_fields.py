@@ -37,7 +37,7 @@ KEYS_OF_VIEWS: Final[Mapping[str, Mapping[str, ConfigKey]]] = keys_of_views(
 
 
 def field_defaults(view: str) -> dict[str, Any]:
-    """Return the defaults of the fields of a view that have keys."""
+    """Return the default values of the fields of a view that have keys, by field name."""
     defaults: dict[str, Any] = {}
     for key in KEYS_OF_VIEWS[view].values():
         defaults |= key.field_values(None if key.default is None else key.parse(key.default), view)

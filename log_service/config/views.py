@@ -408,7 +408,7 @@ class VerificationConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 @with_key_defaults
 class TopicDefaults:
-    """The defaults of a new topic, and the bounds of a request.
+    """The defaults of a new topic, and the bounds of a request that changes topics.
 
     When a client makes this node create a topic, the node requests ``asked_partition_count`` and
     ``asked_replication_factor`` from the controller. -1 requests the controller's own default, and

@@ -18,8 +18,8 @@ TLS: Final = "TLS"
 class FailureCounts:
     """Failed logins or handshakes by mechanism and address.
 
-    A bounded number of pairs is counted singly. All other failures of a mechanism are counted
-    together. The pair whose last failure is longest ago is moved there first.
+    A bounded number of pairs is counted singly. If there is one more, the pair whose last failure
+    is longest ago is counted with all other addresses of its mechanism.
     """
 
     def __init__(self) -> None:

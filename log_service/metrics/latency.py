@@ -1,8 +1,9 @@
 """Counts durations in fixed buckets, from which quantiles of the last minutes are computed.
 
-This module decides the buckets and the window. There are twelve buckets to a decade, from a
-microsecond to a hundred seconds, so that a quantile is off by a tenth at most. It has no clock: the
-caller passes in durations and the time of reading.
+This module decides the buckets. The last minutes are the current window and the one before, and a
+window ends at the first reading after a minute. There are twelve buckets to a decade, from a
+microsecond to a hundred seconds, so that a quantile is off by a tenth at most. It has no clock,
+because the caller passes in durations and the time of reading.
 
 Invariants: counts only grow. Counting a duration takes one search in a tuple and two additions.
 """

@@ -1,7 +1,7 @@
 """Measures how fast a count grew over the last minutes.
 
-The reader passes in the count at each reading. Between two readings nothing happens. The window is
-that of ``latency``: the previous and the current one. This module has no clock.
+The reader passes in the count at each reading. Between two readings nothing happens. The last
+minutes are the current window and the one before, as in ``latency``. This module has no clock.
 """
 
 from log_service.metrics.latency import WINDOW_MS

@@ -19,7 +19,10 @@ from log_service.common.errors import ProtocolError
 
 
 class ApiKey(IntEnum):
-    """The key of every API of Kafka 4.4's protocol. APIs of tidelog's own begin at 32000."""
+    """The key of every API of Kafka 4.4's protocol, also of those that this software lacks.
+
+    APIs of tidelog's own begin at 32000.
+    """
 
     # The hash of int is faster. An enum hashes its name in Python, and every request looks an API
     # key up several times.

@@ -51,7 +51,7 @@ _NULL = VARINTS[-1]
 
 
 class BatchBuilder:
-    """Collector of records for one batch. A builder is built once."""
+    """Collector of records for one batch. ``build`` may be called only once."""
 
     __slots__ = (
         "_buffer",

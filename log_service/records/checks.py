@@ -5,7 +5,7 @@ a log. Apache Kafka's broker makes the same checks (``LogValidator``), except fo
 uncompressed records, which may repeat there. Many records are checked at once if numpy is
 installed, and few one by one. Both ways refuse the same bytes.
 
-Invariant: a check is a generator whose steps take a few milliseconds each, whatever the bytes. An
+Invariant: a check is a generator whose steps take a few milliseconds each, whatever the bytes. A
 ``limits.Allowance`` bounds its total cost.
 """
 
@@ -99,7 +99,7 @@ def check_in_steps(
 
     Raises:
         KafkaError: INVALID_RECORD, names the record and its fault; MESSAGE_TOO_LARGE, there are
-            more than may be checked.
+            more records or headers than may be checked.
         RejectedRecordsError: records break the rules.
         UnknownSchemasError: the records break no rule, but name schemas that ``schemas`` neither
             accepts nor refuses yet.

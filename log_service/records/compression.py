@@ -136,7 +136,7 @@ _SMALL_BYTES = 4 << 20
 
 
 def _new_room(size_bytes: int) -> memoryview:
-    """Return empty memory to decompress into.
+    """Return memory of ``size_bytes`` to decompress into.
 
     A large piece is mapped page by page, because zeroing it would hold the interpreter.
     """

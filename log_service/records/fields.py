@@ -42,7 +42,7 @@ _FEW_RECORDS = 64  # for fewer, a round costs more than a loop
 class Spans(NamedTuple):
     """The keys or the values of all records: the start and end of each, and whether it is null.
 
-    Positions are those in the body.
+    Positions are those in the buffer that holds all records (``Fields.body``).
     """
 
     starts: Integers

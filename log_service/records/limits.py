@@ -86,7 +86,7 @@ class Allowance:
         return Allowance()
 
     def take_work(self, cost: int) -> None:
-        """Count other work, in units of ``TurnRoom``."""
+        """Accept other work. Only a ``TurnRoom`` counts it."""
 
 
 class NoRoomError(Exception):

@@ -141,7 +141,7 @@ def _check_headers(
 ) -> Steps[None]:
     """Check the schemas that headers name.
 
-    Clear ``is_left`` for the records with such a header.
+    Clear ``is_left`` for the records with such a header, whose prefixes then count for nothing.
     """
     start, end = int(found.header_positions[0]), int(found.ends[-1])
     if header_name(is_key=is_key).encode() not in bytes(memoryview(found.body)[start:end]):

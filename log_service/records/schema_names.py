@@ -71,7 +71,10 @@ def header_value(headers: bytes, *, is_key: bool, index: int) -> bytes | None:
 def check_schema_name(
     faults: RecordFaults, index: int, name: SchemaName | None, *, is_key: bool
 ) -> bool:
-    """Return whether record ``index`` may name this schema. Add a refusal to ``faults``."""
+    """Return whether record ``index`` may name this schema, by the known decisions of the registry.
+
+    A refusal is added to ``faults``, as is a schema that the registry has to be asked about.
+    """
     reason = refusal_of(faults, name, is_key=is_key)
     if reason:
         faults.add(index, ErrorCode.INVALID_RECORD, reason)

@@ -16,7 +16,9 @@ Found = tuple[int, int] | None
 
 
 def first_record_at(batch: Buffer, timestamp: int, start_offset: int) -> Found:
-    """Return the first record at or above both ``timestamp`` and ``start_offset``, or None.
+    """Return (timestamp, offset) of the first record at or above two bounds, or None.
+
+    The bounds are ``timestamp`` and ``start_offset``.
 
     Raises:
         KafkaError: as ``iterate_records``.
@@ -34,9 +36,9 @@ def first_record_at(batch: Buffer, timestamp: int, start_offset: int) -> Found:
 
 
 def latest_record(batch: Buffer) -> Found:
-    """Return the first record with the largest timestamp, or None for a batch without records.
+    """Return (timestamp, offset) of the first record with the largest timestamp.
 
-    The header's timestamp is not used.
+    Return None for a batch without records. The header's timestamp is not used.
 
     Raises:
         KafkaError: as ``iterate_records``.

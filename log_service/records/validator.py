@@ -243,7 +243,10 @@ def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
 
 
 def _check_header(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
-    """Return the header of the only batch in ``buffer``, checked for a client's batch."""
+    """Check the header of a client's only batch in ``buffer``, and return the header.
+
+    Raises as ``validate_for_append``.
+    """
     size_bytes = len(buffer)
     if size_bytes < HEADER_SIZE:
         raise _shape_fault(buffer, max_batch_size_bytes)

@@ -234,8 +234,8 @@ def walk_each(
 def _jump(body: Buffer, position: int, batch_end: int) -> int:
     """Return the end of the record at ``position``, whose length takes more than two bytes.
 
-    A negative length counts as in ``HOPS``. If the bytes end inside the length, the result is past
-    ``batch_end``.
+    A negative length counts like a positive one of the same bits (``HOPS``). If the bytes end
+    inside the length, the result is past ``batch_end``.
     """
     try:
         size, position = read_varint(body, position)

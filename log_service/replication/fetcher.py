@@ -180,9 +180,10 @@ class Fetcher:
             self._start_soon(self._lose_patience, *self.in_flight)
 
     async def _sync_before(self, key: PartitionKey, followed: Followed) -> None:
-        """Sync a log before the first fetch acknowledges its end to a leader.
+        """Sync a log, and only then let its partition be fetched.
 
-        Records from an earlier leader may not be synced yet.
+        The first fetch acknowledges the log's end to a leader, but records from an earlier leader
+        may not be synced yet.
         """
         await self._sync_one(followed)
         if self.followed.get(key) is followed and not followed.partition.is_offline:
@@ -254,7 +255,7 @@ class Fetcher:
         self._gone.pop(key, None)
 
     def _rest(self, key: PartitionKey) -> None:
-        """Leave a partition out of the next requests."""
+        """Leave a partition out of the requests until it is activated again."""
         if self._active.pop(key, None) is not None:
             self._gone[key] = None
         self._changed.pop(key, None)
@@ -531,9 +532,9 @@ class Fetcher:
             self._take_failure(followed, error)
 
     def append_fetched(self, followed: Followed, result: PartitionData) -> bool:
-        """Append the records of a response.
+        """Append the records of a response, and apply the leader's high watermark and log start.
 
-        Return whether they must be synced before the leader may count them.
+        Return whether the records must be synced before the leader may count them.
         """
         partition = followed.partition
         records: Buffer = result.records or b""  # type: ignore[assignment]  # received records are bytes
@@ -548,7 +549,10 @@ class Fetcher:
         return must_sync
 
     def take_error(self, followed: Followed, code: int, lost: list[Followed]) -> None:
-        """Handle an error of one partition in the leader's response."""
+        """Handle an error of one partition in the leader's response.
+
+        If the leader does not have the partition's next offset, the partition is added to ``lost``.
+        """
         step = following.step_after(code)
         name = ErrorCode.of(code)
         if step is Step.FIND_OFFSET:

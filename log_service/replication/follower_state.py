@@ -1,8 +1,8 @@
 """One follower, as the leader of a partition knows it from the follower's fetches.
 
 This file decides whether a follower has caught up, and whether it has all records that a member of
-the ISR needs. ``partition_state`` decides which followers are members. It reads no clock: the
-caller passes in the time of each fetch.
+the ISR needs. ``partition_state`` decides which followers are members. This file reads no clock,
+because the caller passes in the time of each fetch.
 """
 
 UNKNOWN_OFFSET = -1

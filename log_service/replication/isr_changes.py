@@ -98,7 +98,7 @@ class IsrChanges:
     async def _send_some(self) -> bool:
         """Send the waiting proposals and process the response.
 
-        Return true if a response arrived and no proposal is left to send.
+        Return whether no proposal is left to send.
         """
         sent = self._take_waiting()
         if not sent:
@@ -153,7 +153,7 @@ class IsrChanges:
         )
 
     def _take_response(self, sent: Sent, response: AlterPartitionResponse) -> bool:
-        """Pass every result to its partition.
+        """Pass every result to its partition, and return whether no proposal is left to send.
 
         A proposal that the response does not contain is sent again.
         """

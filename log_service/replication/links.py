@@ -1,7 +1,7 @@
 """Connections of replication to the other nodes of the cluster.
 
-This file decides nothing. A connection is opened, and client code imported, only when a partition
-of this node has a replica on another node.
+This file only declares what the other modules need. A connection is opened, and client code
+imported, only when a partition of this node has a replica on another node.
 """
 
 from collections.abc import Callable

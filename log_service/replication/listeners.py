@@ -38,8 +38,8 @@ class Registration(Generic[L]):
 class Listeners(Generic[L]):
     """The listeners of one object.
 
-    ``registrations`` is empty if there are no listeners, so that the check is cheap. A listener
-    that is added during a round of calls is called from the next round on.
+    ``registrations`` is empty if there are no listeners, so that callers can check this cheaply. A
+    listener that is added during a round of calls is called from the next round on.
     """
 
     __slots__ = ("registrations",)
@@ -51,7 +51,10 @@ class Listeners(Generic[L]):
         return (each.listener for each in tuple(self.registrations) if each._listeners is not None)  # noqa: SLF001 - a call less for each
 
     def add(self, listener: L) -> Registration[L]:
-        """Call ``listener`` from now on, after the listeners that are already registered."""
+        """Call ``listener`` from now on, and return its registration, which can be cancelled.
+
+        The listeners that are already registered are called before it.
+        """
         registration = Registration(self, listener)
         self.registrations = self.registrations or {}
         self.registrations[registration] = None

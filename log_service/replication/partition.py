@@ -211,9 +211,9 @@ class Partition(Replica):
     def _checked(
         self, records: Batch, now_ms: int, *, needs_all: bool, room: TurnRoom | None
     ) -> tuple[Log, ValidatedBatches]:
-        """Check a batch and count it as an append. Return the log and the checked batches.
+        """Check a batch, and return the log and the checked batches. Count the append.
 
-        Raises as ``append_as_leader``.
+        An append is not counted if there is no room for its check. Raises as ``append_as_leader``.
         """
         self.append_count += 1
         log = self.served_log()

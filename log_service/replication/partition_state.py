@@ -540,7 +540,7 @@ class PartitionState:
         return self._propose((*self.isr, broker_id))
 
     def propose_shrink(self, now_ms: int) -> IsrProposal | None:
-        """Propose the ISR without lagging followers and without observers that are not needed.
+        """Propose the ISR without lagging followers and without needless observers.
 
         A follower lags if it has not been caught up within the lag time. Return None if no member
         would leave, or if a proposal is in progress.
@@ -615,7 +615,7 @@ class PartitionState:
         return min(self.min_insync_replicas, len(self.replicas))
 
     def _needless_observers(self) -> set[int]:
-        """Return the observers in the ISR that are not needed.
+        """Return the observers that have to leave the ISR, if ``Observers.are_needed`` is false.
 
         The leader itself is left out until another replica is elected.
         """
@@ -633,7 +633,7 @@ class PartitionState:
         """Return whether a follower may be in the ISR.
 
         Its broker must be eligible, in the broker epoch of the last fetch. An observer may join
-        only if it is needed.
+        only if ``Observers.are_needed`` is true.
         """
         if broker_id in self.observers.node_ids and not self.observers.are_needed(
             self.isr, self._needed_isr_count

@@ -93,8 +93,9 @@ class Purgatory(Generic[K]):
     ) -> Watch[K]:
         """Let ``operation`` wait for any of ``keys``, at most until ``deadline_ms`` (monotonic).
 
-        The caller must have checked just before that the operation is not ready. Neither method
-        awaits, so nothing can change in between.
+        Return the wait, which can be cancelled. The caller must have checked just before that the
+        operation is not ready. Neither this check nor ``watch`` awaits, so nothing can change in
+        between.
         """
         watch = Watch(self, operation, tuple(keys))
         watch.start(self._timers.schedule(deadline_ms, watch.expire))

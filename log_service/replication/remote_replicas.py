@@ -87,7 +87,8 @@ class RemoteReplicas:
         """Fetch a partition from its leader on another node, or stop fetching it if there is none.
 
         ``before`` holds the leader and the leader epoch that the partition has followed so far. A
-        new leader or leader epoch starts the fetch again.
+        new leader or leader epoch starts the fetch again. If this node leads the partition, ISR
+        changes can be proposed from now on.
         """
         if partition.is_leader:
             self._begin_isr_changes()

@@ -101,7 +101,7 @@ class Replica:
         return change
 
     def note_offline(self, now_ms: int) -> Change:
-        """Give up leadership if the log directory has failed."""
+        """Give up leadership if the log directory has failed. Return the changes of the state."""
         registration = self.state.registration
         return (
             Change.NOTHING
@@ -110,7 +110,10 @@ class Replica:
         )
 
     def reconfigure(self, config: LogConfig, now_ms: int) -> Change:
-        """Use ``config`` from now on. It also applies to records that were appended before."""
+        """Use ``config`` from now on, also for records that were appended before.
+
+        Return the changes of the state.
+        """
         if self.log is None:
             return Change.NOTHING
         self.log.reconfigure(config)

@@ -3,9 +3,9 @@
 This file decides which logs exist here and the effect of a metadata image on each of them.
 ``remote_replicas`` holds their links to other nodes. This file knows neither requests nor clients.
 A request that waits for a partition is in one of three purgatories: for fetches, produces and
-deletions of records. A component that tracks partitions is a listener. ``add_listener`` reports
-partitions that are led, lost, moved and deleted. ``Partition.high_watermark_listeners`` report one
-partition's high watermark.
+deletions of records. A component that tracks partitions is a listener. Listeners of
+``add_listener`` get the partitions that are led, lost, opened, moved and deleted.
+``Partition.high_watermark_listeners`` report one partition's high watermark.
 
 Listeners and waiting requests are called during another request or during a metadata publication,
 which their bugs must not fail. An exception of a listener is raised again in a task of the node's
@@ -75,9 +75,9 @@ class ReplicaManager:
     """The partitions of this node by name and by topic id.
 
     ``nursery`` runs the background work: syncs, moves, and partitions of an image that are opened
-    later. It must be open while requests append or images are published, even after it is
-    cancelled. The last appends are then not synced. That is not an error. ``links`` gives access
-    to the other nodes. Without it, followers are served, but nothing is fetched or proposed.
+    later. It must not be closed while requests append or images are published, but it may be
+    cancelled. The last appends are then not synced, which is no error. ``links`` gives access to
+    the other nodes. Without it, followers are served, but nothing is fetched or proposed.
     """
 
     def __init__(
@@ -299,8 +299,9 @@ class ReplicaManager:
     ) -> bool:
         """Apply a follower's fetch of a partition that this node leads.
 
-        Return whether the high watermark moved. If so, the caller calls ``announce`` with the
-        partition after it has applied the whole request.
+        If the follower may now join the ISR, this is proposed to the controller. Waiting deletions
+        of records are checked. Return whether the high watermark moved. If so, the caller calls
+        ``announce`` with the partition after it has applied the whole request.
         """
         state = partition.state
         change = state.note_fetch(
@@ -336,7 +337,7 @@ class ReplicaManager:
     def _update_observers(self, image: MetadataImage) -> None:
         """Update the observers for leaders.
 
-        Observers in the ISR that are not needed leave it at once.
+        Observers leave the ISR at once if ``Observers.are_needed`` is false.
         """
         observers = observers_of(image)
         if observers == self._observers:
@@ -352,11 +353,14 @@ class ReplicaManager:
     # Notification
 
     def add_listener(self, listener: ReplicaListener) -> Registration[ReplicaListener]:
-        """Notify a listener of changes of partitions, until its registration is cancelled."""
+        """Notify a listener of changes of partitions, and return its registration.
+
+        Cancelling the registration ends the calls.
+        """
         return self._listeners.add(listener)
 
     def announce(self, partitions: Iterable[Partition]) -> None:
-        """Notify all listeners and requests that wait for these partitions.
+        """Notify the listeners of these partitions, and the requests that wait for them.
 
         The order is listeners of the high watermark, then produces, fetches, deletions.
         """
@@ -411,7 +415,10 @@ class ReplicaManager:
     # High watermark checkpoints
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks to disk, if any has moved since the last checkpoint."""
+        """Write the high watermarks to disk, if any has moved since the last checkpoint.
+
+        A failure is only logged.
+        """
         current = {
             partition.topic_partition: partition.high_watermark
             for partition in self.partitions.values()
@@ -656,7 +663,10 @@ class ReplicaManager:
                 self._settle(partition)
 
     def _settle(self, partition: Partition) -> None:
-        """Sync records that an earlier flush policy or log has left unsynced, if a sync is due."""
+        """Request a sync of records that an earlier flush policy or log has left unsynced, if due.
+
+        If the high watermark moved because they are synced already, notify waiting requests.
+        """
         if partition.is_sync_due:
             self.syncs.request(partition)
         if partition.note_synced():

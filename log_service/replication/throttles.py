@@ -106,7 +106,7 @@ class Throttle:
             self._named[topic] = named
 
     def covers(self, partition: TopicPartition) -> bool:
-        """Whether a partition of this node is throttled. Only then its bytes count."""
+        """Whether a partition of this node is throttled. Only then are its bytes counted."""
         if self.rate == NO_RATE or partition.topic not in self._named:
             return False
         named = self._named[partition.topic]

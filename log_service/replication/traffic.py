@@ -1,7 +1,7 @@
 """Sums of records, bytes and requests of partitions since the node started.
 
-This file decides nothing. Each partition has its own counters. The replica manager adds the counts
-of partitions that left this node to a sum, so that the sums of the node never decrease.
+Each partition has its own counters. The replica manager adds the counts of partitions that left
+this node to a sum, so that the sums of the node never decrease.
 """
 
 from dataclasses import dataclass, replace

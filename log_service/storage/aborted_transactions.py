@@ -51,7 +51,10 @@ class AbortedTransactions:
         return self._ended
 
     def within(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of transactions that may overlap [start, end)."""
+        """Return (producer id, first offset) of aborted transactions that may overlap the range.
+
+        The range is [``start_offset``, ``end_offset``).
+        """
         found = []
         for index in range(
             bisect_left(self._ended, start_offset, key=attrgetter("last_offset")), len(self._ended)
@@ -139,7 +142,10 @@ def pack_index(entries: Iterable[AbortedTransaction]) -> bytes:
 def load_aborted_transactions(
     files: Files, segments: Segments, indexed: Collection[int]
 ) -> AbortedTransactions:
-    """Read the indexes of the segments whose base offsets are in ``indexed``. Blocks.
+    """Return the aborted transactions that the indexes of the segments in ``indexed`` name.
+
+    ``indexed`` holds base offsets. If an index is damaged, the log is searched and its indexes are
+    rewritten. Blocks.
 
     Raises:
         StorageError: an index is damaged, and so is the log.
@@ -182,10 +188,10 @@ def recover_aborted_transactions(
     aborted: Sequence[AbortedTransaction],
     from_offset: int,
 ) -> AbortedTransactions:
-    """Rewrite the indexes of the segments from ``from_offset`` on. Blocks.
+    """Rewrite the indexes of the segments from ``from_offset`` on, and return all transactions.
 
     After a crash, these indexes may be stale. ``aborted`` holds the transactions that the log shows
-    as aborted from this offset on. Earlier indexes are used as they are.
+    as aborted from this offset on. Earlier indexes are used as they are. Blocks.
 
     Raises:
         StorageError: an index is damaged, and so is the log.

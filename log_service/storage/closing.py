@@ -1,8 +1,8 @@
 """Close the logs of one log directory in order, so that the next start need not recover them.
 
 This module decides whether each log is synced separately or all logs with one sync of the file
-system. ``log_manager`` chooses the logs that have changes to write. It writes the marker of a clean
-stop if all logs were closed.
+system. ``log_manager`` chooses the logs that have changes to write. If all logs were closed,
+``log_manager`` also writes the marker of a clean stop.
 """
 
 import logging

@@ -2,7 +2,7 @@
 
 The loader decides what each name in the directory is, and matches checkpoint entries with logs. It
 opens several logs in one call of the thread pool. It does not know other directories. A damaged log
-does not stop the loading of others. It is reported separately.
+does not stop the loading of others. It is listed in ``LoadedDirectory.damaged``.
 """
 
 import logging
@@ -66,7 +66,7 @@ class LoadedDirectory:
     - ``broker_epoch`` is the epoch of the last clean stop, or None after any other stop.
     - ``kept_epoch`` is the epoch of the last run if everything that it wrote still exists, synced
       or not. This is true after a clean stop, or if only the process ended (``running_files``).
-    - ``listed`` holds the logs of that run, or None without a list.
+    - ``listed`` holds the logs of the run with ``kept_epoch``, or None without a list of that run.
     - ``missing_checkpoints`` are files that the list names but that do not exist.
     """
 
@@ -97,7 +97,7 @@ class DirectoryLoader:
         self._error: OSError | None = None
 
     async def load(self) -> LoadedDirectory:
-        """Open every log.
+        """Open every log, and return the logs with the directory's checkpoints.
 
         Raises:
             OSError: the directory cannot be read.
@@ -136,10 +136,10 @@ class DirectoryLoader:
         return self._loaded
 
     async def _open_in_turns(self) -> None:
-        """Open logs in batches until none is left.
+        """Open groups of logs until none is left.
 
-        Batches are large at first. At the end logs are opened one by one, so that few logs wait for
-        a large one in their batch.
+        Groups are large at first. At the end logs are opened one by one, so that few logs wait for
+        a large one in their group.
         """
         while self._work and self._error is None:
             count = max(1, min(_LOGS_PER_CALL, len(self._work) // (4 * self._thread_count)))
@@ -197,7 +197,8 @@ class DirectoryLoader:
     def _take_epochs(self) -> None:
         """Read the clean-shutdown marker and replace it by ``tidelog-running``.
 
-        If the start fails before its broker is registered, ``tidelog-running`` remains.
+        This file has the marker's broker epoch (``running_files``). It remains if the start fails
+        before the broker is registered.
         """
         marked = read_marker(self._files, self._directory)
         if marked is None:

@@ -49,7 +49,7 @@ def parse_file_name(name: str, suffix: str) -> int | None:
 
 
 def offsets_by_suffix(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the offsets in the names of a directory's files, grouped by suffix (``.log``).
+    """Return the offsets in the names of a directory's files, grouped by suffix such as ``.log``.
 
     Offsets are in the order of the names.
     """
@@ -83,7 +83,8 @@ def temporary_path(path: Path) -> Path:
 def set_aside_name(topic_partition: TopicPartition, suffix: str, unique: UUID) -> str:
     """Return ``<topic>-<partition>.<32 hex digits><suffix>``.
 
-    As in Kafka, a topic name that is too long for this is cut.
+    Directories of deleted, stray and unfinished logs get such names. As in Kafka, a topic name that
+    is too long for this is cut.
     """
     tail = f".{unique.hex}{suffix}"
     return str(topic_partition)[: _MAX_DIRECTORY_NAME - len(tail)] + tail

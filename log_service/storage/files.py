@@ -1,8 +1,8 @@
 """The real file system that implements ``common.env.Files``.
 
 It offers gathered writes, leases of file ranges, and syncs in a small pool of threads. An append is
-one ``pwritev`` that writes all of its bytes or none. This module also decides when a descriptor is
-closed. It does not know logs.
+one ``pwritev`` that writes all of its bytes or none. ``descriptors`` decides when a descriptor is
+closed. This module does not know logs.
 
 Invariants:
 
@@ -59,7 +59,7 @@ def _raise_with_path(_function: object, path: str, failure: Any) -> None:
 
 
 async def _run_in_thread(function: Callable[[], T]) -> T:
-    """Run ``function`` in a thread of trio, and wait for it even when cancelled.
+    """Run ``function`` in a trio thread and return its result. Cancelling does not end the wait.
 
     ``trio.to_thread`` would need one more turn of the event loop. It would also prepare calls back
     from the thread, which are not needed here.
@@ -263,9 +263,9 @@ class _RealDirectoryLock:
 
 
 def connection_descriptors() -> tuple[int, int]:
-    """Return how many descriptors this process may open, and how many connections may use.
+    """Raise this process's limit of descriptors as far as possible, and return it.
 
-    The remaining descriptors are for logs.
+    The second result is how many of them connections may use. The others are for logs.
     """
     _raise_descriptor_limit()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -448,7 +448,11 @@ class RealFiles:
         return page_cache_id(path)
 
     def lock_directory(self, path: Path) -> _RealDirectoryLock:
-        """Take the exclusive lock of a directory."""
+        """Take the exclusive lock of a directory, and return it.
+
+        Raises:
+            BlockingIOError: another node or process has the lock.
+        """
         return _RealDirectoryLock(path)
 
     def set_pool_threads(self, count: int) -> None:

@@ -200,7 +200,10 @@ class FutureLogs:
         return await self._files.run_in_pool(read)
 
     def replace_log(self, log: Log, copy: Log) -> Log:
-        """Copy the rest and replace the log by its copy, in one turn of the event loop."""
+        """Copy the rest, replace the log by its copy, and return the new log.
+
+        This takes one turn of the event loop, so that nothing is appended meanwhile.
+        """
         files, topic_partition = self._files, log.topic_partition
         for chunk in log.read_batches(copy.log_end_offset):
             copy.append_as_follower(chunk)
@@ -279,7 +282,10 @@ class FutureLogs:
                 self.unfinished.update(dict.fromkeys(names, directory))
 
     def delete_copies(self, directory: LogDirectory) -> list[TopicPartition]:
-        """Delete the copies in a directory. Return those of their partitions that have a log."""
+        """Delete the unfinished copies in a directory, and return their partitions.
+
+        Partitions without a served log are left out of the result.
+        """
         files, found = self._files, []
         for name in files.list_directory(directory.path):
             topic_partition = parse_directory_name(

@@ -1,8 +1,8 @@
 """The open logs of a node, and the log directories that hold them.
 
-This module decides how a log is added, replaced and dropped. Before a log is dropped, its directory
-is renamed to show what will happen to it. ``log_manager`` knows which logs must exist, and
-``future_logs`` knows copies.
+This module decides how a log is added, replaced, dropped and set aside. The directory of a log that
+is set aside gets a name that shows what will happen to it. ``log_manager`` knows which logs must
+exist, and ``future_logs`` knows copies.
 
 Invariants:
 
@@ -97,9 +97,10 @@ class HeldLogs:
         topic_id: TopicId | None = None,
         rebuilt: RebuiltIndexes | None = None,
     ) -> Log:
-        """Open or create a log in ``path``. ``put`` adds it to the logs.
+        """Open or create a log in ``path``, and return it. ``put`` adds it to the logs.
 
-        Blocks, and raises as ``open_log``.
+        ``rebuilt`` collects the index files that were missing (``open_log``). Blocks, and raises as
+        ``open_log``.
         """
         return open_log(
             self._env.files,

@@ -28,9 +28,9 @@ _NAMED_FAULTS = 5
 class LostLog:
     """A log that is missing, or that lacks records.
 
-    ``extent`` is the least offset range that it had in the last run. ``fault`` is a sentence about
-    the loss. ``has_gap`` means that records before the log's end are missing. A follower never
-    fetches these records again, because it fetches from the end of its log on.
+    ``extent`` is the offset range that it certainly had in the last run. ``fault`` is a sentence
+    about the loss. ``has_gap`` means that records before the log's end are missing. A follower
+    never fetches these records again, because it fetches from the end of its log on.
     """
 
     topic_partition: TopicPartition
@@ -46,7 +46,7 @@ class LostLog:
 
 
 def expected_extents(loaded: LoadedDirectory) -> dict[TopicPartition, Extent]:
-    """Return the least offset range that each log of a directory had when the last run ended."""
+    """Return the offset range that each log of a directory certainly had in the last run."""
     if loaded.listed is None:
         named = loaded.recovery_points.items()
         return {
@@ -107,7 +107,7 @@ def lost_logs(
 def file_faults(loaded: LoadedDirectory) -> list[str]:
     """Return a text for each missing file, or missing checkpoint entry, of a log directory.
 
-    Only files that matter for claiming the last run's epoch are checked.
+    It checks the files that show whether everything that the last run wrote still exists.
     """
     faults = [f"{loaded.directory / name} is missing" for name in loaded.missing_checkpoints]
     if loaded.listed is not None or loaded.kept_epoch is None:

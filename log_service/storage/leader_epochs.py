@@ -93,10 +93,10 @@ class LeaderEpochs:
         return self.assign(epoch, start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest epoch at or below ``epoch`` and its end offset, as
-        OffsetForLeaderEpoch.
+        """Return the largest epoch at or below ``epoch``, and its end offset.
 
-        The result is (-1, -1) if the epoch is unknown.
+        These are the values of OffsetForLeaderEpoch. The result is (-1, -1) if the epoch is
+        unknown.
         """
         if epoch == UNDEFINED_EPOCH or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

@@ -336,7 +336,7 @@ class Log(ReadableLog):
         return True
 
     def begin_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """Begin a new active segment at ``base_offset``, and finish the previous one."""
+        """Begin a new active segment at ``base_offset``, and return it. Finish the previous one."""
         old = self.segments.active
         if old.size_bytes:
             old.finish_indexes()
@@ -369,7 +369,10 @@ class Log(ReadableLog):
         return await self.syncs.sync_up_to(lambda: self.log_end_offset)
 
     async def sync_rolled(self) -> int:
-        """Make older segments durable and return the recovery point. Raises as ``sync``."""
+        """Make the segments before the active one durable, and return the recovery point.
+
+        Raises as ``sync``.
+        """
         return await self.syncs.sync_up_to(lambda: self.segments.active.base_offset)
 
     # Cutting
@@ -525,11 +528,11 @@ class Log(ReadableLog):
     def exchange_segments(
         self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]
     ) -> None:
-        """Replace the adjacent segments ``old`` in one step with ``new``, which holds their
-        records.
+        """Replace the adjacent segments ``old`` by the cleaned segment ``new`` in one step.
 
-        ``aborted`` is the index of aborted transactions of ``new``, in the order of their markers.
-        Readers keep the old segments, which are removed ``file.delete.delay.ms`` later.
+        ``new`` holds the retained records. ``aborted`` is its index of aborted transactions, in the
+        order of their markers. Readers keep the old segments, which are removed
+        ``file.delete.delay.ms`` later.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the directory is offline. The next start finishes or
@@ -560,7 +563,10 @@ class Log(ReadableLog):
         self.config = config
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget producers whose last write is older than ``producer.id.expiration.ms``."""
+        """Forget producers that have not written for too long, and return their number.
+
+        ``producer.id.expiration.ms`` is the limit.
+        """
         return self.producer_state.expire(now_ms)
 
     def remember_producers_for(self, expiration_ms: int) -> None:
@@ -581,7 +587,7 @@ class Log(ReadableLog):
         self.topic_id = topic_id
 
     def unload_idle(self) -> int:
-        """Unload segments that were not used since the last call. Return how many were open."""
+        """Unload segments that were not used since the last call. Return how many were unloaded."""
         return sum(segment.maybe_unload() for segment in self.segments)
 
     # Closing
@@ -635,7 +641,7 @@ class Log(ReadableLog):
         self._write_for_next_start(is_synced=False)
 
     def end_close(self, error: OSError | None) -> KafkaError | None:
-        """Close the files after a sync of the file system, and return the error for the client.
+        """Close the files after a sync of the file system. Return the error for clients, or None.
 
         ``error`` is the failure of the sync. Without an error the whole log is now durable.
         """

@@ -210,7 +210,10 @@ class LogDirectory:
             raise
 
     def refused(self) -> KafkaError:
-        """Return the error for the client while ``append_refusal`` is set."""
+        """Return the error for a client whose request this directory refuses now.
+
+        Its text is ``append_refusal``, if that is set.
+        """
         return KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             self.append_refusal or f"log directory {self.path} does not accept this now",
@@ -218,10 +221,10 @@ class LogDirectory:
 
 
 def is_failing_device(error: BaseException | None) -> TypeGuard[OSError]:
-    """Return whether an operation failed because of the disk, and not because of its setup.
+    """Return whether an operation failed because the disk or its file system is broken.
 
-    A file system that became read-only after errors counts too, as does a file system whose process
-    or server has ended.
+    Missing rights, names or space do not count. A file system that became read-only after errors
+    counts, as does a file system whose process or server has ended.
     """
     return isinstance(error, OSError) and error.errno in _DEVICE_ERRORS
 

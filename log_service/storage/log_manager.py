@@ -201,7 +201,11 @@ class LogManager:
         await self._look_back(loaded)
 
     async def _look_back(self, loaded: Sequence[LoadedDirectory]) -> None:
-        """Determine whether everything that the last run wrote still exists, in all directories."""
+        """Determine whether everything that the last run wrote still exists, in all directories.
+
+        If so, ``previous_broker_epoch`` becomes the epoch of that run. Otherwise the files that
+        claim it are removed (``running_files``).
+        """
         has_damaged = any(found.damaged for found in loaded)
         has_lost = self.has_lost(loaded)
         is_doubtful = (
@@ -227,9 +231,10 @@ class LogManager:
             )
 
     def has_lost(self, loaded: Sequence[LoadedDirectory]) -> bool:
-        """Log the missing files and logs of the last run, and return whether there are any.
+        """Report missing files and logs of the last run, and return whether there are any.
 
-        Damaged logs were reported before. A log in an unreadable directory may still exist.
+        Missing logs become ``unserved.lost``. Damaged logs were reported before. A log in an
+        unreadable directory may still exist.
         """
         found: dict[TopicPartition, list[Log]] = {}
         for log in self._opened():
@@ -253,7 +258,7 @@ class LogManager:
         return bool(faults)
 
     def _extents(self) -> dict[Path, dict[TopicPartition, Extent]]:
-        """Return the offset range of each log by directory, for the lists of logs.
+        """Return the offset range of each log by directory, for ``running_logs``.
 
         For lost and damaged logs it is the range that they had in the last run.
         """

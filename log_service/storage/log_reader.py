@@ -34,7 +34,7 @@ class LogSlice(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A record that was found by its time, and the leader epoch of its batch."""
+    """The offset and timestamp of a found record, and the leader epoch of its batch."""
 
     timestamp: int
     offset: int

@@ -92,8 +92,8 @@ class LogSyncs:
         """Make everything below ``current_target()`` durable, and return the recovery point.
 
         Only one sync runs at a time, because the operating system reports a failed write only once.
-        A second sync at the same time might succeed. A running sync has also marked its pages as
-        clean before they are durable.
+        A second sync at the same time could succeed although the first one failed. It could also
+        succeed before the running sync has written the pages, which are marked as clean by then.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the directory is then offline; NOT_LEADER_OR_FOLLOWER,
@@ -201,7 +201,7 @@ class LogSyncs:
             self._home.save_recovery_points()
 
     def note_restart(self, offset: int) -> None:
-        """Set the recovery point after the log became empty and begins at ``offset``, durably."""
+        """Set the recovery point to ``offset``, at which the durably emptied log begins again."""
         self.recovery_point = offset
 
     def note_synced(self, end_offset: int) -> None:

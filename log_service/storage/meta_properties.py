@@ -27,9 +27,9 @@ _VERSION = "1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """The node id, cluster id and own id of a formatted directory.
+    """The node id, cluster id and directory id of a formatted directory.
 
-    A directory that was formatted by an old tool has no id of its own.
+    A directory that was formatted by an old tool has no directory id.
     """
 
     cluster_id: str

@@ -200,9 +200,9 @@ class ProducerState:
     def end_transaction(
         self, header: BatchHeader, coordinator_epoch: int, now_ms: int | None = None
     ) -> EndedTransaction | None:
-        """Apply the marker of a transaction instead of ``update``, and return the transaction.
+        """Apply the marker of a transaction, and return the transaction.
 
-        Return None if the producer has no open transaction.
+        This replaces ``update`` for markers. Return None if the producer has no open transaction.
         """
         self.update(header, header.base_offset, now_ms)
         entry = self._entries[header.producer_id]
@@ -240,11 +240,14 @@ class ProducerState:
         )
 
     def remember_for(self, expiration_ms: int) -> None:
-        """Forget producers ``expiration_ms`` after their last write, from now on."""
+        """Let ``expire`` forget producers ``expiration_ms`` after their last write, from now on."""
         self.expiration_ms = expiration_ms
 
     def expire(self, now_ms: int) -> int:
-        """Forget producers whose last write is too old, and return their number."""
+        """Forget producers whose last write is too old, and return their number.
+
+        A producer with an open transaction stays. Verifications that are too old are dropped, too.
+        """
         before_ms = now_ms - self.expiration_ms
         expired = [
             entry.producer_id

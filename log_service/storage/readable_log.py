@@ -190,7 +190,13 @@ class ReadableLog:
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     def _check_hole(self, offset: int, found: LogSlice) -> None:
-        """Refuse to skip a missing segment's offsets. Only compaction may leave such holes."""
+        """Refuse a read that would skip a missing segment, and release the lease of ``found``.
+
+        Only compaction may leave such holes.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
         if (
             self.config.is_compacted
             or self.cleaned_offset is not None

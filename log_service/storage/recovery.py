@@ -329,7 +329,10 @@ class _Loader:
         return self._recover(segments, offsets)
 
     def start_over(self, segments: Segments, offset: int) -> Segments:
-        """Replace segments that all lie below ``offset``, the log start offset, by an empty one."""
+        """Remove segments that all lie below ``offset``, and return an empty one that begins there.
+
+        ``offset`` is the log start offset.
+        """
         for segment in segments:
             self._remove(segment)
         self._files.sync_directory(self._directory)
@@ -405,7 +408,10 @@ class _Loader:
     def _recover(
         self, segments: list[Segment], offsets: Mapping[str, list[int]]
     ) -> tuple[Segments, int]:
-        """Verify the segments from the recovery point on, and end the log at the first fault."""
+        """Verify the segments from the recovery point on, and end the log at the first fault.
+
+        Return the remaining segments and the log end offset.
+        """
         first = max(Segments(segments).index_of(self._known.recovery_point), 0)
         self._complete_indexes(segments[:first], offsets)
         expected_offset = segments[first].base_offset
@@ -425,12 +431,11 @@ class _Loader:
     def _boundary_fault(
         self, segments: list[Segment], index: int, expected_offset: int
     ) -> str | None:
-        """Return the reason why a segment cannot follow one that ends at ``expected_offset``, or
-        None.
+        """Return the reason why a segment cannot follow one that ends at ``expected_offset``.
 
-        The log must not be truncated at holes of compaction. Compaction works from the beginning of
-        a log and syncs its writes. Therefore a segment with holes of its own proves that all
-        segments before it are complete.
+        Return None if it can. The log must not be truncated at holes of compaction. Compaction
+        works from the beginning of a log and syncs its writes. Therefore a segment with holes of
+        its own proves that all segments before it are complete.
         """
         known, base_offset = self._known, segments[index].base_offset
         is_hole = base_offset > max(
@@ -467,7 +472,7 @@ class _Loader:
     def _cut(
         self, segments: list[Segment], index: int, valid_bytes: int, fault: str
     ) -> list[Segment]:
-        """Truncate the log after ``valid_bytes`` of one segment.
+        """Truncate the log after ``valid_bytes`` of one segment, and return the remaining segments.
 
         The truncation is durable and begins at the end of the log, so that a crash leaves no hole.
         """

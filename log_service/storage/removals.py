@@ -1,6 +1,6 @@
 """Delayed removal of files and directories, ``file.delete.delay.ms`` after they were renamed.
 
-This module decides only when to remove them. It does not know logs. If the process ends before a
+This module decides only when they are removed. It does not know logs. If the process ends before a
 removal, the next start recognizes the file by its name.
 """
 
@@ -48,7 +48,7 @@ class PendingRemovals:
         return self._heap[0][0] if self._heap else None
 
     async def run_due(self, now_ms: int) -> int:
-        """Remove the due paths in the thread pool, and return the number of due entries.
+        """Remove the due paths and call the due callbacks in the thread pool. Return their number.
 
         A path that cannot be removed is left for the next start.
         """

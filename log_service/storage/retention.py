@@ -53,9 +53,9 @@ def count_deletable(log: RetainedLog, now_ms: int, high_watermark: int) -> int:
 
 
 def _older_than(limit_ms: int, log: RetainedLog) -> IsDue:
-    """Return the rule by age, which uses a segment's largest timestamp.
+    """Return the rule that deletes segments whose largest timestamp is too old.
 
-    If its records have no timestamps, the rule uses the file's modification time.
+    If the records of a segment have no timestamps, its file's modification time counts.
     """
 
     def is_due(segment: Segment, _next_offset: int) -> bool:

@@ -14,10 +14,10 @@ recovered as after any crash. Only the registration differs.
 This module defines the file's content (JSON), and decides when it is trusted and when it is
 removed. These are the reasons for trusting the file, and the cases in which it is not trusted:
 
-- A record counts only after it was written. A leader counts its records, and a follower fetches
-  after them, only after the whole write has ended. A kill during a write leaves incomplete batches
-  that counted nowhere, and recovery removes them. A failed write, as on a full disk, is undone and
-  counted nowhere.
+- A record counts for the high watermark only after it was written. A leader counts its records, and
+  a follower fetches after them, only after the whole write has ended. A kill during a write leaves
+  incomplete batches that counted nowhere, and recovery removes them. A failed write, as on a full
+  disk, is undone and counted nowhere.
 - With ``flush.messages=1`` records count only after they are synced. Records that are read after a
   kill are synced again before they count again.
 - A sync, read or write that fails takes its directory offline. The file is removed from all
@@ -131,7 +131,7 @@ def remove_running_epoch(files: Files, directory: Path, *, is_durable: bool = Fa
 
 
 class RunningFiles:
-    """The files of all log directories of a node.
+    """The files ``tidelog-running`` of all log directories of a node, and their lists of logs.
 
     After a disk has failed, this run has no files.
     """

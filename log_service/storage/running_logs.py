@@ -1,10 +1,10 @@
-"""The file ``tidelog-running-logs``, which lists a directory's logs and their least extents.
+"""The file ``tidelog-running-logs``, which lists a directory's logs and their offset ranges.
 
 This module defines the content of the file, and decides when it is trusted. Each line replaces an
 earlier line of its partition. A line that adds something is written after the files exist. A line
 that removes something is written before the files are removed. Therefore everything in the list
-exists at every moment, and a kill at any moment leaves a correct list. If a start does not find the
-file, the file was removed.
+exists at every moment, and a kill at any moment leaves a correct list. If a start does not find a
+listed file, something else removed it.
 
 Invariants:
 
@@ -32,7 +32,7 @@ NEEDLESS_LINES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """The least extent of a log at the end of a run.
+    """The offsets and segments that a log certainly had at the end of a run.
 
     The log starts at or before ``start_offset`` and ends at or after ``end_offset``. Between them,
     segments begin at each of ``base_offsets``, and perhaps at other offsets. ``topic_id`` is None

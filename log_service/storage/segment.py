@@ -150,7 +150,7 @@ class Segment:
         return file
 
     def _read(self, position: int, size_bytes: int) -> bytes:
-        """Read from the file, even if another thread has just unloaded it."""
+        """Return bytes of the file, even if another thread has just unloaded it."""
         try:
             return self.file.read(position, size_bytes)
         except OSError as error:
@@ -561,7 +561,10 @@ class Segment:
         self._recent = None
 
     def maybe_unload(self) -> bool:
-        """Unload the segment if it was not used since the last call. Return whether it was open."""
+        """Unload the segment if it was not used since the last call.
+
+        Return whether it had anything open and was unloaded.
+        """
         was_used, self.was_used = self.was_used, False
         if was_used or (self.open_file is None and not self._indexes.is_loaded):
             return False

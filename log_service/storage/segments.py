@@ -10,8 +10,8 @@ Invariants:
 
 - An open log always has a segment.
 - Base offsets increase strictly, and the last segment is the active one.
-- Both lists are replaced at once and never changed, so that a reader in another thread sees either
-  the old lists or the new ones.
+- The segments and their base offsets are replaced together and never changed, so that a reader in
+  another thread sees either all old ones or all new ones.
 """
 
 from bisect import bisect_right
@@ -66,8 +66,8 @@ class Segments:
     def begin(self, base_offset: int, config: LogConfig, *, created_ms: int) -> list[Path]:
         """Make a new segment the active one.
 
-        An empty active segment, whose base is too far from the next offset, is dropped. Its paths
-        are returned.
+        If the active segment is still empty, its base is too far from the next offset, and it is
+        dropped. Return the paths of its renamed files, or an empty list.
         """
         held, old = self._held[0], self.active
         if old.size_bytes == 0:

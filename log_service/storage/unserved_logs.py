@@ -186,7 +186,8 @@ class UnservedLogs:
     def set_aside_strays(self, is_known: Callable[[FoundLog | LostLog], bool]) -> list[Path]:
         """Rename the directories of logs for which ``is_known`` is false to ``-stray``.
 
-        Return their new paths. Nothing is removed.
+        Return their new paths. Nothing is removed. Lost logs for which it is false are no longer
+        reported.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -17,7 +17,7 @@ class EndedTransaction(NamedTuple):
     """A transaction that has its marker.
 
     ``last_offset`` is the marker's offset. ``last_stable_offset`` is the first offset of the oldest
-    transaction that was then open, or the offset after the marker.
+    transaction that is still open at the marker, or the offset after the marker.
     """
 
     producer_id: int
@@ -82,7 +82,7 @@ class UnstableTransactions:
         return stable if stable >= self._start_offset else min(self._start_offset, high_watermark)
 
     def start_at(self, offset: int) -> None:
-        """Set the log start offset."""
+        """Set the log start offset, at which transactions that began earlier hold readers back."""
         self._start_offset = offset
 
     def settle(self, high_watermark: int) -> int:

@@ -74,7 +74,7 @@ class Upkeep:
         self._wake.set()
 
     def sync_soon(self, topic_partition: TopicPartition) -> None:
-        """Sync the segments of a rolled log in the background.
+        """Request a sync of the segments before the active one, in the background.
 
         The recovery point then moves up to the active segment.
         """
@@ -82,7 +82,10 @@ class Upkeep:
         self.wake()
 
     def rebuild_soon(self, segment: Segment) -> None:
-        """Rebuild the indexes of a segment in the thread pool, once."""
+        """Request a rebuild of a segment's indexes in the background.
+
+        Several requests for one segment cause one rebuild.
+        """
         self._doubted[segment] = None
         self.wake()
 
@@ -142,7 +145,7 @@ class Upkeep:
             logger.error("upkeep of the logs: %s", error)
 
     def _is_disk_full(self) -> bool:
-        """Check the directories that refuse appends on a full disk again.
+        """Check again whether the directories that refuse appends have enough space.
 
         Return whether one is still full.
         """

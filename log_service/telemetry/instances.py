@@ -88,6 +88,9 @@ class Instance:
     def begin_get(self, now_ms: int) -> None:
         """Accept or refuse a client's request for its subscription.
 
+        After an error that makes clients request it at once (``ASKED_AGAIN``), no request is too
+        early.
+
         Raises:
             KafkaError: THROTTLING_QUOTA_EXCEEDED, the request comes too early.
         """

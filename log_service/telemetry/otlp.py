@@ -2,8 +2,8 @@
 
 This module decides which types of metrics are kept: gauges and sums. Histograms and summaries,
 which no Kafka client pushes, are counted and skipped. The size of the push and ``MAX_POINTS`` bound
-the work. Labels above their maximum number are not read. The library is imported with the first
-push, because most brokers never get one.
+the work. Points with too many labels are skipped, too. The library is imported with the first push,
+because most brokers never get one.
 """
 
 from collections.abc import Iterator, Sequence

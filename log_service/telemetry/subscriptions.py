@@ -52,7 +52,7 @@ class Resource:
 
 
 def resource(name: str, configs: Mapping[str, str]) -> Resource | None:
-    """Return the subscription in a resource's configuration, or None if it is not usable.
+    """Return the resource that a configuration describes, or None if it is not usable.
 
     An unusable one is logged. Apache Kafka accepts Java's syntax, so a metadata log of Apache Kafka
     may have expressions that RE2 does not accept.

@@ -103,7 +103,7 @@ class Cleaner:
     def uncleanable(self) -> dict[TopicPartition, str]:
         """The logs that no pass can finish, with the reason.
 
-        Deleted logs and their successors are left out.
+        Logs that were deleted since, and later logs of the same names, are left out.
         """
         self._given_up = {
             key: given_up
@@ -189,11 +189,10 @@ class Cleaner:
         self._wake = trio.Event()
 
     async def _next_log(self, *, is_full: bool) -> Log | None:
-        """Return the log to clean next: a requested one, or else the one with the largest dirty
-        ratio.
+        """Return the log to clean next: a requested one, or else the dirtiest one that is due.
 
         Unless ``is_full``, only logs of the topic of committed offsets are compared. Return None if
-        no log is due, or if no thread is free.
+        no log is due, if no thread is free, or if the cleaner is disabled.
         """
         if not self._is_enabled or len(self._running) >= self.config.thread_count:
             return None
@@ -249,7 +248,7 @@ class Cleaner:
             self._wake.set()
 
     async def _clean(self, log: Log) -> CompactionOutcome:
-        """Run passes over one log as long as they are due."""
+        """Run passes over one log as long as they are due, and return the outcome of all."""
         key, cleanable = log.topic_partition, self.look(log)
         outcome = CompactionOutcome(
             dirty_ratio_before=cleanable.dirty_ratio, cleaned_offset=cleanable.first_dirty_offset
@@ -340,7 +339,7 @@ class Cleaner:
 
 
 def _held_back(log: Log) -> str | None:
-    """Return the reason why closed segments cannot be compacted for now, or None."""
+    """Return the reason why segments before the active one cannot be compacted now, or None."""
     open_offset = log.producer_state.first_open_offset
     if open_offset is None or open_offset >= log.segments.active.base_offset:
         return None

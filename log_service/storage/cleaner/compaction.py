@@ -139,7 +139,7 @@ class Compaction:
         self._segments_before = self._segments_after = 0
 
     async def run(self) -> PassOutcome:
-        """Run the pass.
+        """Run the pass, and return its result.
 
         Raises:
             PassAborted: the log changed.
@@ -184,7 +184,10 @@ class Compaction:
             self._offsets.advance(end - 1)
 
     async def _learn_segment(self, segment: Segment, start_offset: int) -> bool:
-        """Add a segment's keys from ``start_offset`` on to the map. Return whether all keys fit."""
+        """Add a segment's keys from ``start_offset`` on to the offset map.
+
+        Return whether all keys fit.
+        """
         position = await self._in_pool(lambda: segment.offset_index.lookup(start_offset), [segment])
         batches = segment.batches(position)
         while True:
@@ -199,7 +202,7 @@ class Compaction:
     def _learn_some(
         self, batches: Batches, position: int, start_offset: int
     ) -> tuple[int, bool, bool]:
-        """Add the keys of one slice.
+        """Add the keys of one slice to the offset map.
 
         Return the position after the last batch, whether the map is full, and whether the segment
         ended.
@@ -305,9 +308,10 @@ class Compaction:
         return position, is_end
 
     async def _in_pool(self, function: Callable[[], T], segments: list[Segment]) -> T:
-        """Run a slice over ``segments`` in the thread pool.
+        """Run a slice over ``segments`` in the thread pool, and return its result.
 
-        If the segments were removed meanwhile, an error is replaced by PassAborted.
+        If the log no longer has all of these segments, PassAborted is raised instead of another
+        error.
         """
         check_untouched(self._log, segments)
         try:

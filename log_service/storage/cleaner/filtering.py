@@ -8,7 +8,8 @@ The rules are Kafka's:
   batch. The first pass that finds the tombstone sets this horizon to ``delete.retention.ms`` later
   (KIP-534).
 - A transaction's marker is retained while a batch of its transaction exists (``transactions``).
-  Then it gets a delete horizon and is removed at that time. Other control records are retained.
+  When the last one is gone, the marker gets a delete horizon and is removed at that time. Other
+  control records are retained.
 - A batch whose records cannot be read is retained unchanged. Its keys are unknown, and a later
   version may be able to read it. So later tombstones are retained too, whatever their horizon. The
   batch may hold older values of their keys, which would reappear without the tombstones.

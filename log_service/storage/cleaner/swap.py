@@ -48,7 +48,10 @@ class PassAborted(Exception):  # noqa: N818 - it says what happened
 
 
 def new_cleaned_segment(log: Log, base_offset: int) -> Segment:
-    """Create the files that will replace the segments from ``base_offset`` on."""
+    """Create the segment that will replace the segments from ``base_offset`` on, and return it.
+
+    The names of its files end in ``.cleaned``.
+    """
     return Segment(
         log.files,
         log.directory,
@@ -62,7 +65,7 @@ def new_cleaned_segment(log: Log, base_offset: int) -> Segment:
 def discard(segment: Segment) -> None:
     """Remove the files of an unfinished cleaned segment, whichever suffix they have.
 
-    Batches are removed first.
+    The file of batches is removed before the indexes.
     """
     segment.close_file()
     for suffix in SEGMENT_SUFFIXES:
