@@ -13,6 +13,7 @@ import trio
 from log_service.client import Consumer, Producer
 from log_service.common.access import AclOperation
 from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.end_txn import EndTxnRequest
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -108,6 +109,47 @@ def test_transactions_leave_no_garbage() -> None:
                 ended = await node.ask(ending, 5)
                 assert ended.error_code == 0
                 epoch = ended.producer_epoch
+        assert per_request(left) == {}
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x7f\xff\xff\xff",
+        b"\0\0\0\x0c\x7f\0\0\x01\0\0\0\x01\0\x02ab",
+        b"\0\0\0\x11\0\x01\0\x0b\0\0\0\x01\0\x02ab\0\xff\xff\xff\xff",
+    ],
+    ids=["HTTP", "two gigabytes", "unknown API", "no body"],
+)
+def test_connections_that_are_refused_leave_no_garbage(frame: bytes) -> None:
+    async def story(node: Story) -> None:
+        with counted_garbage() as left:
+            for _ in range(COUNT):
+                client = await node.connect()
+                await client.send_bytes(frame)
+                assert await client.is_closed()
+                client.close()
+        assert per_request(left) == {}
+
+    tell(story)
+
+
+def test_topics_that_come_and_go_leave_no_garbage() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        with counted_garbage() as left:
+            for _ in range(COUNT):
+                await node.create_topic("b")
+                await node.produce("b", batch(b"one"))
+                deletion = DeleteTopicsRequest(
+                    topics=[DeleteTopicState(name="b")], timeout_ms=5_000
+                )
+                response = await node.ask(deletion, 6)
+                assert response.responses[0].error_code == 0
+                await trio.sleep(100)
         assert per_request(left) == {}
 
     tell(story)
