@@ -7,13 +7,14 @@ first used.
 A package imports only from packages that come before it in this list:
 
 - ``values``: the meaning of a record's value. ``offsets``: ranges of offsets, and the plan of a
-  run. ``project``: the folder that declares all this. ``settings``: all settings.
+  run. ``project``: the folder with a user's declarations. ``settings``: all settings.
 - ``lake``: Delta tables that hold their own progress. ``log_client``: the log service as the
   platform sees it. ``formats``: Avro and Protobuf. ``quality``: rules and expectations.
 - ``databases``: SQL databases. ``retained``: the records of a topic that its log or its archive
-  still holds. ``dead_letters``: rejected records, their fixes and replays. ``spark``: its Java, its
-  sessions, its server.
-- ``rows``: DuckDB's decisions over the rows of a batch. ``warehouse``: marts, and queries over all.
+  still holds. ``dead_letters``: rejected records, their fixes and replays. ``spark``: Spark's Java,
+  sessions and server.
+- ``rows``: decides with DuckDB how the rows of a batch change a table. ``warehouse``: marts, and
+  queries over tables, marts and topics.
 - ``resources``: the resources of assets. ``topics``: topics as assets.
 - ``transforms``: functions over DataFrames become tables, topics or tables of a database.
   ``sources``: rows and files become records.
@@ -41,10 +42,10 @@ def __dir__() -> list[str]:
 
 
 def _attach() -> None:
-    """Replace these functions by the lazy loader, which reads the names in the stub.
+    """Replace ``__getattr__`` and ``__dir__`` of this package by those of ``lazy_loader``.
 
-    The loader needs Python's compiler modules. They are imported at the first use of a name, so
-    that a process that imports only an inner module does not load them.
+    It reads the public names in the stub. It needs Python's compiler modules, so it is imported at
+    the first use of a name. A process that imports only an inner module does not load them.
     """
     from lazy_loader import attach_stub  # noqa: PLC0415 - for the first use of a name
 

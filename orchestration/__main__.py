@@ -1,6 +1,7 @@
-"""Start a process of the platform quickly: ``python -m orchestration NAME ARGUMENTS``.
+"""Starts a process of the platform: ``python -m orchestration NAME ARGUMENTS``.
 
-NAME is one of ``PROCESSES``. Decides only how the module is imported (``project.importing``).
+NAME is one of ``PROCESSES``. Its module is imported without garbage collection, which makes the
+start quicker (``project.importing``).
 """
 
 import sys

@@ -5,12 +5,12 @@
     defs = dg.Definitions.merge(assemble([my_pipelines]), my_other_definitions)
 
 Runs execute in one process. If a run is killed, no step process is left that continues to write.
-Decides which standard sensors and which upkeep a project gets that declares none. Each table from a
-topic gets its replays, and all of them together get the asset of their dead letters. A topic that
-declares a table, such as an archive, gets the table's asset. A topic is downstream of the
-transforms and sources that send to it. An object of Dagster that a module in ``assets`` or
-``sensors`` holds under a top-level name belongs to the project. Opens no connection and reads no
-environment while it loads.
+A project without sensors of its own gets the standard ones, and one without upkeep (retention,
+compaction, care of lake and history) gets the standard upkeep. Each table from a topic gets the job
+that replays it. One asset shows the dead letters of all tables. A topic that declares a table, such
+as an archive, gets the table's asset. A topic is downstream of the transforms and sources that send
+to it. An object of Dagster that a module in ``assets`` or ``sensors`` holds under a top-level name
+belongs to the project. Opens no connection and reads no environment while it loads.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -49,9 +49,10 @@ def assemble(
 
     The standard sensors are added unless the modules declare sensors of their own. The sensor of
     sources is among them only if there is a source. ``has_sensors`` says whether the modules
-    declare sensors. If it is None, they do if a module lies in a package ``sensors``. Upkeep is
-    added if none is declared. Also added are archives, replays, the asset of the dead letters, and
-    the resources ``log_service``, ``spark``, ``lake``, ``warehouse`` and ``database``.
+    declare sensors. If it is None, they do if a module lies in a package ``sensors``. The standard
+    upkeep is added unless the modules declare an asset of upkeep. Also added are archives, the jobs
+    that replay tables, the asset of the dead letters, and the resources ``log_service``, ``spark``,
+    ``lake``, ``warehouse`` and ``database``.
 
     :raises ValueError: declarations do not fit together. The text names them.
     """

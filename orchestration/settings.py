@@ -251,8 +251,8 @@ def _text(given: Mapping[str, str], name: str, default: str) -> str:
 def _own_broker(given: Mapping[str, str]) -> str:
     """Return the address of the broker that ``tidelog up`` starts with these settings.
 
-    The setting 0 means any free port. Only a running installation knows that port, so the default
-    port is returned for it.
+    TIDELOG_BROKER_PORT 0 means any free port. Only a running installation knows that port, so the
+    default port is returned for 0.
     """
     port = _whole_number(
         given, "TIDELOG_BROKER_PORT", DEFAULT_BROKER_PORT, at_least=0, at_most=65_535

@@ -1,6 +1,7 @@
 """Starts the runs of sources when files arrive or rows change.
 
-``notify=`` sends alerts elsewhere.
+Alerts go to the webhook and e-mail addresses of the settings. Pass another function as ``notify=``
+to send them elsewhere.
 """
 
 from orchestration import send_alert, source_sensor

@@ -1,6 +1,7 @@
 """Judges whether tables meet their lag objectives, and reports sensors that fail or hang.
 
-``notify=`` sends alerts elsewhere.
+Alerts go to the webhook and e-mail addresses of the settings. Pass another function as ``notify=``
+to send them elsewhere.
 """
 
 from orchestration import send_alert, watchdog_sensor

@@ -45,11 +45,11 @@ def ask(
 
     Relations are the names of lake tables and marts, ``dead_letters``, and ``topics.NAME`` for any
     topic, its archive included. A topic has the columns ``_partition, _offset, _timestamp, _key,
-    _value`` (texts), ``_bytes`` and ``_headers``. Those in ``topics`` have a column per field of
-    their schema, too. With ``is_archive_only`` no broker is asked, and a topic is only its archive.
-    ``timeout_ms`` bounds each request to the log service, but not the whole answer. The client's
-    own default applies if it is None. ``confinement`` limits a query that another person wrote. Its
-    ``relations`` may contain topics, as ``topics.NAME``.
+    _value`` (texts), ``_bytes`` and ``_headers``. A topic declared in ``topics`` also has a column
+    per field of its schema. With ``is_archive_only`` the records come from the archives alone, and
+    no broker is asked. ``timeout_ms`` bounds each request to the log service, but not the whole
+    answer. The client's own default applies if it is None. ``confinement`` bounds what a query that
+    another person wrote may read and use. Its ``relations`` may contain topics, as ``topics.NAME``.
 
     Warns with ``IncompleteAnswerWarning`` if records of a topic were removed before they were
     archived, if a batch cannot be read, and if a topic is deleted.

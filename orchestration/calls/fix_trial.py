@@ -1,9 +1,8 @@
 """Tries fixes: finds the records that a table would reject again with their fixes.
 
 A dead letter holds its whole record, so the records are read from the dead letters. Writes nothing,
-and asks no broker. Decides nothing about kept rows, and knows no Dagster. The trial knows only the
-fixed records. A replay may also read an earlier record with the same key, which the trial cannot
-see.
+and asks no broker. The trial reads only the fixed records. A replay may also read an earlier record
+with the same key, so its rejections may differ. Knows no Dagster.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,7 +74,7 @@ def rejected_again(
 ) -> dict[RecordPlace, Rejection]:
     """Return the rejections that ``table`` would make of the records of ``fixes``, by record.
 
-    ``letters`` are its dead letters, in order.
+    ``letters`` are its dead letters, in the order of their offsets.
 
     :raises TransformError: the transform cannot be computed.
     :raises SparkGoneError: the warm server died meanwhile.

@@ -55,7 +55,8 @@ def replay(
     ``lost`` of the result names the rest.
 
     :raises ValueError: no records are asked for, or ``table`` cannot take the request.
-    :raises ReplayRefusedError: a check forbids the commit of a piece.
+    :raises ReplayRefusedError: a check forbids the commit of a piece of the replay. Pieces that
+        were committed before stay replayed.
     :raises ProgressError: a range was never committed, neither log nor archive holds it, or neither
         holds any record of a span of time.
     :raises LogServiceError: the log service cannot be reached.

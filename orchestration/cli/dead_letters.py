@@ -123,8 +123,8 @@ def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
 def show(*, table: str, place: "Place", as_json: bool) -> None:
     """Show a dead letter whole, with the reason and the time of its rejection.
 
-    A repeated record shows its original, too. Key, headers and value follow. The topic is needed if
-    a table rejected records of several topics, as a join does.
+    A repeated record shows the place of its original, too. Key, headers and value follow. The topic
+    is needed if a table rejected records of several topics, as a join does.
     """
     with opened_letters() as (letters, _):
         from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
@@ -330,6 +330,8 @@ def refuse_deleted(topic_ids: Sequence[str], deleted: Mapping[str, str]) -> None
     """Refuse the fix of a record whose topic is deleted.
 
     ``deleted`` holds the names of deleted topics by id.
+
+    :raises ClickException: one of ``topic_ids`` is deleted.
     """
     for topic_id in topic_ids:
         if topic_id in deleted:

@@ -77,7 +77,10 @@ def lag(*, table: str | None, as_json: bool) -> None:
 def looked_at(
     assets: "Sequence[dg.AssetsDefinition]", table: str | None, settings: "Settings"
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return a row per table, and the reason why lag is unknown, which is empty if it is known."""
+    """Return a row per table, and the reason why lag is unknown, which is empty if it is known.
+
+    With ``table`` only tables of that name have a row.
+    """
     from orchestration.lake.tables import (  # noqa: PLC0415 - with the command, not with its help
         Lake,
     )

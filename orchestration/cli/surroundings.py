@@ -144,7 +144,7 @@ def run_replay(
     """Replay into ``table`` by the project's job, and return the metadata of its one output.
 
     The offsets are planned first, outside of the installation's Dagster. So neither a dry run nor a
-    refused replay appears among the runs in its UI. The replay itself is such a run, if there is an
+    refused replay appears among the runs in its UI. The replay itself appears there, if there is an
     installation.
 
     :raises ClickException: the replay is refused, or fails.

@@ -48,7 +48,8 @@ def table_named(given: str) -> str:
 def refuse_unknown(table: str, letters: "DeadLetters") -> None:
     """Refuse the name of a table that is unknown to the lake, the dead letters and the project.
 
-    :raises ClickException: names the tables that there are, or those that follow the topic.
+    :raises ClickException: lists the known tables. If ``table`` is a topic, it lists the tables
+        that follow it.
     """
     targets = {str(row["target"]) for row in letters.summary()}
     if table in targets or table in letters.lake.names():
@@ -68,8 +69,8 @@ def refuse_unknown(table: str, letters: "DeadLetters") -> None:
 def declared_here(topic: str) -> tuple[Collection[str], Collection[str]]:
     """Return the tables of this folder's project that may have dead letters.
 
-    The second result are those tables among them that follow ``topic``. Both are empty if there is
-    no project.
+    The second result contains those of them that follow ``topic``. Both are empty if there is no
+    project.
     """
     if not is_project_here():
         return (), ()

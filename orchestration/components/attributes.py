@@ -1,6 +1,5 @@
 """The common parts of components: base class, SQL from a file, and places of mistakes.
 
-Decides nothing about topics and tables.
 Invariant: a ``ValueError`` of a declaration becomes a ``ProjectError`` that names file and line.
 """
 

@@ -109,7 +109,8 @@ def mistakes_as_sentences(file: Path) -> Iterator[None]:
 def innermost(error: BaseException) -> BaseException:
     """Return the part of an error that tells the cause.
 
-    It is an error of Tidelog or of pydantic in the chain of causes, else the first cause.
+    It is the first error of Tidelog or of pydantic on the way down the chain of causes. If there is
+    none, it is the error at the end of the chain.
     """
     while (
         not isinstance(error, ProjectError | ValidationError)
@@ -159,7 +160,8 @@ def _refusal(file: Path, error: Any) -> str:
 def _parts(part: str | int) -> list[str | int]:
     """Return the keys in one part of the location of a pydantic error.
 
-    Dagster adds a line to a part, and pydantic adds a type. Both are left out.
+    Dagster appends " at FILE:LINE" to a key, and pydantic adds the type of a union that it tried.
+    Both are left out.
     """
     if isinstance(part, int):
         return [part]

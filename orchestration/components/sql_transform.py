@@ -168,7 +168,7 @@ def named_topic(name: str) -> TopicSpec:
 
 
 def known_columns(topic: TopicSpec, *, has_headers: bool = False) -> Collection[str]:
-    """Return the columns that every record of a topic has in a transform."""
+    """Return the columns of a topic that a transform can name."""
     own = ["_value"] if topic.fields is None else topic.fields.names
     return {*PROVENANCE, "_timestamp", "_key", *(["_headers"] if has_headers else []), *own}
 

@@ -68,7 +68,7 @@ class ProtobufAttributes(dg.Resolvable, dg.Model):
 
 
 class RegistryAttributes(dg.Resolvable, dg.Model):
-    """The subject of a schema registry that gives the columns and the schemas."""
+    """A subject of a schema registry: the topic's columns, and the schemas of its records."""
 
     subject: str = Field(description="The subject, e.g. orders-value")
     version: int | None = Field(

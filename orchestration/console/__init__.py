@@ -1,8 +1,8 @@
 """The platform's pages in the web console: tables, SQL and dead letters.
 
-The console's process imports no Dagster, DuckDB or Arrow for them. Processes of the platform look
-the facts up. They are started at first use and end when idle. The entry point ``tidelog.console``
-names ``area.area``.
+The console's process has to stay small, so it imports no Dagster, DuckDB or Arrow. Child processes
+that import the platform look up what a page shows. They are started at first use and end when idle.
+The entry point ``tidelog.console`` names ``area.area``.
 
 The modules, from the bottom up:
 

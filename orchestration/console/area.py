@@ -16,7 +16,7 @@ from orchestration.console.pages import jobs, letters, questions, tables
 from orchestration.console.platform import Platform
 
 MAX_FORM_BYTES = 1 << 20
-"""A fix grows to three times its size in a form, because its bytes are percent-encoded."""
+"""The largest form. Its bytes are percent-encoded, so a fix may take three times its size."""
 Handler = Callable[[Platform, PageRequest], Awaitable[HttpResponse]]
 
 

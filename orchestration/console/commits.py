@@ -57,7 +57,7 @@ def commit_of(entry: Mapping[str, Any]) -> Commit:
 
 
 def pace_of(commits: Sequence[Commit], now_ms: int) -> float | None:
-    """Return the offsets per second that the last minute's commits moved, None without a commit."""
+    """Return the offsets per second committed in the last minute, None if no commit is known."""
     new = [each for each in commits if not each.is_replay and each.offset_count]
     if not new:
         return None

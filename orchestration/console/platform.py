@@ -52,7 +52,7 @@ class Overview:
         return next((each for each in self.tables if each.name == name), None)
 
     def needed_topics(self, name: str) -> tuple[str, ...]:
-        """Return the topics whose rights decide about the tables with the name ``name``."""
+        """Return the topics on which a person needs rights for the tables named ``name``."""
         return needed_topics([each for each in self.tables if each.name == name], self.topics)
 
 
@@ -94,10 +94,10 @@ class Platform:
         return f"<Platform {self.folder}>"
 
     async def ask(self, page_request: PageRequest, method: str, **parameters: Any) -> Any:
-        """Return facts that are at most a few seconds old.
+        """Return the result of ``method`` in a process of the platform, at most seconds old.
 
-        Requests for the same facts wait for one answer. A cancelled request does not stop the
-        worker, because the next request would have to start it again.
+        Requests with the same method and parameters wait for one answer. A cancelled request does
+        not stop the worker, because the next request would have to start it again.
 
         Raises:
             HttpError: there is no project, or the platform refuses.

@@ -23,7 +23,10 @@ UNKNOWN_TOPICS = ("*",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """The topics of the project that a person may read, and write."""
+    """The topics of the project that a person may read, and write.
+
+    With ``is_unbound`` the person may read and write all of them.
+    """
 
     is_unbound: bool = False
     readable: frozenset[str] = frozenset()
@@ -88,7 +91,8 @@ def rights_on(
 def needed_topics(tables: Sequence[TableFacts], every_topic: Collection[str]) -> tuple[str, ...]:
     """Return the topics on which a person needs rights, for ``tables`` that share one name.
 
-    If the source topics of a table are unknown, these are ``every_topic``, all of the project.
+    If the source topics of a table are unknown, these are ``every_topic``, all of the project. If
+    the project has none, no login has the rights (``UNKNOWN_TOPICS``).
     """
     if tables and all(table.sources for table in tables):
         return tuple(sorted({topic for table in tables for topic in table.sources}))

@@ -28,7 +28,7 @@ from log_service.http.server.values import HttpError
 from orchestration.console.values import TEMPORARY_PREFIX
 
 START_S = 90.0
-"""Imports may take long while many processes start."""
+"""The longest start of a process. Imports may take long while many processes start."""
 MAX_WAITING = 8
 MAX_OF_PERSON = 4
 """The requests of one person that are open or wait. Without logins all people are one."""
@@ -46,9 +46,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerKind:
-    """A kind of process. ``idle_s`` 0 ends it after each request.
+    """A kind of process of the platform.
 
-    With ``has_own_folder`` its temporary files are in a folder that is removed with it.
+    It ends after ``idle_s`` seconds without a request. With 0 it ends after each request. With
+    ``has_own_folder`` its temporary files are in a folder that is removed when it ends.
     """
 
     name: str
@@ -64,7 +65,10 @@ CHANGES = WorkerKind(name="changes", idle_s=0.0, deadline_s=3_600.0)
 
 
 class Worker:
-    """One process of a kind in the project's folder, or none while it is not needed."""
+    """Starts, asks and ends one process of a kind in the project's folder.
+
+    There is no process while none is needed.
+    """
 
     def __init__(self, kind: WorkerKind, folder: Path) -> None:
         self._kind = kind

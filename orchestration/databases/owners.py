@@ -1,9 +1,9 @@
 """Keeps the owner of a table in a database, which is one asset of one lake.
 
 A second writer would replace, double or delete the rows of the first. Decides who may write a
-table. The database itself keeps the owner, in ``tidelog_owners`` beside the tables of progress,
-because all writers know no other common place. A table without owner is new or of an earlier
-release. Its first writer claims it, unless the caller finds the progress of another writer.
+table. The database itself keeps the owner, in the table ``tidelog_owners``, because it is the only
+place that all writers know. A table without owner is new or of an earlier release. Its first writer
+claims it, unless the caller finds another writer's notes on its progress in the database.
 Invariant: ``hold`` runs in the transaction that writes rows, and locks the owner until it ends.
 """
 
@@ -48,8 +48,8 @@ class NotOwnerError(ProgressError):
 class Owner:
     """The owner of a table: one asset, such as ``lake/accounts``, of one lake.
 
-    ``place`` shows people where the lake is. ``deployment`` is part of the identity if the progress
-    is stored under its name. Otherwise it is empty.
+    ``place`` shows people where the lake is. ``deployment`` is given if the table's progress is
+    stored under the deployment's name, and is part of the identity then. Otherwise it is empty.
     """
 
     lake_id: str
@@ -156,8 +156,9 @@ def hold(
 ) -> None:
     """Lock the table's owner, which has to be ``owner``, until the transaction ends.
 
-    A table without a known owner gets ``owner``, unless ``others`` names another writer. ``others``
-    looks for one in the rest of the database, and returns None if there is none.
+    Also store the time as that of the owner's last write. A table without a known owner gets
+    ``owner``, unless ``others`` names another writer. ``others`` looks for one in the rest of the
+    database, and returns None if there is none.
 
     :raises NotOwnerError: the table belongs to another owner.
     :raises IntegrityError: another owner claims it at this moment.

@@ -16,7 +16,9 @@ class StoreError(RuntimeError):
 
 @contextmanager
 def refusals_translated(place: str) -> Iterator[None]:
-    """Translate errors of SQLAlchemy.
+    """Turn errors of SQLAlchemy in the block into a ``StoreError``.
+
+    ``place`` names the database at the beginning of the error's text.
 
     :raises StoreError: the database could not be reached or refused.
     """

@@ -1,7 +1,7 @@
-"""Arrow rows for a SQL database: the type of each column, and values in portions.
+"""Converts Arrow rows for a SQL database: the type of each column, and the values in portions.
 
-Decides nothing else. Knows SQLAlchemy's types. Of the differences between databases it knows only
-that SQLite stores no time zones, so its times are UTC.
+Uses SQLAlchemy's types. Of the differences between databases it knows only that SQLite stores no
+time zones. Times in SQLite are UTC.
 """
 
 import json
@@ -40,8 +40,8 @@ def chunks(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
 def json_text(value: object) -> str:
     """Return a list or struct as JSON.
 
-    Values that JSON cannot express are texts. Bytes are base64, which a schema reads and Spark
-    writes for them.
+    Values inside it that JSON cannot express become texts. Bytes become base64, as Spark writes
+    them to JSON and as a topic's schema reads them.
     """
     return json.dumps(value, default=_as_text)
 

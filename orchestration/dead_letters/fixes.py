@@ -1,9 +1,8 @@
 """Keeps the corrected values of rejected records in one Delta table of the lake.
 
-A fix belongs to a target table and one offset of a topic id. The log itself never changes. A fix
-changes nothing by itself. A replay of the offset reads the fix in place of the record, then and
-ever after, so that replaying all of history gives the same rows again. Decides nothing about rows.
-Knows no Spark.
+A fix belongs to a target table and one offset of a topic id. Storing it changes neither the log nor
+the table. Every later replay of the offset reads the fix in place of the record's value, so that
+replaying all of history gives the same rows again. Knows no Spark.
 Invariant: an offset of a target has at most one fix. A newer fix replaces the older one.
 """
 
@@ -71,7 +70,10 @@ class FixedReader:
     def __call__(
         self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the range, the fixed ones with their corrected values."""
+        """Yield the records of the range, the fixed ones with their corrected values.
+
+        A fixed record that could not be read counts as readable.
+        """
         for batch in self.reader(topic, wanted, topic_id=topic_id):
             yield self._fixed(batch, wanted.partition)
 

@@ -1,7 +1,8 @@
 """Keeps the records that tables rejected in one Delta table, with the reason.
 
-Two tables cannot commit together, and the target's commit alone decides. So the dead letters are
-committed first. Each commit of them is an *attempt* with a rising number per target and topic id.
+The target is the table that rejected a record. Two tables cannot commit together, and the target's
+commit alone decides which dead letters count. So the dead letters are committed first. Each commit
+of them is an *attempt* with a rising number per target and topic id.
 New rows have it as ``attempt``, and rows that a replay withdraws have it as ``ended_by``. The
 target's commit then names the number (application transaction ``letters/<topic id>``). From that
 moment the new rows count and the withdrawn ones do not. Readers use ``committed``. Knows no rule
@@ -11,8 +12,8 @@ A killed attempt leaves rows with a number that the target never named. The next
 them after an empty commit to the target (``fence``). If the run that wrote these rows is still
 alive, its commit to the target then conflicts, instead of naming rows that are gone.
 Invariants: a committed record is either in its target or a dead letter that counts, never both and
-never neither. A slower rival conflicts instead of erasing, because it commits from a snapshot
-loaded before it read the checkpoint.
+never neither. Of two rival runs of a target the slower one gets a conflict and erases nothing,
+because it commits from a snapshot loaded before it read the checkpoint.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -165,10 +166,11 @@ class DeadLetters:
     def cleaned(
         self, snapshot: TableSnapshot, origin: Origin, target: TableSnapshot
     ) -> TableSnapshot:
-        """Return ``snapshot`` without the rows of attempts that the target never named.
+        """Undo the attempts that the target never named, and return the newest version.
 
-        Usually there are no such rows, and then no commit is made. The target is fenced first, so
-        that none of these attempts can be named any more.
+        Their rows are removed, and the dead letters that they were to end stay. Usually there are
+        no such attempts, and then no commit is made. The target is fenced first, so that none of
+        these attempts can be named any more.
 
         :raises CommitConflictError: since the snapshots, another run committed to the target, or
             dead letters of the target.
@@ -211,11 +213,11 @@ class DeadLetters:
         committed: Mapping[int, Checkpoint],
         rows: pa.Table,
     ) -> int | None:
-        """Make ``rows`` the pending dead letters of ``ranges``.
+        """Commit ``rows`` as the dead letters of ``ranges`` that do not count yet.
 
-        They replace all rows at or above the checkpoints. Return the number of the attempt for the
-        target's commit. It is None, without a commit, if there are neither rows nor pending dead
-        letters.
+        They replace all rows at or above the checkpoints. Return the number of the attempt, which
+        the target's commit has to name. It is None, without a commit, if there are neither rows nor
+        earlier dead letters to replace.
 
         :raises CommitConflictError: a rival run of the same target committed dead letters since
             ``snapshot``.
@@ -268,7 +270,7 @@ class DeadLetters:
     def settle_replay(self, origin: Origin, ranges: OffsetRanges, attempt: int) -> None:
         """Remove the rows that the attempt has ended, after the target named it.
 
-        This only saves space, because these rows do not count any more.
+        This only saves space, because these rows do not count any more. So a conflict is ignored.
         """
         snapshot = self.snapshot()
         existing = self._of_ranges(snapshot, origin, ranges)
@@ -302,9 +304,10 @@ class DeadLetters:
     def of_target(
         self, target: str, chosen: pads.Expression | None = None, *, limit: int | None = None
     ) -> list[dict[str, Any]]:
-        """Return the dead letters of a table that count, with the reader's columns.
+        """Return the dead letters of a table that count, in the order of their offsets.
 
-        They are in the order of topic id, partition and offset.
+        The order is by topic id, partition and offset. The columns ``attempt`` and ``ended_by`` are
+        left out. ``chosen`` is a further filter.
         """
         own = pads.field("target") == target
         found = self.committed([target]).filter(own if chosen is None else own & chosen)
@@ -353,7 +356,10 @@ class DeadLetters:
         return list(ordered.rename_columns([*columns, "count"]).to_pylist())
 
     def newest(self, count: int) -> list[dict[str, Any]]:
-        """Return the committed dead letters that were rejected last."""
+        """Return the ``count`` committed dead letters that were rejected last, newest first.
+
+        They come without their keys.
+        """
         names = [name for name in ENVELOPE.names if name not in {"key", "attempt", "ended_by"}]
         places = self.committed().to_table(columns=["rejected_at"])["rejected_at"]
         if not len(places):
@@ -532,7 +538,10 @@ def named_attempt(target: TableSnapshot, topic_id: str) -> int:
 
 
 def naming(topic_id: str, attempt: int | None) -> dict[str, int]:
-    """Return the application transactions of the target's commit that name ``attempt``."""
+    """Return the application transactions by which the target's commit names ``attempt``.
+
+    There are none if it is None.
+    """
     return {} if attempt is None else {letters_transaction(topic_id): attempt}
 
 

@@ -72,7 +72,10 @@ class Pipeline:
 
 
 def lags(pipeline: Pipeline, log: LogClient, lake: Lake) -> dict[str, TopicLag]:
-    """Return, by table, its lag behind its topic."""
+    """Return, by table, the lag behind its topics.
+
+    Tables whose topics do not exist are left out.
+    """
     found = {
         feed.table: measure_lag(log, lake, topic=feed.topic, table=feed.table, also=feed.also)
         for feed in pipeline.feeds

@@ -61,7 +61,7 @@ class StoppedError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """The common state of the steps.
+    """The steps of the demo, with their common state.
 
     ``is_up`` is set when everything runs, and ``is_stopping`` when the demo has to end.
     """

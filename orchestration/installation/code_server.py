@@ -105,11 +105,11 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
 
 
 def wait_without_looking(server: Any, ended: threading.Event) -> None:
-    """Make the server wait for its end without polling, and end waiting ticks before.
+    """Make the server wait for its end without polling, and end waiting ticks first.
 
-    gRPC polls ten times a second. Here its own wait begins only when ``ended`` is set, which stops
-    the server. The definitions are removed from ``sys.modules`` then. This ends ticks that wait for
-    records, because the server cannot end before them.
+    gRPC polls ten times a second. Here the wait is for ``ended``, and gRPC's own wait begins only
+    after that. In between the definitions are removed from ``sys.modules``. This ends ticks that
+    wait for records, because the server cannot end before them.
     """
     wait_for_termination = server.wait_for_termination
 

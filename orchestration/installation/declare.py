@@ -28,7 +28,10 @@ LOAD_WITHIN_S = 60
 
 
 def main() -> None:
-    """Write the file, unless it is up to date."""
+    """Write the file, unless it is up to date.
+
+    Give up after ``LOAD_WITHIN_S`` seconds. The file then stays as it was.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m orchestration declare", description="Write which topics a project declares"
     )

@@ -109,7 +109,10 @@ def shared_connections() -> Iterator[None]:
 
 
 def engines_to_use() -> KeptEngines:
-    """Return the engines for a storage that is opened now."""
+    """Return the engines for a storage that is opened now.
+
+    They are the shared ones inside ``shared_connections``, else new ones.
+    """
     return _shared[-1] if _shared else KeptEngines()
 
 
@@ -141,7 +144,7 @@ def is_stamped(engine: Engine) -> bool:
 
 
 def is_file_stamped(folder: str, file: str) -> bool:
-    """Return whether the database ``file`` is in a folder and has its tables."""
+    """Return whether ``folder`` has the database ``file``, with all its tables."""
     if not Path(folder, f"{file}.db").exists():
         return False
     engines, address = engines_to_use(), create_db_conn_string(folder, file)
@@ -206,7 +209,10 @@ class KeptEventLogStorage(SqliteEventLogStorage):
 
 
 def kept(storage: Any, file: str) -> Any:
-    """Return ``storage``, one of Dagster's over a single file, with connections that stay open."""
+    """Return a subclass of Dagster's class ``storage`` with connections that stay open.
+
+    The storage has a single database, named ``file``.
+    """
 
     class Kept(storage):  # type: ignore[misc]  # a class that is handed in
         """Dagster's ``storage``, but it keeps its connections, and creates tables if need be."""

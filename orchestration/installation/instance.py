@@ -191,7 +191,8 @@ def write_workspace(
 ) -> Path:
     """Write the workspace file of an installation and return its path.
 
-    It names the project's code server, and the user's other code locations.
+    It names the project's code server, and the user's other code locations. Also write the
+    instance's configuration (``write_configuration``).
 
     :raises ConfigError: there is no project, its workspace.yaml cannot be used, or the packages
         for PostgreSQL are not installed.
@@ -214,7 +215,7 @@ def write_workspace(
 
 
 def fail_dead_runs(instance: DagsterInstance) -> list[DagsterRun]:
-    """Fail every unfinished run.
+    """Fail every unfinished run, free its concurrency slots, and return these runs.
 
     Call it while no code server runs, because no run has a process then.
     """
@@ -228,7 +229,10 @@ def fail_dead_runs(instance: DagsterInstance) -> list[DagsterRun]:
 def cancel_runs(
     instance: DagsterInstance, deadline_s: float = CANCEL_DEADLINE_S
 ) -> list[DagsterRun]:
-    """Cancel running runs, wait for their end, and return those that still run at the deadline."""
+    """Cancel all unfinished runs, and return those whose process still runs at the deadline.
+
+    Wait until no run has a process, ``deadline_s`` seconds at most.
+    """
     for run in instance.get_runs(filters=RunsFilter(statuses=list(UNFINISHED))):
         instance.run_launcher.terminate(run.run_id)
     deadline = time.monotonic() + deadline_s
@@ -250,7 +254,11 @@ def require_storage(home: Path) -> None:
 
 
 def main() -> None:
-    """Run one of the two commands. Exit with a sentence if no instance is named."""
+    """Run the command ``prepare`` or ``cancel-runs``.
+
+    Print the runs that were failed, or that did not end in time. Exit with a sentence if
+    DAGSTER_HOME names no instance.
+    """
     parser = argparse.ArgumentParser(prog="python -m orchestration instance", description=__doc__)
     parser.add_argument("command", choices=["prepare", "cancel-runs"])
     command = parser.parse_args().command

@@ -66,7 +66,8 @@ def run_with_project(
 class ProjectServer(DagsterApiServer):
     """Serves the project of the current directory.
 
-    ``events`` receives normal events. The other keywords are those of Dagster's server.
+    ``forking`` starts the processes of runs. ``events`` is the logger of normal events.
+    ``on_reloaded`` is called after each reload. The other keywords are those of Dagster's server.
     """
 
     def __init__(
@@ -94,8 +95,7 @@ class ProjectServer(DagsterApiServer):
         """Load the project anew.
 
         If it cannot be loaded, its code location shows the error until the next successful load.
-
-        ``on_reloaded`` is called with the reason of a failure, or with None after a success.
+        Then ``on_reloaded`` is called with the reason of a failure, or with None after a success.
         """
         fault = None
         gc.unfreeze()  # what was imported of the project before is garbage from now on

@@ -52,7 +52,8 @@ class ServedProject:
     def settle(self, fault: str | None) -> None:
         """Handle a load of the project: report its failure, or ``take`` its assets.
 
-        ``fault`` is the reason why the project could not be loaded, None if it was loaded.
+        ``fault`` is the reason why the project could not be loaded, and is reported. If it is None,
+        report the project's mistakes and create its topics.
         """
         if fault is not None:
             self._complaints.replace(PROJECT, [fault])
@@ -95,7 +96,8 @@ class ServedProject:
     def look_at_topics(self) -> None:
         """Report the differences of topics from their declarations.
 
-        A person has changed, deleted or created these topics meanwhile.
+        A person has changed, deleted or created these topics meanwhile. If the log service does not
+        respond, that is reported instead.
         """
         try:
             with connect(

@@ -150,7 +150,8 @@ def code_server(
 ) -> Component:
     """Return the component that loads the project.
 
-    It writes the project's declared topics before the brokers start.
+    It writes the project's declared topics before the brokers start. Also removes the file of
+    complaints that an earlier code server left.
     """
     python = sys.executable
     watch = ["--watch"] if context.is_watching else []

@@ -1,11 +1,11 @@
 """Commits that replace rows of a Delta table by writing the files with such rows anew.
 
 delta-rs can merge, but writes texts as Arrow's views. Readers that filter through pyarrow, as
-DuckDB does, cannot compare these with a text. It has no call that replaces chosen files either. So
-this module writes the commit by Delta's protocol. A commit is one JSON file with the next version's
-number, which exists whole or not at all. The first writer of a version wins. Other writers get a
-conflict. delta-rs also finds a conflict if both commits carry the same application transaction. A
-lake is a local folder.
+DuckDB does, cannot compare views with a text. delta-rs cannot replace chosen files either. So this
+module writes the commit itself, by Delta's protocol. A commit is one JSON file with the next
+version's number, which exists whole or not at all. The first writer of a version wins. Other
+writers get a conflict. A writer through delta-rs also gets a conflict if both commits carry the
+same application transaction. A lake is a local folder.
 
 Decides which files are written anew, and their entries in the log. Knows no broker, no Spark, and
 not the meaning of a row.
@@ -43,7 +43,7 @@ from orchestration.lake.tables import (
 
 TARGET_BYTES = 128 << 20
 CHECKPOINT_EVERY = 100
-"""The interval of delta-rs after its own commits."""
+"""The versions from one checkpoint of the log to the next, as many as delta-rs makes by default."""
 Places = dict[str, npt.NDArray[np.int64]]
 
 
@@ -101,7 +101,7 @@ def widen(
     transactions: Mapping[str, int],
     notes: Mapping[str, str],
 ) -> TableSnapshot:
-    """Write the table anew with the columns and types of ``rows``, and add these, in one commit.
+    """Write the table anew with the columns and types of ``rows``, and add ``rows``, in one commit.
 
     Rows whose key columns are among ``gone`` are left out. Delta's feature typeWidening would avoid
     writing the files anew, but neither delta-rs nor DuckDB supports it. Rows are read and written a

@@ -42,8 +42,9 @@ def append_with_offsets(
 ) -> TableSnapshot:
     """Commit ``rows`` and move the checkpoints to the ends of ``ranges``, in one commit.
 
-    ``rows`` may be empty. ``expected`` holds the checkpoints that the plan of the run assumed. The
-    commit also carries ``transactions``.
+    ``rows`` may be empty. ``expected`` holds the checkpoints that the plan of the run assumed.
+    ``is_evolving`` allows new, missing and wider columns (``schemas.conform``). The commit also
+    carries ``transactions``.
 
     :raises CommitConflictError: the table changed since ``snapshot``, so its checkpoints may have
         moved.
@@ -74,7 +75,7 @@ def overwrite_ranges(
 ) -> TableSnapshot:
     """Replace exactly the rows of ``ranges`` by ``rows``, in one commit that moves no checkpoint.
 
-    ``is_evolving`` allows rows with new columns, and rows without some columns. The commit also
+    ``is_evolving`` allows new, missing and wider columns (``schemas.conform``). The commit also
     carries ``transactions``.
 
     :raises CommitConflictError: the table changed since ``snapshot``.

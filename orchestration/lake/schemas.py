@@ -19,7 +19,7 @@ SchemaMode = Literal["merge", "widen"]
 INTEGER_DIGITS: Mapping[int, int] = {8: 3, 16: 5, 32: 10, 64: 19}
 """The decimal digits of integers, by their bits."""
 DOUBLES_INTEGER_BITS = 32
-"""The widest integers each of which is a DOUBLE, too."""
+"""The bits of the widest integer type whose values are all DOUBLEs, too."""
 DAY, LOCAL_TIME = pa.date32(), pa.timestamp("us")
 
 
@@ -38,8 +38,9 @@ def conform(
     A mode of None means no change. "merge" adds columns, or fields of structs. "widen" makes a type
     of the table wider, so that its files have to be written anew.
 
-    With ``is_evolving`` structs may have new fields and lack some. Numbers and days may be of a
-    smaller or a wider type than the table's, if every value of one is a value of the other.
+    With ``is_evolving`` rows may have new columns and lack some, and so may structs with their
+    fields. Numbers and days may be of a smaller or a wider type than the table's, if every value of
+    one is a value of the other.
 
     :raises SchemaConflictError: a column is missing, new or of another type, and that is not
         allowed.
@@ -92,10 +93,10 @@ def conform(
 
 
 def joined_type(table: pa.DataType, result: pa.DataType) -> pa.DataType | None:
-    """Return the type that a column needs for its values and those of ``result``, or None.
+    """Return the type that holds the values of the types ``table`` and ``result``, or None.
 
-    None means that the types do not fit. A struct gets the new fields. A number or a day has the
-    wider type of both, if one of them holds every value of the other.
+    None means that the types do not fit. A struct has the fields of both. A number or a day has the
+    wider type of both, if that one holds every value of the other.
     """
     if _is_same(table, result) or _is_narrower(result, table):
         return table

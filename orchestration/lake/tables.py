@@ -123,7 +123,7 @@ class TableSnapshot:
 
     @property
     def joined_as(self) -> str | None:
-        """The declaration of the table's join, or None if it is not a join."""
+        """The declaration of the table's join as text, or None if the table is not a join."""
         found = self.delta.metadata().configuration.get(JOINED_AS)
         return None if found is None else str(found)
 
@@ -147,12 +147,12 @@ class TableSnapshot:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the files that make up this version."""
+        """The size in bytes of all files that make up this version."""
         return sum(self.file_sizes)
 
     @property
     def file_sizes(self) -> tuple[int, ...]:
-        """The bytes of each file that makes up this version."""
+        """The size in bytes of each file that makes up this version."""
         return tuple(pa.table(self.delta.get_add_actions(flatten=True))["size_bytes"].to_pylist())
 
     @property
@@ -244,7 +244,10 @@ class Lake:
         return found
 
     def path(self, name: str) -> Path:
-        """Return the folder of the table."""
+        """Return the folder of the table.
+
+        :raises ValueError: the name cannot be a table's.
+        """
         if not TABLE_NAME.fullmatch(name):
             raise ValueError(
                 f"{name!r} cannot be a table's name: letters, digits and underscores, not starting"
@@ -336,8 +339,8 @@ def advance(
 def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) -> dict[str, int]:
     """Return the application transactions of a commit of ``ranges``: versions by id.
 
-    They are the offsets and leader epochs. If an epoch is not known, it still replaces the
-    remembered one, because that one belongs to earlier offsets.
+    They are the next offset and the leader epoch of each partition. An unknown epoch is written as
+    ``UNKNOWN_EPOCH``, because the epoch that the table has belongs to earlier offsets.
     """
     ends = ranges.ends()
     epochs = {
@@ -369,9 +372,9 @@ def add_columns(
 ) -> TableSnapshot:
     """Add columns to the table, null in every row, and return its newest version.
 
-    If another writer has added the same columns, that is not a conflict. The rows are written anew.
-    A file without the column would make readers believe, because of delta-rs, that the column is
-    never null in it.
+    A conflict with another writer is ignored, because that one has added the same columns. The rows
+    are written anew. A file without the column would make readers believe, because of delta-rs,
+    that the column is never null in it.
     """
     rows = snapshot.dataset().to_table()
     for field in fields:
@@ -493,7 +496,7 @@ def after_commit(snapshot: TableSnapshot) -> TableSnapshot:
 
 @contextmanager
 def conflicts_translated(name: str) -> Iterator[None]:
-    """Translate delta-rs's error about another writer that was faster.
+    """Turn delta-rs's error about a faster writer in the block into a ``CommitConflictError``.
 
     :raises CommitConflictError: another writer was faster.
     """

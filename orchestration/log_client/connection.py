@@ -1,7 +1,7 @@
 """Implements ``LogClient`` over ``log_service.client``, for our log service and any Kafka cluster.
 
-Decides how the client's values become the platform's. Topic ids become texts, and errors become
-sentences that name the address. Has nothing to do with tables.
+Converts the client's values to the platform's. Topic ids become texts, and errors become sentences
+that name the address. Knows no table.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -76,10 +76,10 @@ class ClientRangeReader:
 
     It holds plain values only, so that it can be sent to Spark's workers.
 
-    ``timeout_ms`` bounds the wait for each next piece of the range. The client's own limit holds if
-    it is None. ``client_config`` is the path of a properties file, which has to exist on the
-    machine that calls the reader. If it is None, the environment has the login. If ``is_tolerant``,
-    a batch that cannot be read is reported offset by offset.
+    ``timeout_ms`` bounds each wait for further records of the range. If it is None, the client's
+    own limit applies. ``client_config`` is the path of a properties file with encryption and login.
+    It has to exist on the machine that calls the reader. If it is None, these settings come from
+    the environment. If ``is_tolerant``, a batch that cannot be read becomes a row per offset.
     """
 
     bootstrap_servers: str

@@ -1,9 +1,9 @@
 """The protocol of blocking calls that the platform makes to a log service.
 
-The log service is Tidelog's, Apache Kafka, or one in a test's memory. Decides nothing. Topic ids
-are texts (Kafka's 22 letters of url-safe base64), offsets and epochs are ints, and record batches
-are Arrow with the columns of ``RECORD_SCHEMA``. ``orchestration.log_client.connection`` is the
-adapter over ``log_service.client``.
+The log service is Tidelog's, Apache Kafka, or one in a test's memory. Topic ids are texts (Kafka's
+22 letters of url-safe base64), offsets and epochs are ints, and record batches are Arrow with the
+columns of ``RECORD_SCHEMA``. ``orchestration.log_client.connection`` is the adapter over
+``log_service.client``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -191,7 +191,8 @@ class Sender(Protocol):
     def send_all(self, records: Iterable[tuple[str, OutgoingRecord]]) -> None:
         """Send records, each to its topic, in one transaction.
 
-        When another sender of the transactional id has opened, readers see the records.
+        Readers may see the records some time after the return. They see them at the latest when
+        another sender of the transactional id is open.
 
         :raises SenderFencedError: the transaction is aborted.
         :raises LogServiceError: the transaction is aborted, or its outcome is not known.

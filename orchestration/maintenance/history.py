@@ -4,9 +4,10 @@ The logs are event and compute logs. The events are those without a run. It is t
 whole instance, whichever project a run belonged to. So the standard upkeep, which no project
 declared, prunes only the instance of ``tidelog up``.
 
-Keeps the newest materialization, observation and check of each asset, and of each partition, at any
-age, because sensors, automation and the UI build on them. Supports the default storage (SQLite, one
-file per run) and any other SQL storage of Dagster.
+Sensors, automation and the UI build on newest events. So the run of each asset's newest
+materialization is kept at any age. Of the events without a run the newest of each type is kept, per
+asset and partition. All other events of an old run are deleted with it. Supports the default
+storage (SQLite, one file per run) and any other SQL storage of Dagster.
 """
 
 import time
@@ -109,7 +110,11 @@ def is_own_instance() -> bool:
 
 
 def prune(instance: dg.DagsterInstance, limits: Limits, now: float) -> Pruned:
-    """Delete the history beyond ``limits`` as of ``now``, in seconds since the epoch."""
+    """Delete the history beyond ``limits`` as of ``now``, in seconds since the epoch.
+
+    At most ``MAX_RUNS_AT_ONCE`` old runs and as many surplus runs are deleted. The next call
+    deletes further ones.
+    """
     kept = set(newest_runs(instance))
     doomed = dict.fromkeys(
         [

@@ -1,10 +1,10 @@
 """Upkeep of the lake, as an asset: merges small files of tables and deletes old ones.
 
-An old file is one that no recent version needs. Decides which tables are due: those with many files
-of one size class. Files are merged class by class, up to the class's size. So a row is rewritten
-once per class and not with every run, because replaced files stay on the disk until their retention
-ends. A table that is not due gets no new version, so that nothing downstream is computed anew.
-Rows and checkpoints never change.
+An old file is one that no recent version needs. A table is due if many of its files are smaller
+than one of the ``SIZE_CLASSES_BYTES``. Its files are then merged up to that size. So a row is
+rewritten once per size and not with every run. That saves space, because replaced files stay on the
+disk until their retention ends. A table that is not due gets no new version, so that nothing
+downstream is computed anew. Rows and checkpoints never change.
 """
 
 from collections.abc import Sequence
@@ -101,5 +101,5 @@ def keep_table(lake: Lake, table: str, *, retention_hours: int, many_files: int)
 
 
 def is_due(file_sizes: Sequence[int], class_bytes: int, many_files: int) -> bool:
-    """Return whether at least ``many_files`` files are smaller than a size class, to be merged."""
+    """Return whether to merge files: at least ``many_files`` are smaller than ``class_bytes``."""
     return sum(size < class_bytes for size in file_sizes) >= many_files

@@ -10,7 +10,7 @@ NIGHTLY = "37 3 * * *"
 
 
 def asset_schedule(asset: dg.AssetsDefinition, cron_schedule: str) -> dg.ScheduleDefinition:
-    """Return a running schedule that materializes one asset, at times in UTC."""
+    """Return a schedule, turned on by default, that materializes one asset at times in UTC."""
     name = "_".join(asset.key.path)
     job = dg.define_asset_job(f"{name}_job", selection=dg.AssetSelection.assets(asset))
     return dg.ScheduleDefinition(

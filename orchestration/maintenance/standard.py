@@ -12,7 +12,10 @@ from orchestration.maintenance.retention import GROUP, retention_asset
 from orchestration.maintenance.schedules import HOURLY, asset_schedule
 
 KEPT_HISTORY = Limits(days=7, event_days=2, succeeded_runs=500)
-"""Runs of a table that gets records all day are many and small. Five hundred take about 70 MB."""
+"""The history that the standard upkeep keeps. Five hundred runs take about 70 MB.
+
+A table that gets records all day has many small runs.
+"""
 
 
 def standard_maintenance() -> tuple[list[dg.AssetsDefinition], list[dg.ScheduleDefinition]]:

@@ -171,7 +171,7 @@ def replace_table(
 ) -> SqlCopy:
     """Make the SQL table ``name`` hold the rows of ``snapshot``, in one transaction.
 
-    If the table holds them already, nothing is done. A table without owner belongs to ``owner``
+    If the table holds them already, no row is written. A table without owner belongs to ``owner``
     from then on, if it was made of the same lake table or does not exist yet. A table whose
     columns, types or primary key differ from before is dropped and created again. A row with a
     value that the database cannot hold is left out and reported, because otherwise one text would
@@ -267,7 +267,8 @@ def _insert_all(connection: sa.Connection, declared: sa.Table, rows: pa.Table) -
 def holder(engine: sa.Engine, name: str, table_id: str | None, owner: Owner) -> str | None:
     """Return the other owner of the SQL table ``name``, or None if it is free or ``owner`` has it.
 
-    ``table_id`` is the id of the lake table, None if that table does not exist.
+    ``table_id`` is the id of the lake table, None if that table does not exist. Creates the tables
+    of versions and owners if need be.
     """
     metadata = sa.MetaData()
     versions = _versions(metadata)

@@ -1,4 +1,4 @@
-"""Limits the bytes that a run opens, and the size of one record.
+"""Limits the bytes that a run opens (decompresses), and the size of one record.
 
 A few kilobytes of compressed batches may hold gigabytes of records, so a number of offsets bounds
 no memory. A run therefore counts the bytes that it opens, and stops reading when its budget is
@@ -36,9 +36,10 @@ Reading = Callable[[OffsetRange], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteLimits:
-    """Bounds the bytes that a run opens in all, and the bytes of one record.
+    """Bounds the bytes that a run opens in all, and the size of one record.
 
-    A record's bytes are its key, value and headers. ``run_bytes`` None sets no bound for the run.
+    The size of a record is the sum of the bytes of its key, value and headers. ``run_bytes`` None
+    sets no bound for the run.
     """
 
     run_bytes: int | None = DEFAULT_RUN_BYTES
@@ -180,7 +181,7 @@ class BudgetedRead:
 def reading_order(ranges: OffsetRanges, run_bytes: int | None) -> Sequence[OffsetRange]:
     """Return the ranges in reading order. They keep their order if the budget is enough for all.
 
-    If the largest possible batches of all ranges may exceed the budget, each run begins with
+    If one batch of ``LARGEST_BATCH_BYTES`` per range would exceed the budget, each run begins with
     another range, so that none starves. A hash of the ranges decides which one. It changes with
     each run, because at least one range moves.
     """

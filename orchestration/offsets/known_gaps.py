@@ -1,5 +1,6 @@
-"""Notes the first offset of a table in each partition, and the gaps that accepted losses left.
+"""Stores the first offset of a table in each partition, and the gaps in its offsets.
 
+A gap is a range that retention removed before the table read it, and whose loss a run accepted.
 Each note is an application transaction, because it has to move with the rows. Transactions hold one
 number by name and cannot be listed. Therefore the note on each gap names the gap before it.
 Archives and tables of aggregates have notes, but those of earlier releases have none. Knows no

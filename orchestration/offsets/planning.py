@@ -27,7 +27,7 @@ class ProgressError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """The offsets of one partition in the log."""
+    """The bounds of one partition in the log, as the log service reports them."""
 
     partition: int
     log_start_offset: int
@@ -87,8 +87,8 @@ def plan_batch(
     """Return the ranges [checkpoint, last stable offset), with at most ``limit`` offsets in all.
 
     ``epoch_ends`` holds, by partition, the end offset that the leader gives for the checkpoint's
-    leader epoch. ``other_topic_ids`` are ids under which the table holds rows of this topic's name.
-    If retention removed unread records, ``is_loss_accepted`` starts at the log start.
+    leader epoch. ``other_topic_ids`` are ids of earlier topics of this name that the table has rows
+    of. If retention removed unread records, ``is_loss_accepted`` starts at the log start.
     ``archived_starts`` are, by partition, offsets below the log start. From each of them on, an
     archive holds all records up to the log start.
 

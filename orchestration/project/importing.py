@@ -3,8 +3,7 @@
 Nearly all objects of an import stay alive. Python's collector visits them again and again all the
 same, because it counts new objects. That takes a fifth of the platform's import time. Here
 collection is off during the import, and never visits these objects later. Processes that are forked
-afterwards thus keep sharing their memory, too. Decides nothing about the imports themselves,
-because the programs do. Names the packages that a project needs.
+afterwards thus keep sharing their memory, too. Also names the packages that a project needs.
 """
 
 import atexit

@@ -117,7 +117,7 @@ def _is_of_project(root: Path, module: ModuleType) -> bool:
 
 
 def loaded_s() -> float:
-    """Return the time at which this process loaded the project, 0.0 if it loaded none."""
+    """Return when this process loaded the project, in epoch seconds, 0.0 if it loaded none."""
     return float(getattr(sys.modules.get(DEFINITIONS), "LOADED_S", 0.0))
 
 

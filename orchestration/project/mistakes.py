@@ -2,8 +2,7 @@
 
 If a declaration cannot be used, and nothing else of the project needs it, the rest still loads. In
 its place the project gets an asset with the ``mistake`` in its metadata, which Dagster shows.
-``Complaints`` is the file that the supervisor passes on, one line per complaint. Decides nothing
-about the consequences.
+``Complaints`` writes the file that the supervisor reads and shows, one line per complaint.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,9 +19,9 @@ MISTAKE = "tidelog/mistake"
 
 
 class Complaints:
-    """All current complaints, in named parts. Every thread may use it.
+    """Keeps all current complaints, in parts by their subject. Every thread may use it.
 
-    If ``file`` is None, they are kept in memory only.
+    They are also written to ``file``. If that is None, they are kept in memory only.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -33,8 +32,8 @@ class Complaints:
     def replace(self, part: str, sentences: Sequence[str]) -> bool:
         """Replace the complaints of a part by ``sentences``, and return whether they differ.
 
-        No sentences mean that all is well. The separator ``MOMENTARY`` divides a sentence. Details
-        that change while the problem stays come after it.
+        No sentences mean that all is well. Details that change while the problem stays, such as a
+        time, come last in a sentence, after the separator ``MOMENTARY``.
         """
         lines = tuple(
             MOMENTARY.join(" ".join(part.split()) for part in one.split(MOMENTARY, 1))

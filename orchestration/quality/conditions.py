@@ -49,7 +49,7 @@ NO_COLUMNS = frozenset(
         ),
     )
 )
-"""Words of SQL that look like columns, which are functions without brackets and units of time."""
+"""Words of SQL that look like columns: functions without brackets, and units of time."""
 NEVER_LAST = COMPARISONS | {
     "+",
     "-",

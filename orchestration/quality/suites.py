@@ -48,6 +48,8 @@ class Suite:
 
     A blocking expectation sees every row of the coming commit. ``sample_rows`` bounds the rows that
     the others see. None means every row, evaluated by Spark.
+
+    :raises ValueError: two expectations have the same name.
     """
 
     expectations: tuple[Expectation, ...]
@@ -117,7 +119,10 @@ def expect(
 
 
 def run_suite(suite: Suite, frame: Any, *, table: str) -> tuple[Outcome, ...]:
-    """Evaluate ``suite`` on ``frame``, a Spark or pandas DataFrame."""
+    """Return the outcomes of ``suite`` on ``frame``, a Spark or pandas DataFrame.
+
+    Also turns off the analytics of Great Expectations in this process.
+    """
     if not suite.expectations:
         return ()
     export_environment({"GX_ANALYTICS_ENABLED": "false"})

@@ -182,7 +182,8 @@ def write_chunk(
 ) -> Chunk:
     """Write the records of ``wanted`` into a file in ``folder``.
 
-    The file ends early after the batch that reaches ``limit_bytes``.
+    The file ends early after the batch that reaches ``limit_bytes``, and so does the chunk. There
+    is no file if ``batches`` yield no record.
     """
     tally, file, end = _Tally(), folder / f"{uuid4().hex}.parquet", wanted.end
     waiting: list[pa.RecordBatch] = []
@@ -273,9 +274,10 @@ def move_in(table_folder: Path, chunks: Sequence[Chunk]) -> list[AddAction]:
 
 
 def discard(table_folder: Path, actions: Iterable[AddAction], held: Collection[Path]) -> None:
-    """Remove files that were moved into the table's folder but that no version uses.
+    """Remove the files of ``actions`` from the table's folder, except those in ``held``.
 
-    ``held`` are the files of the newest version.
+    Call it after a failed commit, which leaves files that no version uses. ``held`` are the files
+    of the newest version.
     """
     for action in actions:
         file = table_folder / action.path

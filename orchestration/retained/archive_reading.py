@@ -49,7 +49,8 @@ class ArchivedFile:
     ) -> bool:
         """Return whether the file may hold a record of ``topic_id`` in ``wanted``.
 
-        The record's timestamp is at least ``from_ms`` and below ``to_ms``.
+        Only records with a timestamp of at least ``from_ms`` and below ``to_ms`` count. None means
+        no bound.
         """
         return (
             self.partition == wanted.partition

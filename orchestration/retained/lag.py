@@ -1,7 +1,7 @@
 """Measures the lag of a table behind its topic, per partition and in all.
 
 The lag is the high watermark less the committed offset. Reads offsets from the log service and
-checkpoints from the table, and writes nothing. Decides nothing, because sensors and checks do.
+checkpoints from the table, and writes nothing. Sensors and checks decide which lag is too large.
 Invariant: a partition that was never committed counts from its log start.
 """
 
@@ -127,8 +127,9 @@ def measure_lag(
 
 
 def lag_behind(log: LogClient, descriptions: Sequence[TopicDescription], load: Load) -> TopicLag:
-    """Return the lag of a table behind existing topics, as that of the first with the ``others``.
+    """Return the lag of a table behind one or more existing topics.
 
+    The result is the lag behind the first topic. Its ``others`` have those behind the other topics.
     ``load`` loads the table.
 
     :raises LogServiceError: the offsets of a topic cannot be read.

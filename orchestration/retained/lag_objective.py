@@ -1,8 +1,8 @@
 """Judges whether a table commits every record within the seconds of its declared objective.
 
-Decides exactly and cheaply. The log returns the first offset that is younger than the objective,
-and every offset below it must be committed. The watchdog judges while no run commits, and a run
-judges after each of its commits.
+The verdict is exact, and needs one look-up by time per topic. The log returns the first offset that
+is younger than the objective, and every offset below it must be committed. The watchdog judges
+while no run commits, and a run judges after each of its commits.
 """
 
 from collections.abc import Mapping

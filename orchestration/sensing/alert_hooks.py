@@ -32,9 +32,9 @@ HOOKS_WITHIN_S = 15.0
 It is far below a tick's limit, and enough for a mail server of the network.
 """
 WINDOW_S = 60.0
-"""The limit of a tick.
+"""The span in which waits for hooks are added up. It is as long as the limit of a tick.
 
-Dagster then cuts the tick off, forgets which alerts it sent, and sends them again.
+At that limit Dagster cuts the tick off, forgets which alerts it sent, and sends them again.
 """
 SOCKET_WITHIN_S = 10.0
 MOST_UNDER_WAY = 64

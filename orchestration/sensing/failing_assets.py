@@ -24,7 +24,7 @@ LOOK_RUNS = 1_000
 LOOKS_AFTER_EVENT = 3
 """The looks at runs after the last event, because runs and events may appear out of order."""
 LOOKS_PER_CHECK = 6
-"""After those, one look in this number queries runs even without an event."""
+"""After ``LOOKS_AFTER_EVENT`` one look in this number queries runs, even without an event."""
 OVERLAP = timedelta(seconds=10)
 """The most time between a run's update and its visibility in the database."""
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)

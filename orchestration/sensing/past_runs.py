@@ -49,7 +49,7 @@ def past_runs(instance: dg.DagsterInstance, tag: str, value: str) -> PastRuns:
 def failures_in_a_row(runs: Sequence[dg.DagsterRun]) -> int:
     """Count the newest runs that failed by themselves, in a row.
 
-    A killed run is tried again at once, and does not count.
+    A killed run is tried again at once. It does not count, and does not end the row.
     """
     count = 0
     for run in runs:

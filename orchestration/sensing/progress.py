@@ -192,16 +192,21 @@ def decide_events(
 
 
 def is_due(last: Reported | None, value: str, now_s: float, *, is_urgent: bool = False) -> bool:
-    """Return whether to report a value: it has changed, and the last report is long enough ago."""
+    """Return whether to report a value: it is the first, or has changed since the ``last`` one.
+
+    A changed value is reported once ``REPORT_INTERVAL_S`` has passed since the last report, and at
+    once if ``is_urgent``.
+    """
     if last is None:
         return True
     return last.value != value and (is_urgent or now_s - last.at_s >= REPORT_INTERVAL_S)
 
 
 def in_a_row(before: Mapping[str, int], now: Iterable[str], most: int) -> dict[str, int]:
-    """Return, for each subject of ``now``, its number of ticks in a row, at most ``most`` + 1.
+    """Return in how many ticks in a row each subject of ``now`` has occurred.
 
-    ``before`` has the numbers of the previous tick. Other subjects are forgotten.
+    The numbers stop at ``most`` + 1. ``before`` has those of the previous tick. Subjects that are
+    not in ``now`` are forgotten.
     """
     return {subject: min(before.get(subject, 0) + 1, most + 1) for subject in now}
 
@@ -209,7 +214,10 @@ def in_a_row(before: Mapping[str, int], now: Iterable[str], most: int) -> dict[s
 def in_turn(
     feeds: Sequence["TopicFeed"], first: str, behind: Collection[str] = ()
 ) -> list["TopicFeed"]:
-    """Return ``feeds``, rotated to begin at the table ``first``, with tables ``behind`` last."""
+    """Return ``feeds`` in the order of a look, which begins at the table ``first``.
+
+    The feeds before it follow at the end. The tables in ``behind`` come after all others.
+    """
     at = next((place for place, feed in enumerate(feeds) if feed.table == first), 0)
     return sorted([*feeds[at:], *feeds[:at]], key=lambda feed: feed.table in behind)
 

@@ -33,7 +33,10 @@ class Retries:
     """Whether a table from tables, a mart or a copy is started when its inputs change."""
 
     def reported(self, key: dg.AssetKey, instance: dg.DagsterInstance, now_s: float) -> str:
-        """Return when an asset whose last run failed is tried again, empty if that is not known."""
+        """Return when an asset whose last run failed is tried again, as a part of a sentence.
+
+        It is empty if that is not known. If no sensor starts the asset, the text says so.
+        """
         if feed := self.feeds.get(key):
             interval_s = interval_of(feed, load_settings().minimum_interval_s)
             return retry_text(past_runs(instance, TABLE_TAG, feed.table).due_s(interval_s), now_s)

@@ -76,7 +76,7 @@ def is_tried_again(tags: Mapping[str, str]) -> bool:
 
 
 def is_reported(failures: int, reported_before: int | None = None) -> bool:
-    """Return whether a new failure in a row is the 1st, 2nd, 4th, 8th, and so on.
+    """Return whether one of the new failures is the 1st, 2nd, 4th, 8th, and so on in a row.
 
     ``failures`` is the number of failures in a row. Those after the first ``reported_before`` are
     new, by default only the last one.
@@ -88,7 +88,10 @@ def is_reported(failures: int, reported_before: int | None = None) -> bool:
 def run_failure_alerts(
     *, name: str = "run_failures", notify: Callable[[Alert], None] | None = None
 ) -> dg.SensorDefinition:
-    """Return the sensor. ``notify`` is called with every alert, e.g. to send it to a chat."""
+    """Return the sensor that reports failed runs.
+
+    ``notify`` is called with every alert, e.g. to send it to a chat.
+    """
 
     @dg.run_failure_sensor(
         name=name,
@@ -142,9 +145,9 @@ def run_failure_alerts(
 
 
 def up_to(run: dg.DagsterRun, runs: Sequence[dg.DagsterRun]) -> list[dg.DagsterRun]:
-    """Return the part of ``runs`` from ``run`` on. ``runs`` are newest first.
+    """Return those of ``runs`` that are not newer than ``run``. ``runs`` are newest first.
 
-    Runs that are newer than ``run`` are reported by their own ticks.
+    Newer runs are reported by their own ticks.
     """
     return list(dropwhile(lambda one: one.run_id != run.run_id, runs))
 

@@ -1,11 +1,13 @@
 """Notices changes in the shape of tables, and records that stop fitting their topic's schema.
 
-It compares the shapes in the cursor with the current ones, and reports a drift as an observation on
-the table. It starts nothing. Each table is read by itself. An unreadable table keeps its known
-shape, and does not block others. If the table of dead letters is unreadable, the known number of
-misfits is kept.
+A shape is the types of a table's columns and the number of misfits, which are records that did not
+fit the schema. The sensor compares the shapes in the cursor with the current ones, and reports a
+drift as an observation on the table. It starts no run. Each table is read by itself. An unreadable
+table keeps its known shape, and does not block others. If the table of dead letters is unreadable,
+the known number of misfits is kept.
 
-Its ticks need no log service, so they also check whether the watchdog fails or hangs. If a table or
+Its ticks also look for new versions of topics' subjects in schema registries (``registry_drift``).
+They need no log service, so they also check whether the watchdog fails or hangs. If a table or
 the lake is unreadable, that is reported once until it is over. The tick does not fail then, because
 a failed tick would forget what it has reported about the watchdog.
 """
@@ -36,7 +38,7 @@ INTERVAL_S = 60
 REGISTRY = ":registry"
 """The cursor's field for the newest reported version of each topic's subject."""
 ALERTS = ":alerts"
-"""The cursor's field for the watchdog's last reported failure. No table has such a name."""
+"""The cursor's field for the last reports by subject. No table has such a name."""
 ASKED = ":asked"
 """The cursor's field for the topic that was asked last, in a tick that a slow registry ended."""
 FIELDS = (REGISTRY, ALERTS, ASKED)
@@ -179,8 +181,10 @@ def schema_drift_sensor(
 ) -> dg.SensorDefinition:
     """Return the sensor that reports a changed shape of a table or of a topic's records.
 
-    ``notify`` is called when the sensor named ``watchdog`` fails or hangs, because that sensor
-    reports on all others. It is also called when a table or the lake is unreadable.
+    It also reports new versions of the subjects of topics. ``notify`` is called when the sensor
+    named ``watchdog`` fails or hangs, because that sensor reports on all others. It is also called
+    when a table, the lake or a schema registry is unreadable, and when a new version of a subject
+    does not fit the columns of its topic.
     """
 
     @dg.sensor(
@@ -278,7 +282,11 @@ def read_shapes(cursor: str | None) -> dict[str, Shape]:
 
 
 def read_alerts(cursor: str | None) -> dict[str, str]:
-    """Read the last reported failure by sensor, empty if the cursor is unreadable."""
+    """Read the last report of each subject, empty if the cursor is unreadable.
+
+    A subject is the watchdog with the id of the tick, or something that could not be read, such as
+    a table, with ``UNREAD``.
+    """
     return read_field(cursor, ALERTS)
 
 

@@ -1,14 +1,15 @@
 """The sensor that starts a source's run when there may be something new for it.
 
-That is a file in its folder, a row beyond its cursor, or a comparison that is due. The decision is
-based on Dagster's runs and the sources themselves, not on the sensor's cursor, so nothing is
-forgotten. The cursor only counts ticks that could not look at a source.
+That is a file in its folder, a row beyond the source's position, or a comparison that is due. The
+decision is based on Dagster's runs and the sources themselves, not on the sensor's cursor, so
+nothing is forgotten. The cursor only counts ticks that could not look at a source.
 
-If a source cannot be looked at, or its topic is refused, its run is started, because the run says
-why it fails. If a look took too long, no run is started, because it would take long as well, at
-every interval. Nor is one started if the position of a source is unknown, because the partition
-leader of the positions does not respond. After ``UNLOOKED_TICKS`` such ticks in a row the source is
-reported, because no run fails for it. If no broker responds, the tick is skipped.
+If a source cannot be looked at in time, or its topic is refused, its run is started, because the
+run says why it fails. If the database canceled a look that took too long, no run is started,
+because it would take as long, at every interval. The position up to which a source was sent is a
+record of the topic ``tidelog.positions``. If the leader of that topic does not respond, no run is
+started either. After ``UNLOOKED_TICKS`` ticks in a row in which a source got neither look nor run,
+it is reported, because no run fails for it. If no broker responds, the tick is skipped.
 
 Sources are looked at in parallel, each in a thread. A database or folder that hangs therefore
 delays other sources by at most ``LOOKS_WITHIN_S``.
@@ -307,8 +308,9 @@ def outcome(
 ) -> Look:
     """Wait for a look until ``until_s``, and return whether to start a run of the source.
 
-    A run starts if it would find something new or report a failure. After a look that took too
-    long no run starts, because it would take as long, at every interval.
+    A run starts if it would find something new, or report a failure. It also starts if the look has
+    not ended by ``until_s``. It does not start if the database canceled the look, because the run
+    would take as long, at every interval, or if the source's position is unknown.
     """
     try:
         return Look(is_wanting=look.result(timeout=max(until_s - monotonic(), 0.0)))

@@ -11,9 +11,9 @@ A table that could not be evaluated, or a log service that did not respond, in
 ``UNEVALUATED_TICKS`` ticks in a row is reported once until it is over.
 
 Of a sensor's failures in a row the 1st, 2nd, 4th, 8th... is reported. A tick that has not ended
-after ``HUNG_AFTER_S`` is reported once. Sensors may tick several times between two ticks of the
-watchdog. It then reports the first failure that it sees from each of these on. A tick that is still
-running does not hide the failures before it.
+after ``HUNG_AFTER_S`` is reported once. A sensor may tick several times between two ticks of the
+watchdog. If it has passed one of these numbers meanwhile, the newest failure is reported. A tick
+that is still running does not hide the failures before it.
 
 Alerts go to the tick's log and, through ``notify``, to wherever a project wants them. The sensor of
 schema drift watches this one in the same way, because it needs no log service and has its own
@@ -173,7 +173,7 @@ def watchdog_sensor(
     notify: Callable[[Alert], None] | None = None,
     now_s: Callable[[], float] = time.time,
 ) -> dg.SensorDefinition:
-    """Return the sensor. ``notify`` is called with every alert, e.g. to send it to a chat."""
+    """Return the watchdog, a sensor. ``notify`` is called with every alert, e.g. for a chat."""
 
     @dg.sensor(
         name=name,

@@ -125,7 +125,9 @@ def spark_home() -> Path:
 def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> Any:
     """Return the process's Spark session, and open it if need be.
 
-    It is over Connect if ``settings.spark_remote`` is set, else in this process.
+    It is over Connect if ``settings.spark_remote`` is set, else in this process. ``extra`` are
+    further Spark settings. Also sets the time zone of this process to UTC, and the environment
+    variables that Spark needs.
 
     :raises JavaError: a JVM has to be started and there is no Java for it.
     :raises SparkGoneError: the warm server does not answer.

@@ -59,8 +59,9 @@ ValueFaults = Callable[[pa.Array], pa.Array]
 class BatchStatistics:
     """Statistics of the records that were read.
 
-    They are the number of records, the bytes of keys and values, the newest timestamp (ms), the
-    days of timestamps (since 1970), and the last leader epoch and last offset by partition.
+    They are the number of records, the size of keys and values in bytes, the newest timestamp (ms),
+    the days on which timestamps lie (counted from 1970), and the last leader epoch and last offset
+    by partition.
     """
 
     records: int
@@ -142,7 +143,8 @@ class StatisticsCount:
 class RecordBatchFrame:
     """The records of a run, read by Spark's workers.
 
-    ``frame`` has the columns of ``SOURCE_SCHEMA`` and ``_fault``.
+    ``frame`` has the columns of ``SOURCE_SCHEMA`` (``headers`` only on request), ``_fault``, and
+    ``_parsed`` if a format was given.
     """
 
     frame: Any

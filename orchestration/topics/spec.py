@@ -469,6 +469,8 @@ def _brought_up(client: LogClient, spec: TopicSpec) -> TopicChanges:
 def differences(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, tuple[str, ...]]:
     """Return the differences between topics and their declarations, by topic. Changes nothing.
 
+    For a topic that the log service refuses to describe, the refusal is returned instead.
+
     :raises LogServiceAwayError: the log service does not respond at all.
     """
     return {spec.name: _differences(client, spec) for spec in specs}

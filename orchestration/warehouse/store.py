@@ -123,7 +123,10 @@ class Warehouse:
         )
 
     def path(self, name: str) -> Path:
-        """Return the file of a mart."""
+        """Return the path of a mart's file.
+
+        :raises ValueError: the name cannot be a mart's.
+        """
         if not TABLE_NAME.fullmatch(name):
             raise ValueError(
                 f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting"
@@ -179,7 +182,10 @@ class Warehouse:
         versions: Mapping[str, int],
         confinement: Confinement,
     ) -> None:
-        """Restrict the connection to the files of its relations, and forbid changes of settings."""
+        """Restrict the connection to the confinement's bounds, and forbid changes of settings.
+
+        It may read only the files of the lake tables in ``versions``.
+        """
         files = [str(file) for name in versions for file in self.lake.existing(name).files]
         connection.execute(f"SET allowed_paths = [{', '.join(map(quoted_text, files))}]")
         connection.execute(f"SET memory_limit = '{confinement.memory_bytes}B'")
@@ -223,7 +229,8 @@ class Warehouse:
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, int]]]:
         """Yield a connection with the relations of ``sql``, and the versions of its lake tables.
 
-        ``path`` is the file of the database.
+        With a ``confinement`` the connection has the confinement's relations instead. ``path`` is
+        the file of the database.
         """
         with duckdb.connect(path, config=dict(CONNECTION_SETTINGS)) as connection:
             connection.execute("SET TimeZone = 'UTC'")  # the host's zone would shift days
@@ -247,9 +254,10 @@ class Warehouse:
             yield connection, versions
 
     def _is_account(self, name: str, marts: set[str]) -> bool:
-        """Return whether the lake table ``name`` is only the ledger of a DuckDB table.
+        """Return whether the lake table ``name`` only keeps the progress of a DuckDB table.
 
-        Then the name means the DuckDB table.
+        Such a table is the ledger of a transform (``transforms.ledger``). In SQL the name then
+        means the DuckDB table.
         """
         return name in marts and set(self.lake.existing(name).arrow_schema.names) >= ACCOUNT_COLUMNS
 

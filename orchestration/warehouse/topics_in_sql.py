@@ -68,8 +68,8 @@ class IncompleteAnswerWarning(UserWarning):
 class Scan:
     """One scan of a topic in DuckDB's plan.
 
-    ``topic`` is the number of the topic in the query. It is None if the scan reads no column. Then
-    the scan may be of any topic.
+    ``topic`` is the number of the topic in the query. It is None if the plan does not tell it, for
+    example because the scan reads no column. Then the scan may be of any topic.
     """
 
     topic: int | None
@@ -106,8 +106,9 @@ class TopicRelations:
     def prepare(self, connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, TopicRead]:
         """Make the topics in ``sql`` relations of ``connection``, and return the planned reads.
 
-        The relations can be used by this one query only. Warns (``IncompleteAnswerWarning``) if
-        records are missing in between, now or when a batch turns out to be unreadable.
+        The relations can be used by this one query only. Warns with ``IncompleteAnswerWarning`` if
+        neither archive nor log holds records that the query needs, or if a topic is deleted. The
+        same warning comes while the query runs, if a batch turns out to be unreadable.
 
         :raises duckdb.Error: the query cannot be understood.
         :raises LogServiceError: the log service does not respond.
@@ -157,7 +158,10 @@ class TopicRelations:
         return {source.topic: read for source, read in zip(sources, reads, strict=True)}
 
     def _format(self, topic: str) -> ValueFormat | None:
-        """Return the format in which a topic's fields are read. It leaves out VARIANTs in JSON."""
+        """Return the format in which a topic's fields are read.
+
+        Fields of plain JSON that are or contain a VARIANT are not in it. The view reads these.
+        """
         found = self.formats.get(topic)
         if found is not None:
             return found.leniently() if isinstance(found, DebeziumJson) else found

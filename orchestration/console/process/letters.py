@@ -50,7 +50,9 @@ def letter_list(*, table: str, rule: str | None) -> list[dict[str, Any]]:
 
 
 def letter(*, table: str, place: str) -> dict[str, Any]:
-    """Return one dead letter whole, with its fix and the replays that are possible.
+    """Return one dead letter with its fix, and whether and how it can be replayed.
+
+    Very long texts are cut.
 
     :raises ClickException: there is no such letter.
     """

@@ -87,7 +87,10 @@ def response_to(line: bytes, methods: Mapping[str, Callable[..., Any]]) -> dict[
 
 
 def refusal(text: str, *, is_bug: bool = False) -> dict[str, Any]:
-    """Return the response that refuses a request."""
+    """Return the response that refuses a request, with the reason ``text``.
+
+    ``is_bug`` tells an unexpected error, which becomes status 500, from a refusal.
+    """
     return {"error": text[:MAX_ERROR_CHARACTERS], "is_bug": is_bug}
 
 

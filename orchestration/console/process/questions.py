@@ -45,7 +45,7 @@ def sql(*, question: str, relations: Sequence[str], row_count: int = MAX_ROWS) -
 
 
 def cut_to_size(answer: pa.Table, row_count: int) -> dict[str, Any]:
-    """Return the columns and first rows of ``answer`` as JSON, and a sentence on omitted rows."""
+    """Return the first columns and rows of ``answer`` as JSON, and sentences on omitted ones."""
     cut = []
     if len(answer.schema) > MAX_COLUMNS:
         cut.append(f"the first {MAX_COLUMNS} of {len(answer.schema)} columns are shown")

@@ -99,7 +99,10 @@ def declared_topics(assets: Iterable[dg.AssetsDefinition]) -> list[str]:
 
 
 def running_assets(settings: Settings) -> Collection[str]:
-    """Return the assets of unfinished runs of the installation's Dagster."""
+    """Return the assets of unfinished runs of the installation's Dagster.
+
+    Only the newest ``LOOKED_AT_RUNS`` of these runs are considered.
+    """
     home = dagster_home(settings.data_directory)
     if not (home / "dagster.yaml").exists():
         return ()
@@ -125,7 +128,9 @@ def commits_of(snapshot: TableSnapshot, count: int) -> list[Commit]:
 def table(*, name: str) -> dict[str, Any]:
     """Return the columns and the commits of a table or mart.
 
-    :raises ClickException: neither lake nor warehouse has it.
+    ``is_there`` of the result is False if neither lake nor warehouse has it.
+
+    :raises ClickException: it cannot be read.
     """
     settings = current_settings()
     lake = Lake(settings.lake_root)
@@ -160,7 +165,10 @@ def topic_ids(*, names: Sequence[str]) -> dict[str, str]:
 
 
 def relations(*, question: str) -> dict[str, list[str]]:
-    """Return the tables and the topics that a query may read."""
+    """Return the tables and topics that a query reads, and more if that is not certain.
+
+    The console checks the person's rights on them before it runs the query.
+    """
     settings = current_settings()
     warehouse = Warehouse(settings.warehouse_directory, Lake(settings.lake_root))
     with explained():

@@ -40,9 +40,9 @@ SHOWN_MOVES = 200
 
 
 class PlanConfig(dg.Config):
-    """The config of every plan.
+    """The config of every job that moves replicas.
 
-    ``throttle_bytes`` is per second and broker, and 0 means unlimited.
+    ``throttle_bytes`` bounds the moves per second and broker, and 0 means unlimited.
     """
 
     dry_run: bool = True
@@ -94,7 +94,10 @@ def cluster_jobs() -> list[dg.JobDefinition]:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Turn refusals into a failure of the run without a retry, because a retry would fail again."""
+    """Fail the run without a retry if cluster or supervisor refuses, or does not respond.
+
+    A retry would fail again.
+    """
     try:
         yield
     except (PlanRefused, ControlRefused, ClusterNotReady, LogServiceError, StorageError) as error:
@@ -109,9 +112,11 @@ def _done(
     *,
     is_dry: bool,
 ) -> bool:
-    """Show a plan and carry it out unless this is a dry run.
+    """Show a plan, and carry it out to its end unless this is a dry run.
 
     Return whether the cluster is as the plan wants it.
+
+    :raises PlanRefused: a broker lacks room for its replicas. Nothing was changed.
     """
     problems = plans.lack_of_room(layout, plan)
     moves = [

@@ -41,7 +41,7 @@ def decide_changes(
     """Return the current troubles by check, and the changes: troubles that began or ended.
 
     A trouble that continues with other figures (one more partition, one less) is not a change.
-    Notices are not changes either.
+    Findings of severity NOTICE are not troubles.
     """
     now: dict[str, str] = {}
     for finding in findings:

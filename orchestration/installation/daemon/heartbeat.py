@@ -3,8 +3,8 @@
 The thread touches it every few seconds. The supervisor looks at the file's age, because the daemon
 listens on no port. A process that is stopped, or cannot run Python any more, stops touching it. So
 does a process with a hanging loop. That matters, because a hanging loop of sensors starts no run
-although the process is alive. Decides nothing about the consequences. Imports nothing of Dagster,
-so that a check costs nothing.
+although the process is alive. The supervisor decides what follows. Imports nothing of Dagster, so
+that a check costs nothing.
 """
 
 import threading

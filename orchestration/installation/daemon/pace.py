@@ -28,12 +28,11 @@ SETTLES_S = 60.0
 It is needed because the result of a condition may depend on its earlier result.
 """
 LONGEST_S = 60.0
-"""The longest pause of a loop that waits for an event, because cron schedules are due at full
-minutes.
-"""
+"""The longest pause of a loop that waits for an event. Cron schedules are due at full minutes."""
 INTERVALS_S = 35.0
-"""Time after a look in which the loop keeps its own pace, if a full minute passed meanwhile. A
-sensor that ticked at that look may have missed that minute. Dagster's own sensor of conditions
+"""Time after a look in which the loop keeps its own pace, if a full minute passed meanwhile.
+
+A sensor that ticked at that look may have missed that minute. Dagster's own sensor of conditions
 ticks every 30 s.
 """
 RUN_STATUS = "RUN_STATUS"
@@ -47,8 +46,9 @@ Dagster counts the interval from a slightly later moment, and a look before its 
 nothing.
 """
 WITHOUT_THREADS_S = 0.5
-"""The longest pause of a loop of sensors whose ticks run in it, because no tick can end that
-pause.
+"""The longest pause of a loop of sensors whose ticks run in the loop itself.
+
+No tick can end that pause.
 """
 
 
@@ -59,13 +59,13 @@ class Pause(Protocol):
     """
 
     def is_set(self) -> bool:
-        """Return whether the daemon ends."""
+        """Return whether the daemon is to end."""
         ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Pause for ``timeout`` seconds at most, and return whether the daemon ends.
+        """Pause for about ``timeout`` seconds, and return whether the daemon is to end.
 
-        Implementations may end the pause earlier, or extend it while nothing happens.
+        An implementation may end the pause earlier, or extend it while nothing happens.
         """
         ...
 
@@ -80,11 +80,11 @@ class Bounded:
         self._shortest_s, self._longest_s = shortest_s, longest_s
 
     def is_set(self) -> bool:
-        """Return whether the daemon ends."""
+        """Return whether the daemon is to end."""
         return self._ended.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Pause, and return whether the daemon ends."""
+        """Pause, and return whether the daemon is to end."""
         seconds = min(
             max(math.inf if timeout is None else timeout, self._shortest_s), self._longest_s
         )
@@ -108,11 +108,11 @@ class Quiet:
         self._changed_s = self._looked_s = now_s()
 
     def is_set(self) -> bool:
-        """Return whether the daemon ends."""
+        """Return whether the daemon is to end."""
         return self._ended.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Pause, and return whether the daemon ends.
+        """Pause, and return whether the daemon is to end.
 
         The pause has the loop's own length if a full minute has passed since the last pause, or if
         the clock was put back.
@@ -152,8 +152,8 @@ class Quiet:
 class Sight:
     """The state of the instance at the last tick of a run status sensor.
 
-    ``seen`` is the newest event and the cursor, ``since_s`` the time since when they are the same,
-    and ``ticked_s`` the time of the tick.
+    ``seen`` is the newest event and the sensor's cursor. Both have been unchanged since
+    ``since_s``. ``ticked_s`` is the time of the tick.
     """
 
     seen: Hashable
@@ -205,8 +205,8 @@ class Resting:
 class Turns:
     """A pause that ends when a sensor may tick again.
 
-    ``submit`` starts the sensor's ticks, and notices their end. ``due`` is called with a sensor's
-    interval before each of its ticks. ``submit`` starts no tick if ``rests`` returns True.
+    Dagster's loop calls ``due`` with a sensor's interval before each tick, and ``submit`` to start
+    the tick. ``submit`` notices the end of the tick. It starts none if ``rests`` returns True.
     """
 
     def __init__(
@@ -247,11 +247,11 @@ class Turns:
         return future
 
     def is_set(self) -> bool:
-        """Return whether the daemon ends."""
+        """Return whether the daemon is to end."""
         return self._ended.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Pause until a sensor may tick again, and return whether the daemon ends.
+        """Pause until a sensor may tick again, and return whether the daemon is to end.
 
         The pause lasts ``timeout`` seconds at most.
         """

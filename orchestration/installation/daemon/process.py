@@ -3,10 +3,10 @@
 ``python -m orchestration daemon run ...`` takes Dagster's arguments.
 
 A sensor notices records only while one of its ticks runs. With ticks in threads, Dagster checks
-only every five seconds whether a sensor may tick again. Half of that time on average would be the
-largest part of the delay from a record to its row. Here a tick is followed by the next one at once,
-and loops without work wake up more seldom than Dagster's (``pace``). Dagster has no setting for
-either.
+only every five seconds whether a sensor may tick again. A record would wait half of that time on
+average, longer than for all other steps to its row. Here a tick is followed by the next one at
+once, and loops without work wake up more seldom than Dagster's (``pace``). Dagster has no setting
+for either.
 
 If a loop of the daemon hangs, Dagster only logs it. Here the daemon then stops its heartbeat, so
 that the supervisor restarts it.

@@ -138,7 +138,7 @@ def is_same_origin(origin: str, host: str) -> bool:
 
 
 def is_of_this_site(scope: Scope, headers: Headers) -> bool:
-    """Return whether no page of another site made the request, or only a link to open a page."""
+    """Return whether a request is of this site, or only follows another site's link to a page."""
     if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
         return True
     is_link = (

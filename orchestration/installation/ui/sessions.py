@@ -45,15 +45,16 @@ A correct login does not wait for them, because many users may come from the add
 """
 ASKING_THREADS = 4
 RECHECKING_THREADS = 2
-"""Threads apart from those of logins, so that a flood of logins does not prolong a session that has
-lost its right.
+"""The threads that check the rights of sessions again, apart from those of logins.
+
+So a flood of logins does not prolong a session that has lost its right.
 """
 TOKEN_BYTES = 32
 logger = logging.getLogger("tidelog.ui")
 
 
 class BusyError(Exception):
-    """Too many logins are waiting, in total or of this user from this address."""
+    """Too many logins are waiting, in total, from this address, or of this user from it."""
 
 
 class UnreachableError(Exception):
@@ -119,7 +120,10 @@ class Sessions:
     async def _attempt(
         self, user: str, password: SecretText, address: str, wait_ms: int
     ) -> UiRights:
-        """Check the password at the cluster after ``wait_ms``, and count a wrong guess."""
+        """Return the user's rights, which the cluster is asked for after ``wait_ms``.
+
+        A wrong password is counted as a guess.
+        """
         try:
             if wait_ms:
                 with _place(self._waiting, address, MAX_WAITING, MAX_WAITING_OF_ADDRESS):
