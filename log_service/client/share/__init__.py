@@ -9,5 +9,5 @@
 - ``lane``: sends the requests to one leader, in one ``session``. ``acknowledgements``:
   acknowledgements until the leader has responded.
 - ``membership``: heartbeats and assignments. ``leases``: acquires records that other processes may
-  acknowledge.
+  acknowledge. ``silent_nodes``: leaders that it asks after the others.
 """

@@ -31,6 +31,7 @@ from log_service.client.share.fetcher import DEFAULT_LOCK_TIMEOUT_MS
 from log_service.client.share.membership import ShareMembership, new_member_id
 from log_service.client.share.metrics import ShareConsumerMeter
 from log_service.client.share.records import GAP, AcknowledgeType, ShareRecord
+from log_service.client.share.silent_nodes import SilentNodes
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
@@ -51,10 +52,6 @@ SLICE_MS: Final = 500
 """How long one of several leaders is asked to wait for records."""
 ACQUIRE_GRACE_MS: Final = 5_000
 """How much longer than its wait an acquire may take, for example if a leader hangs."""
-LATE_S: Final = 1.0
-"""Lateness in seconds from which on a leader counts as silent. It begins after the asked wait."""
-SILENT_S: Final = 10.0
-"""Time in seconds for which a silent leader comes last when leaders are asked."""
 RETRY_S: Final = 0.1
 SLACK_S: Final = 1.0
 CLOSE_S: Final = 5.0
@@ -143,8 +140,7 @@ class ShareLeases:
         self._free_slots = list(range(MAX_LEASES))
         self._sessions: dict[str, _Session] = {}
         self._epochs: dict[str, int] = {}
-        self._silent_until_s: dict[int, float] = {}
-        """The time until which a node that responded late is asked after the others."""
+        self._silent_nodes = SilentNodes()
         self._stack = AsyncExitStack()
         self._calls: set[trio.CancelScope] = set()
         self._is_closed = False
@@ -360,7 +356,7 @@ class ShareLeases:
                     if session is None:
                         session = sessions[node_id] = self._open(group_id, node_id)
                     try:
-                        with self._note_silence(node_id, wait_ms):
+                        with self._silent_nodes.note(node_id, wait_ms):
                             records = await self._fetch(session, topic, max_records, wait_ms)
                     except KafkaError as error:
                         if not error.is_retriable or trio.current_time() >= deadline_s:
@@ -386,21 +382,6 @@ class ShareLeases:
         with trio.move_on_after(CLOSE_S, shield=True):
             await self._close(session)
 
-    @contextmanager
-    def _note_silence(self, node_id: int, wait_ms: int) -> Iterator[None]:
-        """Mark a node as silent for a while if the block takes much longer than ``wait_ms``.
-
-        A silent node is asked after the others. If the block ends earlier, the mark is removed.
-        """
-        late_s = trio.current_time() + wait_ms / 1_000 + LATE_S
-        try:
-            yield
-        finally:
-            if trio.current_time() >= late_s:
-                self._silent_until_s[node_id] = trio.current_time() + SILENT_S
-            else:
-                self._silent_until_s.pop(node_id, None)
-
     def _leaders(self, topic: str) -> list[int]:
         """Return the leaders of a topic in random order, but silent nodes last."""
         view = self._cluster.view
@@ -408,9 +389,7 @@ class ShareLeases:
             text = f"topic {topic!r} is not there any more"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         nodes = {view.leader_of(each) for each in self._partitions(topic)} - {-1}
-        drawn = self._env.rng.sample(sorted(nodes), len(nodes))
-        now_s = trio.current_time()
-        return sorted(drawn, key=lambda node: self._silent_until_s.get(node, 0.0) > now_s)
+        return self._silent_nodes.come_last(self._env.rng.sample(sorted(nodes), len(nodes)))
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
         count = self._cluster.view.topics[topic].partition_count

@@ -18,7 +18,8 @@ from log_service.client import (
     Producer,
     ShareLeases,
 )
-from log_service.client.share.leases import ACQUIRE_GRACE_MS, SILENT_S
+from log_service.client.share.leases import ACQUIRE_GRACE_MS
+from log_service.client.share.silent_nodes import SILENT_S
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, node_properties, tell_cluster
 
 CLIENT_HOST = "client"
