@@ -1,4 +1,7 @@
-"""Builds the rows of the registry: the handler, permissions, gates, limits and sides of each API.
+"""Builds the rows of the registry, one for each API.
+
+A row has the handler of the API, its permissions, the gates that check them, its limits, and its
+sides: the listeners of brokers, of controllers, or both.
 
 Handlers that every client needs first are imported with the node. The others are imported, with
 their messages, on their first request or by ``warm_up``. Importing them all would take as long as
@@ -21,7 +24,7 @@ from log_service.protocol.codec import MAX_REQUEST_ELEMENTS
 class OnDemand:
     """A function that is imported on its first call.
 
-    It is named ``name`` in ``log_service.broker.ROOM.MODULE``.
+    ``name`` is its name in the module ``log_service.broker.ROOM.MODULE``.
     """
 
     __slots__ = ("function", "module", "name", "room")
@@ -216,7 +219,10 @@ def forwarded_row(
     gate: str | OnDemand = PERMISSIONS,
     **others: Any,
 ) -> Api:
-    """Return the row of an API that brokers only forward, so only the active controller checks."""
+    """Return the row of an API that brokers only forward.
+
+    Only the active controller checks its permissions.
+    """
     return api_row(
         key,
         handler,

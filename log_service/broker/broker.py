@@ -1,11 +1,11 @@
 """The composition root of a node: makes its subsystems (rooms), starts and stops them in order.
 
-Decides only the order. A start goes through identity, logs, the controller's listeners bound, the
-controller made, the metadata log opened, the broker's listeners bound, registration, partitions and
-coordinators, and at last connections of clients. A graceful stop goes the other way. Other brokers
-take over leadership, no new connections are accepted, waiting requests get responses, coordinators
-give up their shards, high watermarks are written, logs are closed in order, then the metadata log.
-If ``run`` is cancelled instead, nothing more is written, as in a crash.
+Decides only the order. A start verifies the identity, opens the logs, binds the controller's
+listeners, makes the controller, opens the metadata log, binds the broker's listeners, registers,
+starts partitions and coordinators, and at last serves clients. A graceful stop goes the other way.
+Other brokers take over leadership, no new connections are accepted, waiting requests get responses,
+coordinators give up their shards, high watermarks are written, logs are closed in order, then the
+metadata log. If ``run`` is cancelled instead, nothing more is written, as in a crash.
 
 Invariants: nothing is served before the controller has unfenced the broker. A task that fails ends
 the whole node, because its room cannot be trusted any more. It also closes the connections at once,
@@ -79,9 +79,9 @@ class Broker:
 
     ``run`` it in a nursery. ``stop`` ends it gracefully, cancelling it ends it at once.
 
-    ``static_texts`` are the keys of the node's file as they were given, for requests that describe
-    the configuration. ``most_connections`` is the number of connections that the process's file
-    descriptors allow.
+    ``static_texts`` are the keys and values of the node's file as written, for requests that
+    describe the configuration. ``most_connections`` is the number of connections that the process's
+    file descriptors allow.
     """
 
     def __init__(
@@ -420,7 +420,7 @@ class Broker:
         logs.watch_directories(on_failed)
 
     def _report_directory(self) -> None:
-        """Report a failed directory to the controller at once, so that it moves the leaders."""
+        """Report a failed directory to the controller at once, so that it elects other leaders."""
         if self._rooms is not None:
             self._rooms.lifecycle.hurry()
 

@@ -5,8 +5,8 @@ listener get them too. A change is checked twice: before the request goes to the
 its sender gets the error, and when it arrives with the metadata. If the new ones are unusable at
 that time, the old ones stay. Open connections keep the parameters that they agreed on.
 
-Stores are read and tried in the pool for work that may wait for the disk. A key store on a slow
-file system therefore delays no request.
+Key and trust stores are read and tried in the pool for work that may wait for the disk. A key store
+on a slow file system therefore delays no request.
 
 Invariants: after a failed change a listener keeps what it had before. A single task installs what
 was read, in order.
@@ -70,9 +70,10 @@ class Fresh:
 
 
 class Certificates:
-    """The certificates of all TLS listeners. A publisher of images. ``run`` checks the files.
+    """Keeps the certificates of all TLS listeners up to date. ``run`` looks for changed files.
 
-    ``outgoing`` are this node's own connections by the listener that they go to.
+    It gets each new metadata image by ``on_image``. ``outgoing`` is the TLS of this node's own
+    connections, by the listener that they go to.
     """
 
     def __init__(
@@ -182,7 +183,8 @@ class Certificates:
     async def validate(self, names: frozenset[str], texts: Mapping[str, str]) -> None:
         """Check a change before it is made.
 
-        ``names`` are the changing keys. ``texts`` are all keys that would be set for this broker.
+        ``names`` are the changing keys. ``texts`` are all keys and values that would be set for
+        this broker.
 
         Raises:
             ConfigError: a listener could not use the changed keys.

@@ -29,9 +29,10 @@ from log_service.telemetry.subscriptions import (
 
 
 class ClientTelemetry:
-    """Holds the subscriptions, the clients and the metrics that they pushed. A publisher of images.
+    """Holds the subscriptions, the clients and the metrics that they pushed.
 
-    ``is_shown`` is true if there is a metrics page.
+    It gets each new metadata image by ``on_image``. ``is_shown`` is true if there is a metrics
+    page.
     """
 
     def __init__(

@@ -31,7 +31,10 @@ LONG_SECONDS = 0.005
 
 
 class CollectorPauses:
-    """Decides about the full collections of a process. Tests replace its arguments."""
+    """Decides about the full collections of a process.
+
+    Tests pass their own functions in place of those of ``gc`` and ``time``.
+    """
 
     def __init__(
         self,
@@ -49,8 +52,8 @@ class CollectorPauses:
     def look(self) -> None:
         """Collect or freeze the objects that came since the last call, if there are many.
 
-        Few enough are collected. They are frozen if there are too many, or if the collection took
-        long.
+        Up to a limit they are collected. All live objects are frozen if there are more, or if the
+        collection took long.
         """
         count = self._middle_count()
         if count < FEW:

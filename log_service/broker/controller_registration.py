@@ -48,8 +48,8 @@ than this.
 class ControllerRegistrar:
     """Registers this node's controller. A publisher of images. ``run`` sends what is due.
 
-    ``endpoints`` are the advertised controller listeners by name. ``channel`` leads to the active
-    controller.
+    It gets each new metadata image by ``on_image``. ``endpoints`` are the advertised controller
+    listeners by name. ``channel`` leads to the active controller.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 It covers connection limits, the cleaner, threads, producers' memory, cordoned disks, verification
 of transactions. Decides which room gets a change. ``config.dynamic_broker_config`` decides the
-effective values, and the replica manager has the defaults of topics. One log line names the keys
-that have no effect here, or have an effect only in the file.
+effective values, and the replica manager applies the defaults of topics. One log line names the
+keys that have no effect here, or have an effect only in the file.
 """
 
 import logging
@@ -35,7 +35,10 @@ class HasConnectionLimits(Protocol):
 
 
 class LiveSettings:
-    """Applies dynamic configuration of brokers. A publisher of images."""
+    """Applies dynamic configuration of brokers.
+
+    It gets each new metadata image by ``on_image``.
+    """
 
     def __init__(
         self,

@@ -231,7 +231,7 @@ class FetchSessionCache:
     def open(
         self, request: FetchRequest, now_ms: int, *, is_by_id: bool, is_privileged: bool = False
     ) -> Steps[FetchContext]:
-        """Resolve a request, and start, advance or end its session.
+        """Return the partitions to read for a request. Start, advance or end its session.
 
         ``is_privileged`` is true if a broker sent it, for one of its followers. A request of very
         many partitions takes several steps. Meanwhile its session is not in the cache.
@@ -327,10 +327,11 @@ class FetchSessionCache:
     def _maybe_evict(self, size: int, now_ms: int, *, is_privileged: bool) -> bool:
         """Evict a session for a new session of ``size`` partitions, if one may be evicted.
 
-        The least recently used session is evicted if it is stale. Otherwise the lowest-ranked of
-        the old sessions is evicted if it ranks below the new one. A consumer's session ranks below
-        a follower's, whatever their sizes. To make room for a follower, a consumer's session need
-        not be old.
+        The least recently used session is evicted if it was not used for
+        ``min_session_eviction_ms``. Otherwise the lowest-ranked of the sessions that are older than
+        this is evicted, if it ranks below the new one. A consumer's session ranks below a
+        follower's, and of two alike the one with fewer partitions ranks lower. To make room for a
+        follower, a consumer's session may have any age.
         """
         oldest_allowed_ms = now_ms - self._config.min_session_eviction_ms
         chosen = next(iter(self._sessions.values()), None)

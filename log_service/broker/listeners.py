@@ -20,7 +20,8 @@ from log_service.network.server import FrameHandler, Server, ServerBudget
 class ListenerGroup:
     """The listeners of ``configs``.
 
-    ``budget`` is the node's. ``servers`` is empty until ``serve`` is called.
+    ``budget`` has the limits that all listeners of the node share. ``servers`` is empty until
+    ``serve`` is called.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Logger levels of this process, shown and set as a BROKER_LOGGER configuration (8) (KIP-412).
+"""Logger levels of this process, as the configuration of a BROKER_LOGGER (type 8, KIP-412).
 
 Decides names and levels: Kafka's TRACE to FATAL for Python's, and ``root`` for the root logger.
 Nothing is stored. A restart begins with the levels of the command line. Levels belong to the

@@ -126,7 +126,7 @@ class LostBrokers:
             self._settle(broker.node_id, loss)
 
     def _settle(self, node_id: NodeId, loss: _Loss) -> None:
-        """Stop to count a broker as lost, and send the responses that wait for it."""
+        """Stop counting a broker as lost, and send the responses that wait for it."""
         if self._losses.get(node_id) is loss:
             del self._losses[node_id]
             self._waiting.check(node_id)
@@ -210,7 +210,7 @@ class _Waiting:
         self._on_settled = on_settled
 
     def wait(self, watch: Watch[NodeId]) -> None:
-        """Stop waiting when the connection of the request ends."""
+        """Have the wait cancelled when the connection of the request ends."""
         self.deferred.on_discard(watch.cancel)
 
     def is_ready(self, _key: NodeId) -> bool:

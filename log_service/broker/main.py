@@ -140,7 +140,7 @@ def _parsed(text: str, overrides: Sequence[str]) -> tuple[NodeConfig, ServerSett
 def set_audit_level(config: NodeConfig) -> None:
     """Set the level of the audit log, so that it gets the configured decisions.
 
-    Without an audit log its level is that of all loggers.
+    If the configuration has no audit log, nothing is set, and the level of all loggers applies.
     """
     audit = None if config.authorizer is None else config.authorizer.audit
     if audit is not None:

@@ -46,8 +46,8 @@ class ConfigChangeValidator(Protocol):
     async def validate(self, names: frozenset[str], texts: Mapping[str, str], /) -> None:
         """Validate a change. It may wait for the disk.
 
-        ``names`` are the changing keys. ``texts`` are all keys that would be set for this broker.
-        Raises ConfigError.
+        ``names`` are the changing keys. ``texts`` are all keys and values that would be set for
+        this broker. Raises ConfigError.
         """
 
 

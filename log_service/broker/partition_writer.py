@@ -127,7 +127,7 @@ class PartitionWriter:
         self._registrations.append(self._partition.high_watermark_listeners.add(on_high_watermark))
 
     def read_batches(self) -> Iterator[bytes]:
-        """Iterate over the partition's batches in bounded chunks. This runs in the pool."""
+        """Iterate over the partition's batches in bounded chunks. Call it in the pool."""
         return self._partition.read_batches()
 
     def close(self) -> None:

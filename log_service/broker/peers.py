@@ -4,7 +4,8 @@ A single node therefore does not even import the modules for them. Decides which
 uses. The quorum's requests have a pool of their own, with their own name, timeouts and one request
 in flight. Requests to controllers have their own pool if controllers are reached with another
 protection than brokers. All other requests share one pool. A destination's ``purpose`` keeps
-requests that wait long apart from those that do not. Finds the address of another broker.
+requests that wait long apart from those that do not. ``destination_of`` finds the address of
+another broker.
 """
 
 from typing import TYPE_CHECKING
@@ -105,7 +106,8 @@ def destination_of(
 ) -> "Destination | None":
     """Return a broker's address for other brokers.
 
-    Returns None if the broker is not registered, has no such listener, or is fenced.
+    Returns None if the broker is not registered, has no such listener, or is fenced. With
+    ``with_fenced`` a fenced broker has an address, too.
     """
     broker = image.cluster.brokers.get(NodeId(node_id))
     endpoint = (

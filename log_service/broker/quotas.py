@@ -14,9 +14,9 @@ after that is charged as it is done.
 A pause for request time applies to all connections that share the quota. A request on another of
 these connections is delayed before it is decoded. It continues after the pause, which other
 requests may have prolonged meanwhile, but after ``MAX_PUT_OFF_MS`` at the latest. In Apache Kafka
-each connection pauses for itself, for a window at most. So there a client with a hundred
-connections gets a hundred times its quota. Pauses for bytes have no such limit, and apply to a
-single connection.
+each connection pauses for itself, for one window of the quota at most. So there a client with a
+hundred connections gets a hundred times its quota. Pauses for bytes have no such limit, and apply
+to a single connection.
 
 If no quota of a counted kind is set, the pipelines have no quotas object. Handling a request then
 does nothing for quotas.
@@ -78,9 +78,10 @@ class Governed(Protocol):
 
 
 class ClientQuotas:
-    """Measures the rates of clients against their quotas. A publisher of images.
+    """Measures the rates of clients against their quotas.
 
-    It passes quotas to pipelines and listeners.
+    It gets each new metadata image by ``on_image``. It passes the quotas to pipelines and
+    listeners.
     """
 
     def __init__(
@@ -229,7 +230,8 @@ class ClientAccount:
     def max_fetch_bytes(self) -> int | None:
         """The most bytes that a fetch response may hold, or None for no limit.
 
-        It is what the client's quota allows in the length of all windows but one.
+        A quota is measured over several windows of time. The limit is what the client's quota
+        allows in the length of all windows but one.
         """
         return (
             None if self._fetch is None else int(self._fetch.bound * self._quotas.windows.burst_s)

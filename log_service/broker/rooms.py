@@ -219,7 +219,7 @@ class NodeFoundation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rooms:
-    """The rooms of a running node. ``background`` holds everything that uses the logs."""
+    """The rooms of a running node. ``background`` is the nursery of all tasks that use the logs."""
 
     background: trio.Nursery
     controller: ControllerDriver
@@ -328,7 +328,7 @@ def quorum_node(
     controller: ControllerDriver,
     controller_address: tuple[str, int] | None,
 ) -> QuorumNode:
-    """Return the node for handlers of the controller's listeners.
+    """Return the parts of this node for handlers of the controller's listeners.
 
     A request there is only for the controller of this node.
     """

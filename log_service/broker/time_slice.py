@@ -1,10 +1,10 @@
 """Short time slices for the event loop's thread on Linux, so that it runs soon after it is woken.
 
-Decides the length, and the kernels that support it. A woken thread may share its processor with a
-busy thread. It then waits for the end of the busy thread's slice. A kernel notices that end only at
-its next tick. This takes up to 4 ms, a hundred times the time of a small request. From Linux 6.12
-on, a thread that wants to run often and briefly can request this (``sched_runtime`` of SCHED_OTHER)
-and then runs at once. Its share of the processor and its priority do not change.
+Decides the length of a slice, and which kernels can be asked for it. A woken thread may share its
+processor with a busy thread. It then waits for the end of the busy thread's slice. A kernel notices
+that end only at its next tick. This takes up to 4 ms, a hundred times the time of a small request.
+From Linux 6.12 on, a thread that wants to run often and briefly can request this (``sched_runtime``
+of SCHED_OTHER) and then runs at once. Its share of the processor and its priority do not change.
 
 Invariant: threads that are started later (those of the pool, which compute) keep the system's own
 slices.

@@ -126,9 +126,9 @@ class ServerBudget:
         return delay_ms
 
     def hold_back(self, host: str, now_ms: int) -> int:
-        """Return for how many ms to keep a connection open whose address connects too often.
+        """Count a new connection. Return for how many ms to keep it open before it is closed.
 
-        It is then closed. 0 accepts the connection.
+        This holds off addresses that connect too often. 0 accepts the connection.
         """
         return 0 if self.address_rates is None else self.address_rates.hold_back(host, now_ms)
 

@@ -166,7 +166,7 @@ class ServerConnection:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that the transport took."""
+        """Number of bytes that the transport has accepted so far."""
         return self._stream.bytes_sent
 
     @property
@@ -481,7 +481,7 @@ class ServerConnection:
     def _absurd(self, size: int, max_frame_bytes: int) -> str:
         """Return the error text for a frame size out of bounds.
 
-        The text is another if the first three bytes are those of a TLS handshake.
+        If the connection begins with the bytes of a TLS handshake, the text says so.
         """
         if size >> 8 in TLS_HELLOS and not self.request_count:
             return (

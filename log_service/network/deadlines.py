@@ -35,7 +35,7 @@ class Watched(Protocol):
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that the transport took."""
+        """Number of bytes that the transport has accepted so far."""
 
     @property
     def is_muted(self) -> bool:

@@ -230,8 +230,8 @@ class FrameHandler(Protocol):
 class ResponseQueue:
     """The responses of a connection that must wait, in the order of their requests.
 
-    The first response that is not ready enters first. The connection that fills the queue bounds
-    it. ``responses`` is public for inspection only. ``request_bytes`` counts the bytes of the
+    A queue begins with a response that is not ready. The connection limits the length of its
+    queue. ``responses`` is public for inspection only. ``request_bytes`` counts the bytes of the
     requests of queued responses, except those whose responses were ready when they were queued.
     """
 

@@ -234,9 +234,10 @@ class Server:
                 raise
 
     def _hold_back(self, stream: Connection, delay_ms: int, nursery: trio.Nursery) -> None:
-        """Keep a connection of an address that connects too often open for a while, then close it.
+        """Keep a connection open for a while, then close it: its address connects too often.
 
-        Its client does not connect again before that.
+        Its client does not connect again before that. The connection is closed at once if too many
+        are held back, or if the listener is draining.
         """
         self.refused_count += 1
         self._log.warning(

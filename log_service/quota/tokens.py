@@ -1,10 +1,10 @@
 """Bounds how many partitions a client may create and delete. A bucket has one token for each
 partition (KIP-599).
 
-The bucket fills at the quota's rate, and is full with the tokens that the rate gives in all windows
-together. A change is admitted while the bucket is not below zero, however many partitions it has,
-and may take the bucket below zero. So no quota is too small for a large topic. While the bucket is
-below zero, changes must wait.
+The bucket fills at the quota's rate. It is full when it has the tokens that the rate gives in the
+length of all windows over which quotas are measured (``windows``). A change is admitted while the
+bucket is not below zero, however many partitions it has, and may take the bucket below zero. So no
+quota is too small for a large topic. While the bucket is below zero, changes must wait.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class TokenBucket:
         return self.tokens
 
     def take(self, count: int) -> float:
-        """Take tokens, and return the rest."""
+        """Take tokens, and return how many are left. The number may be negative."""
         assert self.tokens is not None, "it was refilled"
         self.tokens -= count
         return self.tokens
@@ -93,7 +93,7 @@ class MutationCharge:
 
 @dataclass(slots=True)
 class MutationQuotas:
-    """The token buckets of all clients that have a quota of the controller.
+    """The token buckets of all clients that have a quota ``controller_mutation_rate``.
 
     Unused buckets are dropped when new ones are added.
     """
@@ -121,7 +121,8 @@ class MutationQuotas:
     ) -> MutationCharge | None:
         """Return a charge for a request to its client's bucket, or None if no quota applies.
 
-        ``remember`` is called with the bucket before it changes.
+        ``remember`` is called with the bucket before it changes, so that the caller can restore it
+        if the request is refused.
         """
         if not quotas:
             return None

@@ -1,9 +1,10 @@
-"""Measures a rate over the last seconds, and the pause that brings it back to its bound.
+"""Measures a client's rate over the last seconds, and the pause that brings it back to its quota.
 
-A rate is the sum of the kept samples, divided by the time that they span. That time is never
-shorter than all windows but one. So with eleven windows of one second, a burst is measured over ten
-seconds, however short it was. Samples and times agree with Apache Kafka's to the millisecond, so
-that both throttle alike.
+Time is divided into windows of equal length. A sample counts the amounts of one window. A rate is
+the sum of the kept samples, divided by the time that they span. That time is never shorter than all
+windows but one. So with eleven windows of one second, a burst is measured over ten seconds, however
+short it was. Samples and times agree with Apache Kafka's to the millisecond, so that both throttle
+alike.
 
 Every request of a client with a quota is counted and compared with its bound, so this has to be
 cheap. All samples but the current one are added up once. Their sum is reused until the first of
@@ -179,7 +180,7 @@ class Meters:
         return len(self._rates)
 
     def charge(self, share: object, amount: float, bound: float, now_ms: int) -> int:
-        """Count an amount, and return for how many milliseconds its clients have to pause."""
+        """Count an amount of the clients that share a quota. Return their pause in ms."""
         known = self._rates.get(share)
         rate = (
             known[0]
@@ -204,7 +205,10 @@ class Meters:
         return 0 if known is None else max(0, known[0].paused_until_ms - now_ms)
 
     def claim(self, share: object, until_ms: int) -> None:
-        """Note when a delayed request will be handled. New requests of its clients wait for it."""
+        """Note when a delayed request will be handled.
+
+        New requests of the clients that share its quota wait for it.
+        """
         known = self._rates.get(share)
         if known is not None:
             known[0].claimed_until_ms = max(known[0].claimed_until_ms, until_ms)

@@ -127,7 +127,7 @@ class Channel:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that the transport took."""
+        """Number of bytes that the transport has accepted so far."""
         return self._stream.bytes_sent
 
     @property
@@ -159,7 +159,7 @@ class Channel:
     async def send(self, chunks: Sequence[Buffer]) -> None:
         """Send a request that has no response (Produce with acks=0).
 
-        ``chunks`` must not change any more.
+        ``chunks`` must not change after the call, because another task may send them.
 
         Raises:
             OSError: the connection is gone.
@@ -339,7 +339,7 @@ class Channel:
     def _close_if_overdue(self) -> None:
         """Close the channel if its deadline has passed.
 
-        It has not if the response arrived meanwhile.
+        If the awaited response has arrived meanwhile, the deadline is later by now.
         """
         now = trio.current_time()
         if self._next_deadline() > now:

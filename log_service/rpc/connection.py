@@ -61,8 +61,8 @@ class RpcSettings:
     without an error (``misfits``). Clients do, because their security settings may be wrong.
 
     A response longer than ``long_frame_bytes`` is decoded in another thread, because a megabyte of
-    small elements takes 0.1 s. Responses with records are always decoded here, because records stay
-    bytes.
+    small elements takes 0.1 s. Responses with records are always decoded by the task that
+    sent the request, because records stay bytes.
     """
 
     client_id: str

@@ -1,6 +1,7 @@
 """The first bytes of a TLS handshake.
 
-A process that speaks TLS responds to them, if only with an alert, which shows that it listens.
+A process that speaks TLS responds to them, at least with an alert. The response shows that the
+process runs.
 """
 
 from contextlib import suppress

@@ -53,8 +53,8 @@ async def retry(
 ) -> T:
     """Call ``attempt`` until it succeeds, with pauses, and return its result.
 
-    Only retriable errors are repeated, and only until ``timeout_ms`` have passed. ``attempt`` is
-    given how many attempts failed before it.
+    An attempt is repeated only after a retriable error, and until ``timeout_ms`` have passed.
+    ``attempt`` is given how many attempts failed before it.
 
     Raises:
         KafkaError: the first error that is not retriable; the last one when the time is over,

@@ -45,7 +45,7 @@ class Access:
     """The permissions of one principal on one host, in requests of one API.
 
     ``_held`` are the rights by the ACLs at construction. Once the ACLs have changed, each method
-    asks the authorizer for the new rights. The next request gets another ``Access``.
+    asks the authorizer for the new rights, and the next request gets another ``Access``.
     """
 
     __slots__ = ("_api", "_authorizer", "_held", "_log", "host", "principal")
@@ -106,9 +106,9 @@ class Access:
         return decision.is_allowed
 
     def could(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
-        """Return whether an operation is allowed that the request does not depend on.
+        """Return whether an optional operation is allowed.
 
-        A denial is no refusal. Raises as ``may``.
+        The request does not depend on it, so a denial is no refusal. Raises as ``may``.
         """
         decision = self._rights().decide(operation, resource, name)
         self._log.note_optional(self, decision, operation, resource, name)
@@ -126,7 +126,7 @@ class Access:
         return self.could(operation, CLUSTER, CLUSTER_NAME)
 
     def may_somewhere(self, operation: AclOperation, resource: AclResource) -> bool:
-        """Return whether the operation is allowed on any resource of a type (KIP-679).
+        """Return whether the operation is allowed on at least one resource of a type (KIP-679).
 
         Raises as ``may``.
         """

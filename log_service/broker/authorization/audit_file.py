@@ -22,7 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class RollingFile:
-    """A file that rolls. Every call may wait for the disk, and raises OSError."""
+    """A file that is renamed when it is full, and continued as an empty one.
+
+    Every call may wait for the disk, and may raise OSError.
+    """
 
     def __init__(self, files: Files, path: Path, *, max_bytes: int, max_files: int) -> None:
         self._files = files

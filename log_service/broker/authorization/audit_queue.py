@@ -4,9 +4,9 @@ A request never waits here. If the writer is too slow, or its file or topic is m
 are dropped and counted.
 
 Invariants: at most ``MAX_WAITING_COUNT`` allowed and as many denied decisions wait, each kind with
-names of at most ``MAX_WAITING_SIZE`` characters in all. Each kind keeps its order. Each kind has
-these limits to itself, and gets half of each write if it needs that. So a flood of one kind neither
-hides nor delays the other. Denials are written first.
+at most ``MAX_WAITING_SIZE`` characters of resources, principals and hosts in all. Each kind keeps
+its order. Each kind has these limits to itself, and gets half of each write if it needs that. So a
+flood of one kind neither hides nor delays the other. Denials are written first.
 """
 
 from collections import deque

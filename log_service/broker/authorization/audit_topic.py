@@ -47,7 +47,10 @@ def is_for_topic(entry: AuditEntry, topic: str) -> bool:
 
 
 class AuditTopic:
-    """Writes decisions into a topic. ``create_topic`` returns error codes by name."""
+    """Writes decisions into a topic.
+
+    ``create_topic`` creates topics by their names, and returns the error code of each.
+    """
 
     def __init__(
         self,

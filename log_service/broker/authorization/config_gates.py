@@ -132,7 +132,10 @@ def _refused_each(question: Question, denied: dict[AclResource, list[int]]) -> A
 
 
 def describe_cluster(question: Question) -> None:
-    """Check ALTER on the cluster, because a controller's response names all of its nodes."""
+    """Check ALTER on the cluster, on the controller's listeners only.
+
+    The response there names all controllers.
+    """
     require_on_cluster(question.access, ALTER)
 
 
@@ -142,7 +145,7 @@ _describe_each = _each_resource(lambda _: DESCRIBE_CONFIGS)
 def describe_configs(question: Question) -> Admission | None:
     """Check the permission to describe each resource of the request.
 
-    The handler refuses a whole request with an unknown resource type.
+    A request with an unknown resource type is not checked, because the handler refuses all of it.
     """
     known: Collection[int] = {*RESOURCES, *ON_CLUSTER}
     if any(item.resource_type not in known for item in question.request.resources):

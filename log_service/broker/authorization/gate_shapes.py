@@ -55,7 +55,7 @@ class Question:
     def refused(self, error: KafkaError, request: Any = None) -> Any:
         """Return the API's error response, with the error in every field that can hold one.
 
-        ``request`` replaces the own request, if it is given. It may be a part of it.
+        ``request`` stands in for the question's request, if it is given. It may be a part of that.
         """
         return self.api.echo(self if request is None else replace(self, request=request), error)
 

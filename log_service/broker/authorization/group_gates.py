@@ -123,9 +123,10 @@ def sync_group(question: Question) -> None:
 
 
 def _heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
-    """Return the gate of heartbeats that name topics. Without the protocol it checks nothing.
+    """Return the gate of heartbeats that name topics.
 
-    The group needs READ, and every topic DESCRIBE.
+    It checks READ on the group, and DESCRIBE on every topic. If ``is_enabled`` returns false, it
+    checks nothing.
     """
 
     def gate(question: Question) -> None:

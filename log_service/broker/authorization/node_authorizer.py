@@ -65,12 +65,12 @@ class NodeAuthorizer:
 
     @property
     def allowed_count(self) -> int:
-        """Number of allowed operations."""
+        """Number of operations that were allowed since the node started."""
         return self.log.allowed_count
 
     @property
     def denied_count(self) -> int:
-        """Number of denied operations."""
+        """Number of operations that were denied since the node started."""
         return self.log.denied_count
 
     @property

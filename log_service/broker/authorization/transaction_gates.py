@@ -51,7 +51,10 @@ def init_producer_id(question: Question) -> None:
 
 
 def add_partitions_to_txn(question: Question) -> Admission | None:
-    """Check a producer's request up to version 3. Later versions are for brokers."""
+    """Check WRITE on the transactional id and on each topic, up to version 3.
+
+    Later versions are for brokers, and need CLUSTER_ACTION.
+    """
     if question.version >= FIRST_ADD_VERSION_WITH_MANY:
         require_on_cluster(question.access, CLUSTER_ACTION)
         return None

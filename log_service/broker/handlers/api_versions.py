@@ -2,9 +2,9 @@
 
 Behaviour: responds with every API of the listener and its versions, the features that this broker
 supports and those that the cluster has finalized. A request in an unknown version is answered in
-version 0 with UNSUPPORTED_VERSION and our own range, so the client can step down. The response
-header is always version 0 (KIP-511). A client name or version that KIP-511 does not allow gets
-INVALID_REQUEST.
+version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions here, so the client can step
+down. The response header is always version 0 (KIP-511). A client name or version that KIP-511 does
+not allow gets INVALID_REQUEST.
 
 An API that is forwarded to an active controller on another node is listed with the versions that
 both nodes speak. The APIs by which clients push metrics are listed only if there is a metrics page,

@@ -110,12 +110,12 @@ def refuse_create_delegation_token(call: Call, error: KafkaError) -> CreateDeleg
 
 
 def refuse_renew_delegation_token(call: Call, error: KafkaError) -> RenewDelegationTokenResponse:  # noqa: ARG001 - one shape for all
-    """Return an error."""
+    """Return the response with the error."""
     return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NEVER_MS)
 
 
 def refuse_expire_delegation_token(call: Call, error: KafkaError) -> ExpireDelegationTokenResponse:  # noqa: ARG001 - one shape for all
-    """Return an error."""
+    """Return the response with the error."""
     return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NEVER_MS)
 
 

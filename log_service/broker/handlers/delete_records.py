@@ -62,7 +62,11 @@ class DelayedDelete:
         self._deferred = deferred
 
     def is_ready(self, key: TopicPartition) -> bool:
-        """Return whether ``key`` was the last partition without a result."""
+        """Apply the new state of partition ``key``. Return whether the request is complete.
+
+        Does not raise, because the fetch of a follower runs this. A bug closes the connection of
+        this request instead.
+        """
         try:
             return self.try_complete(key)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
@@ -77,7 +81,7 @@ class DelayedDelete:
         return not self._awaited
 
     def on_ready(self) -> None:
-        """Respond."""
+        """Send the response."""
         self._deferred.complete(self._response)
 
     def on_expired(self) -> None:

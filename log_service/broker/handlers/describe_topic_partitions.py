@@ -5,7 +5,7 @@ Behaviour: describes topics in the order of their names, or all topics if none i
 to the next one, and the next request continues from there. A partition whose leader clients of the
 listener cannot reach has leader -1, and no error. A named topic that does not exist gets
 UNKNOWN_TOPIC_OR_PARTITION. A cursor at a topic that is not among the named ones gets
-INVALID_REQUEST. Nothing is ever created. Topics that the client may not describe are left out if
+INVALID_REQUEST. No topic is ever created. Topics that the client may not describe are left out if
 all are asked for. If named, they are TOPIC_AUTHORIZATION_FAILED, whether they exist or not.
 KIP-966.
 """

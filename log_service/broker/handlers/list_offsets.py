@@ -87,7 +87,7 @@ async def _complete(
 ) -> None:
     """Send the response that ``waiting`` returns, unless the client leaves before.
 
-    It stops then, because each lookup would read a batch in vain.
+    ``waiting`` is cancelled then, because each lookup would read a batch in vain.
     """
     with client:
         await deferred.complete_after(waiting)
@@ -118,9 +118,10 @@ def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffset
 def _find_in_steps(
     node: Node, call: Call, request: ListOffsetsRequest, response: ListOffsetsResponse
 ) -> Iterator[bool]:
-    """Find the offset of each partition by itself, and yield true after each lookup of a time.
+    """Find the offset of each partition by itself, and pause after each lookup of a time.
 
-    A partition that the request repeats gets INVALID_REQUEST, once.
+    Yields true at a pause, so that the caller can tell it from the end. A partition that the
+    request repeats gets INVALID_REQUEST, once.
     """
     isolation = Isolation.of(request.isolation_level) if request.replica_id < 0 else None
     counts = Counter(

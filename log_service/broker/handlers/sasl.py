@@ -1,9 +1,9 @@
 """SaslHandshake (API key 17, versions 0-1), SaslAuthenticate (36, 0-2), without a due login.
 
 Behaviour: responds with ILLEGAL_SASL_STATE, and the connection stays usable. There are three
-causes: a listener without SASL, a request after a login that does not end, and a client that begins
-to log in again too soon. ``broker.logins`` takes all other requests of logins before they come
-here.
+causes: a listener without SASL, a request after a login without a lifetime, and a client that
+begins to log in again too soon. ``broker.logins`` takes all other requests of logins before they
+come here.
 
 Versions: SaslHandshake 1 announces tokens in SaslAuthenticate (KIP-152). SaslAuthenticate 1 session
 lifetime (KIP-368); 2 flexible.

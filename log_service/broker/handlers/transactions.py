@@ -1,8 +1,8 @@
 """Requests to the transaction coordinator, in every version of Kafka 4.3.
 
 AddPartitionsToTxn (24, versions 0-5): adds partitions to the transaction of one producer up to
-version 3. From version 4 on brokers ask for many producers, and may only verify. A partition that
-does not exist is UNKNOWN_TOPIC_OR_PARTITION, and all others of its transaction are
+version 3. From version 4 on brokers ask for many producers, and may ask only to verify. A partition
+that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and all others of its transaction are
 OPERATION_NOT_ATTEMPTED then. AddOffsetsToTxn (25, 0-4): adds the partition of a group's offsets.
 EndTxn (26, 0-5): stores the outcome and responds. The markers follow. DescribeTransactions (65, 0)
 and ListTransactions (66, 0-2): respond with the transactions that this broker coordinates.

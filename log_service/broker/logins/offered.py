@@ -4,8 +4,8 @@ They are made from the configuration and the newest metadata. Decides which JAAS
 start: invalid ones and those of another mechanism. Users of PLAIN are in the JAAS text of the
 listener, which may change while the node runs. Users of SCRAM are in the metadata. A change of a
 JAAS text is validated before it is made, and again when it arrives with the metadata. If it is
-unusable at that time, the previous users stay. Apache Kafka takes any such text, and applies it at
-its next start. Completed logins stay valid.
+unusable at that time, the previous users stay. Completed logins stay valid.
+Apache Kafka accepts any such text, and applies it at its next start.
 """
 
 import hmac
@@ -53,11 +53,11 @@ logger = logging.getLogger(__name__)
 class DecoySecret:
     """The secret from which the credentials of unknown users (decoys) are derived.
 
-    Decoys are the same on all nodes of a cluster, and as long as a node runs. So a client cannot
-    tell them from credentials of users. The secret is derived from the log directory ids of the
-    broker with the lowest id, and from the secret of delegation tokens, if any. The ids are random,
-    and are visible only to clients that may also list the users. The secret depends on no user. A
-    controller that knows no broker yet uses a random number of its own.
+    Decoys are the same on all nodes of a cluster, and stay the same as long as a node runs. So a
+    client cannot tell them from credentials of users. The secret is derived from the log directory
+    ids of the broker with the lowest id, and from the secret of delegation tokens, if any. The ids
+    are random, and are visible only to clients that may also list the users. The secret depends on
+    no user. A controller that knows no broker yet uses a random number of its own.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class NodeLogins:
     async def validate(self, names: Collection[str], texts: Mapping[str, str]) -> None:
         """Validate a change of this broker's configuration.
 
-        ``names`` are the changing keys. ``texts`` are all keys that would be set.
+        ``names`` are the changing keys. ``texts`` are all keys and values that would be set.
 
         Raises:
             ConfigError: a listener could not use it.

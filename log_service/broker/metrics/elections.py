@@ -11,7 +11,10 @@ from log_service.metadata.partition import NO_LEADER, RECOVERING
 
 
 class UncleanElections:
-    """Counts unclean elections since the node started. A publisher of images."""
+    """Counts unclean elections since the node started.
+
+    It gets each new metadata image by ``on_image``.
+    """
 
     def __init__(self) -> None:
         self.count = 0

@@ -53,8 +53,8 @@ async def bind_metrics(network: Network, host: str, port: int) -> Listener:
 class MetricsEndpoint:
     """One listener that responds to ``GET /metrics`` with the chunks of ``make_page``.
 
-    At an empty chunk, other tasks run. ``instrument`` measures the loop as long as the page is
-    served.
+    If ``make_page`` yields an empty chunk, other tasks run. ``instrument`` measures the loop as
+    long as the page is served.
     """
 
     def __init__(

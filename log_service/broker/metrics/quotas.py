@@ -1,7 +1,7 @@
-"""The quotas of clients on the metrics page: pauses, and the clients nearest to a bound.
+"""The quotas of clients on the metrics page: pauses, and the clients nearest to their quotas.
 
 Decides the names, and how many clients are shown. There may be any number of client ids, so only
-those nearest to their bounds are shown.
+those nearest to their quotas are shown.
 """
 
 from collections.abc import Iterator, Mapping

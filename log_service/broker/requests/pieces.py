@@ -23,9 +23,10 @@ from log_service.protocol.schema import Message
 class Items:
     """A list of the request, and the list of the response with one result for each of its items.
 
-    ``named_by`` are the fields that name an item in both lists. If their names differ, it has a
-    pair (field of the request, field of the response). The items of a request may be plain values.
-    ``value`` is then the field of the response that holds such a value.
+    ``named_by`` are the fields that name an item in both lists. A field that has another name in
+    the response is given as a pair (field of the request, field of the response). The items of a
+    request may be plain values. ``value`` is then the field of the response that holds such a
+    value.
     """
 
     request_field: str

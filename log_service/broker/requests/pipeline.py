@@ -7,11 +7,11 @@ version (KIP-511). A ``KafkaError`` of any later step becomes the error response
 other exception is a bug. It closes the connection of its request and no other, and the server logs
 the traceback.
 
-Knows no API but ApiVersions. If an API's repeated requests need no decoding, or its followers are
-metered apart, its registry row says so. The authorizer decides permissions, and the quotas
-decide limits. Without them everything is allowed and nothing is counted. The quotas come first. A
-request whose client has to pause is not decoded, and a refused one is charged like any other.
-Requests of many list elements are handled in pieces (``large``).
+Knows no API but ApiVersions. The registry row of an API tells whether its repeated requests need no
+decoding, and whether requests of followers are metered apart. The authorizer decides permissions,
+and the quotas decide limits. Without them everything is allowed and nothing is counted. The quotas
+come first. A request whose client has to pause is not decoded, and a refused one is charged like
+any other. Requests of many list elements are handled in pieces (``large``).
 """
 
 from collections.abc import Mapping

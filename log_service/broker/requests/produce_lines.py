@@ -39,8 +39,8 @@ MAX_LEFT_BYTES = 16 << 20
 class Standing:
     """A request in the queue of its connection.
 
-    ``work`` appends the request and completes ``deferred``. It checks ``is_dropped`` between its
-    steps, and charges their time to ``call``.
+    ``work`` appends the request's batches and completes ``deferred``. It checks ``is_dropped``
+    between its steps, and charges their time to ``call``.
     """
 
     call: Call

@@ -34,7 +34,7 @@ class StepScheduler:
         return f"<StepScheduler waiting={self._turn.statistics().tasks_waiting}>"
 
     def respond(self, call: Call, steps: Steps[R]) -> R | Deferred:
-        """Return the response that ``steps`` make, or a deferred one if that takes many steps."""
+        """Return the response that ``steps`` make, or a deferred one if it takes several steps."""
         try:
             next(steps)
         except StopIteration as ended:
@@ -43,7 +43,10 @@ class StepScheduler:
         return self.run(call, self.take(steps))
 
     def run(self, call: Call, waiting: Coroutine[Any, Any, Message]) -> Deferred:
-        """Run a coroutine in a task, and return the deferred response that it completes."""
+        """Run a coroutine in a task, and return the deferred response that it completes.
+
+        The coroutine is cancelled if the client leaves.
+        """
         deferred = call.defer()
         self.complete(call, deferred, waiting)
         return deferred
@@ -51,7 +54,10 @@ class StepScheduler:
     def complete(
         self, call: Call, deferred: Deferred, waiting: Coroutine[Any, Any, Message]
     ) -> None:
-        """Run a coroutine in a task. Complete ``deferred`` with the response that it returns."""
+        """Run a coroutine in a task. Complete ``deferred`` with the response that it returns.
+
+        The coroutine is cancelled if the client leaves.
+        """
         scope = trio.CancelScope()
         deferred.on_discard(scope.cancel)  # the client may leave before the task begins
         call.route.start_task(self._complete, call, deferred, waiting, scope)

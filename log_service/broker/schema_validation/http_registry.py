@@ -3,7 +3,8 @@
 Decides which requests are sent, and which responses are used. A response that does not come from a
 registry is ignored, so a wrong URL refuses no record.
 
-Invariants: a request runs in a thread, and its time and size are bounded. No error shows a login.
+Invariants: a request runs in a thread, and its time and size are bounded. No error text has
+the login.
 """
 
 import json

@@ -15,7 +15,7 @@ from log_service.records.rules import SchemaName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicVerdicts:
-    """The ``records.rules.SchemaRules`` of a topic.
+    """The verdicts on one topic's schemas, in the form of ``records.rules.SchemaRules``.
 
     The key of ``rules`` is whether the rule is for keys (True) or values (False).
     """

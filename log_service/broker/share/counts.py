@@ -20,7 +20,7 @@ class ShareCounts:
 
 @dataclass(slots=True)
 class FetchCounts:
-    """Sums over the fetches of one group, as far as they came to acquiring records."""
+    """Sums over those fetches of one group that went on to acquire records."""
 
     fetch_count: int = 0
     percent_sum: int = 0

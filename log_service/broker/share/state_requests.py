@@ -77,7 +77,7 @@ class _Kind:
 
     ``request`` and ``topic`` build its request, and ``ask_here`` asks this node's own coordinator.
     ``reply_of`` returns the part of a partition's result that the caller gets. ``purpose`` is that
-    of its connection.
+    of the connection for its requests.
     """
 
     request: Callable[..., Any]

@@ -217,10 +217,10 @@ class MarkerSender:
         return None if registration.leader == NO_NODE else registration.leader
 
     def _find_leader_or_put_off(self, where: TopicPartition) -> NodeId | Gone | None:
-        """Return the leader of a partition, and None to delay its marker.
+        """Return the leader of a partition, None to delay its marker, or ``GONE``.
 
-        The markers of this node's unreplicated partitions are delayed, and those of partitions
-        without a leader.
+        Markers of this node's unreplicated partitions are delayed, and so are markers of
+        partitions without a leader. ``GONE`` means that the partition does not exist.
         """
         registration = self._image().topics.partition(where.topic, where.partition)
         if (

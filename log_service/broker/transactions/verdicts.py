@@ -1,11 +1,11 @@
 """Error codes for clients if a coordinator does not confirm a transaction's partitions (KIP-890).
 
-Decides what the broker may do by the version of a client's request, and which errors such a client
-understands. Two requests write to a transaction by themselves: Produce to any partition,
-TxnOffsetCommit to one of ``__consumer_offsets``. Their leader asks the coordinator whether the
-partition is in the transaction. From version 12 of Produce and version 5 of TxnOffsetCommit on, the
-leader asks it to add the partition instead. Older clients do not know some codes, or give up on
-them. They get other codes, after which they retry or fail in order.
+The version of a client's request tells which steps the broker may take for it, and which errors the
+client understands. This module decides both. Two requests write to a transaction by themselves:
+Produce to any partition, TxnOffsetCommit to one of ``__consumer_offsets``. Their leader asks the
+coordinator whether the partition is in the transaction. From version 12 of Produce and version 5 of
+TxnOffsetCommit on, the leader asks it to add the partition instead. Older clients do not know some
+codes, or give up on them. They get other codes, after which they retry or fail in order.
 """
 
 from enum import Enum

@@ -103,7 +103,11 @@ class Question:
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of a verification: what each append shows to its log, or an error."""
+    """The result of a verification, by partition.
+
+    ``shown`` has the verification that an append must show to the partition's log. ``errors`` has
+    the codes of partitions that must not be written to.
+    """
 
     shown: dict[TopicPartition, Verification] = field(default_factory=dict)
     errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)

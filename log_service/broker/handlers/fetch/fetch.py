@@ -2,11 +2,12 @@
 
 Behaviour: the response holds whole batches below the high watermark (``read_committed``: below the
 last stable offset), from the one that holds the fetch offset. The first batch of a response is sent
-whole whatever its size, so a consumer always makes progress. After it ``max_bytes`` of the request
-and of each partition hold. The broker responds at once if ``min_bytes`` can be read (never more
-than ``max_bytes``), if an existing partition has an error, if it sends the consumer to another
-replica, or if no partition exists. Otherwise the fetch waits until they can be read or
-``max_wait_ms`` has passed. Records go from the segment to the socket as a leased slice.
+whole whatever its size, so a consumer always makes progress. The ``max_bytes`` of the request and
+of each partition limit the batches after it. The broker responds at once if ``min_bytes`` can be
+read (never more than ``max_bytes``), if an existing partition has an error, if it sends the
+consumer to another replica, or if no partition exists. Otherwise the fetch waits until
+``min_bytes`` can be read or ``max_wait_ms`` has passed. Records go from the segment to the socket
+as a slice of the file, leased until it is sent.
 
 Versions: 4 isolation level (KIP-98); 5 log start offset; 7 sessions (KIP-227); 9 current leader
 epoch (KIP-320); 11 rack and preferred replica (KIP-392); 12 flexible, last fetched epoch and

@@ -25,10 +25,10 @@ Result = tuple[FetchTarget, PartitionData, int]
 class Reading:
     """The results of one pass over the partitions of a fetch.
 
-    Holds leases until it becomes a response or is released. ``present`` are the partitions that
-    exist on this node. ``replica`` is the follower that fetches, or None for a consumer.
-    ``is_leader_needed`` is set for followers and old consumers, because they read from the leader
-    only. ``nearest`` finds replicas nearer to the consumer, if enabled.
+    Holds leases on the records until it becomes a response or is released. ``present`` are the
+    partitions that exist on this node. ``replica`` is the follower that fetches, or None for a
+    consumer. ``is_leader_needed`` is set for followers and old consumers, because they read from
+    the leader only. ``nearest`` finds replicas nearer to the consumer, if enabled.
     """
 
     __slots__ = (
@@ -91,6 +91,6 @@ class Reading:
             partition.sent_bytes += size_bytes
 
     def release(self) -> None:
-        """Release all leases without a response. The records are read again for it."""
+        """Release all leases. The records are read again for the response."""
         for release in self._releases:
             release()

@@ -225,7 +225,10 @@ def must_respond_now(request: FetchRequest, reading: Reading) -> bool:
 def replica_of_request(
     node: Node, request: FetchRequest, *, is_noted: bool
 ) -> "FetchingReplica | None":
-    """Return the follower that sent a request, or None for a consumer."""
+    """Return the follower that sent a request, or None for a consumer.
+
+    ``is_noted`` is set if the leader has noted the follower's position from this request already.
+    """
     if request.replica_id < 0 and request.replica_state is None:
         return None
     from log_service.broker.handlers.fetch.replica import (  # noqa: PLC0415 - a node alone has no followers

@@ -39,7 +39,10 @@ class FetchingReplica:
     )
 
     def __init__(self, node: Node, broker_id: int, broker_epoch: int, *, is_noted: bool) -> None:
-        """``is_noted`` is set when a fetch is read again. It was noted when it arrived."""
+        """``is_noted`` is set when a fetch is read again.
+
+        The follower's position was noted when the fetch arrived.
+        """
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.is_noted = is_noted

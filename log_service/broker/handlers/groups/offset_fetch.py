@@ -1,9 +1,9 @@
 """OffsetFetch (API key 9), versions 1-10.
 
 Behaviour: the coordinator responds with the committed offsets, -1 if there is none. Null topics ask
-for all of the group. Topics named by id are answered by id, UNKNOWN_TOPIC_ID if there is no such
-topic. With ``require_stable`` an offset that an open transaction may still change is
-UNSTABLE_OFFSET_COMMIT. A repeated request for all of a group is answered once.
+for all offsets of the group. Topics named by id are answered by id, UNKNOWN_TOPIC_ID if there is no
+such topic. With ``require_stable`` an offset that an open transaction may still change is
+UNSTABLE_OFFSET_COMMIT. A repeated request for all offsets of a group is answered once.
 
 Versions: 2 null asks for all, an error at the top; 3 throttle time; 5 leader epoch; 6 flexible; 7
 require stable (KIP-447); 8 many groups in one request (KIP-709); 9 member epochs (KIP-848); 10
@@ -44,7 +44,8 @@ NO_OFFSET = -1
 def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> Deferred:
     """Ask the coordinators, and convert their responses to the version of the request.
 
-    All offsets of a group are taken in turns, because there may be very many.
+    A request for all offsets of a group takes several turns of the event loop, because there may
+    be very many.
     """
     is_one = call.version < FIRST_VERSION_WITH_GROUPS
     request.groups = [_only_group(request)] if is_one else _each_whole_once(request.groups)

@@ -2,9 +2,9 @@
 
 Behaviour: the coordinator of the group of Kafka Streams instances decides. Before that the handler
 checks the topic names of a topology. Afterwards it lets missing internal topics be created, if the
-client may create them. A status names the topics that the client may not create. A request is
-UNSUPPORTED_VERSION if the cluster has not finalized ``streams.version`` at 1. It is also refused if
-the broker's ``group.coordinator.rebalance.protocols`` leave the protocol out.
+client may create them. A status in the response names the topics that the client may not create. A
+request is UNSUPPORTED_VERSION if the cluster has not finalized ``streams.version`` at 1. It is also
+refused if the broker's ``group.coordinator.rebalance.protocols`` leave the protocol out.
 """
 
 from collections.abc import Iterable

@@ -145,7 +145,11 @@ class DelayedProduce:
         self._deferred = deferred
 
     def is_ready(self, key: TopicPartition) -> bool:
-        """Return whether ``key`` was the last partition without an outcome."""
+        """Apply the new state of partition ``key``. Return whether the request is complete.
+
+        Does not raise, because another request may run this. A bug closes the connection of this
+        request instead.
+        """
         try:
             return self.try_complete(key)
         except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
@@ -161,7 +165,7 @@ class DelayedProduce:
         return not self._waiting
 
     def on_ready(self) -> None:
-        """Respond."""
+        """Send the response."""
         self._deferred.complete_with(self._completed)
 
     def _completed(self) -> ProduceResponse:

@@ -100,7 +100,7 @@ class Clearance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A cached request without its records, and the bytes of its response around the numbers."""
+    """A cached request without its records, and the constant bytes of its response."""
 
     route: Route
     request: ProduceRequest

@@ -146,10 +146,11 @@ def _buffers(checked: Checked) -> list[Buffer]:
 
 
 def _keep_records(request: ProduceRequest, checked: Checked, deferred: Deferred) -> None:
-    """Copy the checked batches out of the connection's buffer.
+    """Copy the data that the append needs out of the connection's buffer.
 
-    The next request overwrites the buffer while the coordinator is asked. The append reads only
-    the headers of the request's own records, so only the headers are kept.
+    The next request overwrites the buffer while the coordinator is asked. The append writes the
+    checked batches, so they are copied whole. It reads only the headers of the request's own
+    records, so only these are kept.
     """
     deferred.held_bytes = _kept_bytes(request, checked)
     for topic in request.topic_data:

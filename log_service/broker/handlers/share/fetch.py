@@ -275,7 +275,10 @@ def _is_readable_still(fetch: _Fetch, key: ShareKey) -> bool:
 
 
 def _fetch_now(fetch: _Fetch) -> None:
-    """Acquire the available records, or nothing if the client has gone."""
+    """Acquire the available records, and respond if all else is finished.
+
+    Do nothing if the client has gone.
+    """
     if fetch.deferred.is_done:
         return
     with fetch.call.counted():
@@ -299,7 +302,7 @@ def _acquire(fetch: _Fetch) -> None:
 
 
 def _count(fetch: _Fetch, all_led: tuple[LedSharePartition, ...]) -> None:
-    """Count a fetch that is about to acquire records."""
+    """Add a fetch that is about to acquire records to the counts of its group."""
     counts = fetch.node.shares.fetch_counts.get(fetch.context.key.group_id)
     if counts is not None and all_led:
         waited_ms = (

@@ -48,7 +48,7 @@ def handle_describe_share_group_offsets(
 ) -> DescribeShareGroupOffsetsResponse | Deferred:
     """Ask share coordinators, then the leaders of partitions.
 
-    A repeated request for all of a group is answered once.
+    A repeated request for all topics of a group is answered once.
     """
     whole = {group.group_id: group for group in request.groups if group.topics is None}
     request.groups = [
