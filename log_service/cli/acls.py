@@ -1,6 +1,6 @@
 """``tidelog acls`` lists, adds and removes ACLs, with the options of Kafka's ``kafka-acls.sh``.
 
-Decides with which options a user names resources, principals and operations, and what the two
+This module defines the options that name resources, principals and operations, and what the two
 shorthands ``--producer`` and ``--consumer`` mean.
 """
 

@@ -127,9 +127,10 @@ async def add(
     bootstrap_servers: str,
     **how: Any,
 ) -> None:
-    """Plan which replicas to move to new brokers ID, or to all brokers without replicas.
+    """Plan which replicas to move to new brokers ID.
 
-    No other broker receives replicas.
+    Without ID, all brokers that have no replicas are the new ones. No other broker receives
+    replicas, except of internal topics that have fewer than --internal-factor.
     """
     if start and broker_ids:
         raise click.UsageError("--start starts a broker with the next id: it excludes ID")
@@ -214,8 +215,8 @@ async def remove(
 
     With --execute the node leaves the quorum, is stopped, and is unregistered. The command stops a
     node of the tidelog up on --data itself. Any other broker that still runs is not unregistered,
-    because it would register again. The command says when it can be stopped. Call the command again
-    to unregister it.
+    because it would register again at its next start. The command says when it can be stopped. Call
+    the command again to unregister it.
     """
     async with open_admin(bootstrap_servers) as admin, plan_refusals():
         layout = await read_layout(admin)
@@ -429,7 +430,7 @@ async def follow(admin: Admin, moving: Sequence[tuple[Move, int]]) -> int:
 
 
 async def lift_throttles(admin: Admin) -> dict[str, list[Any]]:
-    """Remove the throttles that moves left, and return the brokers and topics that had them."""
+    """Remove throttles that moves left behind, and return the brokers and topics that had them."""
     brokers = await throttled_brokers(
         admin, [node.node_id for node in (await admin.describe_cluster()).nodes]
     )

@@ -126,9 +126,9 @@ def plan_rows(
 ) -> list[dict[str, Any]]:
     """Return a row per broker in restart order.
 
-    It has the number of partitions that the broker leads, and of those that no other broker can
-    lead, which are offline meanwhile. It also says how the broker is restarted. ``strange`` are the
-    brokers that ``by`` cannot restart.
+    A row counts the partitions that the broker leads, and those that no other broker can lead,
+    which are offline during the restart. It also names the restarter: ``by``, or None for the
+    brokers in ``strange``, which ``by`` cannot restart.
     """
     return [
         {
@@ -160,7 +160,7 @@ def show(rows: Sequence[Mapping[str, Any]], strange: Sequence[int], data: Path) 
 
 
 def print_down(layout: ClusterLayout) -> None:
-    """Name the brokers that are down, because no other is restarted while replicas are missing."""
+    """Print the brokers that are down, because no other is restarted while replicas are missing."""
     for broker_id in layout.fenced:
         click.echo(
             f"broker {broker_id} is down: start it first, or the restart of the others waits"

@@ -143,7 +143,7 @@ def place_in_quorum(state: ClusterState, member: QuorumMember) -> str:
 def controller_rows(state: ClusterState) -> list[dict[str, Any]]:
     """Return the controllers that are not brokers, as rows.
 
-    An observer whose lag is long is left out, because it may be a broker that has left.
+    An observer that is behind is left out, because it may be a broker that has left the cluster.
     """
     brokers = {broker.broker_id for broker in state.layout.brokers}
     return [

@@ -1,8 +1,8 @@
 """``tidelog cluster voters add | remove`` changes the voters of the metadata quorum (KIP-853).
 
 Each command shows the voters before and after, and how many of them may fail. ``--execute`` changes
-them. ``tidelog cluster quorum`` lists them. A quorum that is fixed in the nodes' files
-(``controller.quorum.voters``) is not changed here.
+them. ``tidelog cluster quorum`` lists them. These commands refuse a quorum that is fixed in the
+nodes' files (``controller.quorum.voters``).
 """
 
 from collections.abc import Collection, Mapping

@@ -1,10 +1,10 @@
 """Chooses the settings of a command's clients: a file, the environment or the local installation.
 
-With ``--command-config`` only this file counts. Without it the file named by TIDELOG_CLIENT_CONFIG
-is used, and variables such as TIDELOG_SASL_PASSWORD take precedence over it. If neither sets
-anything, and no other servers are named, the commands use the file that ``tidelog up --secure``
-wrote for the operator. A warning names keys that no client has, and a file with a password that
-others may read.
+With ``--command-config`` only the given file counts. Without that option the file named by
+TIDELOG_CLIENT_CONFIG is used, and variables such as TIDELOG_SASL_PASSWORD take precedence over it.
+If neither sets anything, and the command connects to its default servers, it uses the file that
+``tidelog up --secure`` wrote for the operator. A warning names keys that no client has, and a file
+with a password that others may read.
 """
 
 import os
@@ -66,8 +66,8 @@ def read_whole_file(path: Path) -> dict[str, Any]:
     """Return the settings of a properties file that must be complete without the environment.
 
     Raises:
-        ConfigError: as ``read_file``, or the settings contradict each other. That text names the
-            file, and keys as the file spells them.
+        ConfigError: as ``read_file``, or the settings contradict each other. The text of
+            the second error names the file, and keys as the file spells them.
     """
     settings = read_file(path)
     try:

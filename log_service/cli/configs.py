@@ -1,8 +1,8 @@
 """``tidelog configs`` shows and changes configs of topics, brokers and other resources.
 
-The others are the cluster, groups and the metrics of clients. Decides with which options a user
-names a resource. By default it shows only values that were set, without the defaults. A change
-affects only the keys that it names.
+The others are the cluster, groups and the metrics of clients. This module defines the options that
+name a resource. By default the command shows only values that were set, without the defaults. A
+change affects only the keys that it names.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -28,7 +28,7 @@ GLANCE_SECONDS = 0.3
 GREETING = struct.pack(">ihhih", 10, 18, 0, 0x71DE, -1)
 """A request of ApiVersions: size, API key, version, correlation id, no client id."""
 GREETING_RESPONSE = struct.pack(">ii", 0, 0x71DE)
-"""The first bytes of the response: its size, which may be any, and the correlation id."""
+"""The first bytes of the response: its size, which is not compared, and the correlation id."""
 API_TIMEOUT_MS = 20_000
 QUORUM_TIMEOUT_MS = 5_000
 """How long the quorum may take to describe itself.
@@ -36,7 +36,10 @@ QUORUM_TIMEOUT_MS = 5_000
 Without a leader, brokers wait for one much longer.
 """
 PATIENCE_SECONDS = 2.0
-"""How long a change may take before the quorum is asked. It is longer than an election."""
+"""How long a change may take before the command asks whether the quorum has a leader.
+
+It is longer than an election.
+"""
 NO_LEADER_TEXT = (
     "the metadata quorum has no leader, so nothing can be changed: a majority of the controllers"
     " has to run and to reach each other; see: tidelog cluster status"

@@ -1,8 +1,8 @@
 """``tidelog consume`` prints records of a topic as text, by a format, or as JSON lines.
 
-Decides where reading starts, when it ends and how a record is printed. All records of a poll are
-printed and flushed before the next poll, so that a group never commits a record that was not
-printed.
+This module decides where reading starts, when it ends and how a record is printed. All records of a
+poll are printed and flushed before the next poll, so that a group never commits a record that was
+not printed.
 """
 
 import signal
@@ -315,7 +315,7 @@ Bounds = Mapping[TopicPartition, tuple[int, int]]
 async def bounds_of(
     bootstrap_servers: str, names: Sequence[str], *, read_committed: bool
 ) -> tuple[list[str], Bounds]:
-    """Return the matching topics, and the bounds of their partitions.
+    """Return the matching topics, and the first and end offsets of their partitions.
 
     Raises KafkaError if a topic does not exist.
     """
@@ -426,7 +426,7 @@ def unbuffered_output() -> BinaryIO:
 def noted_interrupts() -> Iterator[list[int]]:
     """Yield a list that gets an item at the first Ctrl-C, so that a poll's records are all printed.
 
-    The second Ctrl-C interrupts.
+    The second Ctrl-C is handled as before the block: it interrupts.
     """
     noted: list[int] = []
     previous = signal.getsignal(signal.SIGINT)

@@ -1,9 +1,9 @@
 """``tidelog consume --queue`` prints records of a share group and accepts each one (KIP-932).
 
-Other consumers may take records of the same queue. Decides when reading ends. All records of a poll
-are printed and flushed before the next poll accepts them. Records that were acquired and not
-printed are available to others as soon as the command ends. So are records of a poll that could not
-be printed.
+Other consumers may take records of the same queue. This module decides when reading ends. All
+records of a poll are printed and flushed before the next poll accepts them. Records that were
+acquired and not printed are available to others as soon as the command ends. So are records of a
+poll that could not be printed.
 """
 
 import time

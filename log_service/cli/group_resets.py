@@ -1,7 +1,7 @@
 """Plans the moves of ``tidelog groups reset``: reads offsets and targets, and changes nothing.
 
-Decides which partitions are meant and what each option means. Reads and writes the CSV of
-kafka-consumer-groups.
+This module decides which partitions the options name, and which offset each option means. It reads
+and writes the CSV of kafka-consumer-groups.
 """
 
 import csv
@@ -75,7 +75,7 @@ async def chosen_partitions(
     *,
     is_all: bool,
 ) -> list[TopicPartition]:
-    """Return the named partitions, or all that the group has committed.
+    """Return the named partitions, or all for which the group has committed an offset.
 
     Raises:
         UsageError: neither topics nor all partitions are requested, or both.

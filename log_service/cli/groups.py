@@ -256,7 +256,7 @@ def state_row(document: dict[str, Any]) -> dict[str, Any]:
 
 
 async def offset_rows(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
-    """Return a row per partition that the group has committed or is assigned."""
+    """Return a row per partition that has a committed offset of the group or is assigned to it."""
     committed = await admin.list_group_offsets(group.group_id)
     owners = {where: member.client_id for member in group.members for where in member.assignment}
     partitions = sorted({*committed, *owners})
@@ -396,7 +396,7 @@ async def reset(
 async def absence(admin: Admin, group_id: str, *, is_made: bool) -> str:
     """Return a note that a group does not exist.
 
-    It says that the reset makes the group, if ``is_made``, and otherwise names a similar group.
+    With ``is_made`` it says that the reset creates the group. Otherwise it names a similar group.
     """
     if is_made:
         return f"note: there was no group {group_id}: it is made with these offsets"
@@ -434,7 +434,7 @@ def target_of(ways: dict[str, Any]) -> Target:
 
 
 def show_moves(moves: Sequence[Move], *, as_json: bool, export: bool) -> None:
-    """Print the old and new offsets of a reset, which may not be made yet."""
+    """Print the old and new offsets of a reset, whether it was made or only planned."""
     if export and not as_json:
         click.echo(as_csv(moves), nl=False)
         return

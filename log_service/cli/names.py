@@ -1,9 +1,8 @@
 """Reads typed names of topics, partitions and groups, and completes them for the shell.
 
-Decides what a pattern is (``*``, ``?``, ``[...]`` as in a shell) and how partitions are written
-(``orders:0,2-4``). A pattern without a match is an error, because it must be a mistake. Completion
-asks the cluster only if a server accepts a connection at once. It reports no errors, because a
-shell is waiting.
+A pattern has ``*``, ``?`` or ``[...]``, as in a shell. Partitions are written as ``orders:0,2-4``.
+A pattern without a match is an error, because it must be a mistake. Completion asks the cluster
+only if a server accepts a connection at once. It reports no errors, because a shell is waiting.
 """
 
 import re

@@ -10,7 +10,10 @@ import click
 
 
 class WholeNumber(click.IntRange):
-    """A whole number within bounds, which also has to fit into the request's field."""
+    """A whole number within bounds, which also has to fit into a signed number of ``bits`` bits.
+
+    A request's field has that size.
+    """
 
     name = "whole number"
 
@@ -39,7 +42,7 @@ def checked_size(
     *,
     largest: int = 2**63 - 1,
 ) -> int:
-    """Return ``number`` if its absolute value is at most ``largest``, otherwise fail as ``kind``.
+    """Return ``number`` if its absolute value is at most ``largest``, otherwise raise.
 
     Raises:
         BadParameter: the number is too large for the request's field.

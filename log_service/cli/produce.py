@@ -45,7 +45,7 @@ class Patience(logging.Handler):
         self._timer: threading.Timer | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Start the timer. Log records of errors are passed on to other handlers."""
+        """Start the timer of the reason. Pass errors on to the root logger's handlers."""
         if record.levelno >= logging.ERROR:
             logging.getLogger().callHandlers(record)
         elif self._timer is None:
@@ -245,7 +245,9 @@ async def produce(
 async def encoding_parser(
     parse: Parse, topic: str, schemas: Mapping[str, str], access: RegistryAccess
 ) -> Parse:
-    """Return a parser that encodes keys and values. ``schemas`` names a subject or a file for each.
+    """Return a parser that encodes keys and values by their schemas.
+
+    ``schemas`` has a subject or a file by "key" and "value".
 
     Raises the errors of ``part_encoder``.
     """

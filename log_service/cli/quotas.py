@@ -1,7 +1,7 @@
 """``tidelog quotas`` shows, sets and removes quotas of users, clients and addresses.
 
-Decides with which options a user names an entity, and how values are written: a quota of bytes may
-have a unit, as in 10MiB.
+This module defines the options that name an entity, and the notation of values. A quota of bytes
+may have a unit, as in 10MiB.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def entity_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def named_parts(given: dict[str, Any]) -> dict[str, str]:
-    """Return the entity that the options name: names by Kafka's entity types.
+    """Return the entity that the options name, as names by Kafka's entity types.
 
     An empty name is the default of a type.
 

@@ -196,7 +196,10 @@ class RecordDecoder:
         return JsonBytes(text, identity.guid if identity.id is None else identity.id)
 
     async def _find(self, place: Place) -> Decode | None:
-        """Fetch the schema and keep its decoder. Return None and print a note if that fails."""
+        """Fetch the schema that keys or values of a topic name, and keep its decoder.
+
+        If that fails, print a note and return None.
+        """
         if self._failures.get(place) or self._failures.get(None):
             return None
         topic, is_key, identity = place
@@ -234,7 +237,11 @@ class RecordDecoder:
         return "".join(f"version {version} of {name}, " for name, version in shown)
 
     def _note(self, place: Place | None, text: str) -> None:
-        """Print a note on standard error, unless there was already one about the same schema."""
+        """Print a note on standard error, unless there was already one about the same place.
+
+        A place is a topic, key or value, and a schema. At most ``MAX_NOTES`` notes are printed.
+        ``place`` is None if the registry does not respond.
+        """
         if place in self._noted or len(self._noted) >= MAX_NOTES:
             return
         self._noted.add(place)

@@ -37,7 +37,7 @@ DEFAULT_REGISTRY: Final = f"http://127.0.0.1:{DEFAULT_REGISTRY_PORT}"
 RenderAll = Callable[[Sequence[Any]], Awaitable[bytes]]
 """Returns the bytes that a command prints for records."""
 PATIENCE: Final[Mapping[str, Any]] = {"timeout": 30.0, "max_retries": 1, "retries_wait_ms": 200}
-"""A person wants to know soon that nothing listens there."""
+"""Client settings that give up early, because a person wants to know that nothing listens."""
 ADVICE: Final[Mapping[int, str]] = {
     NO_RESPONSE: (
         "start one with 'tidelog up' or 'tidelog registry serve', or name another with --registry"
@@ -70,7 +70,10 @@ class RegistryAccess:
 
 
 def default_registry() -> str:
-    """Return the URL of the registry that ``tidelog up`` starts with the environment's settings."""
+    """Return the URL of the registry that ``tidelog up`` starts.
+
+    The environment may name another port for it.
+    """
     port = os.environ.get(PORT_SETTING, "").strip()
     return f"http://127.0.0.1:{port}" if port.strip("0") else DEFAULT_REGISTRY
 

@@ -1,7 +1,7 @@
 """``tidelog schemas`` lists, registers, checks, compares and deletes the schemas of a registry.
 
-Decides how files name their type, and how schemas are printed. It works over HTTP with any registry
-that has Confluent's API.
+It works over HTTP with any registry that has Confluent's API. This module decides how schemas are
+printed.
 """
 
 import json

@@ -28,7 +28,7 @@ TRUST = {
 }
 """Settings of trusted authorities, and their keys in a file.
 
-The user has to add a trust store with a password.
+The password of a trust store is not written, so the user has to add it.
 """
 COLUMNS = ["token", "owner", "renewers", "expires", "ends"]
 

@@ -2,8 +2,8 @@
 
 It uses only the client's API, so that it works on any Kafka cluster. The growth of offsets gives
 the rates of topics, and the growth of commits the rates of groups. A broker's metrics page adds
-bytes. Decides which facts are read and when. ``top_rates`` turns two readings of the cluster into
-rates, ``top_view`` turns rates into a screen.
+bytes. This module decides which facts are read and when. ``top_rates`` turns two readings of the
+cluster into rates, ``top_view`` turns rates into a screen.
 """
 
 import os
@@ -116,9 +116,9 @@ async def top(
 
 
 def registry_of(bootstrap_servers: str) -> str | None:
-    """Return the URL of the local ``tidelog up``'s schema registry, if the servers are its own.
+    """Return the URL of the local ``tidelog up``'s schema registry.
 
-    Return None otherwise.
+    Return None if the servers are not those that commands use by default, or it has no registry.
     """
     if bootstrap_servers != default_servers():
         return None

@@ -1,7 +1,7 @@
 """The screen of ``tidelog top``: three tables, redrawn in place, and the keys that sort them.
 
-Decides how much is shown: tables are cut to the terminal's rows, names to its columns. Without a
-terminal there are no keys.
+Tables are cut to the terminal's rows, and names to its columns. Without a terminal there are no
+keys.
 """
 
 import sys

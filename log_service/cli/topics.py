@@ -245,7 +245,7 @@ async def note_min_isr(admin: Admin, names: Sequence[str], rows: list[dict[str, 
 
 
 async def note_observers(admin: Admin, rows: list[dict[str, Any]]) -> None:
-    """Add to each row the replicas that are observers. By design, they are not in the ISR.
+    """Add to each row its replicas on observers. By design, these are not in the ISR.
 
     A broker that does not respond is not listed as an observer.
     """

@@ -358,7 +358,10 @@ def formatted_nodes(
 
 
 def together(brokers: Sequence[Component], platform: Sequence[Component]) -> list[Component]:
-    """Return all components. Each broker first runs the commands that the platform declares."""
+    """Return all components.
+
+    Each broker first runs the commands that platform components want done before brokers.
+    """
     return in_project([*prepared(brokers, platform), *platform])
 
 

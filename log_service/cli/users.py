@@ -101,7 +101,7 @@ def add(
 
 
 async def set_password(bootstrap_servers: str, user: ScramUser) -> None:
-    """Set a user's password, and warn if no listener of the cluster accepts it."""
+    """Set a user's password, and warn if no listener accepts SASL logins."""
     async with open_admin(bootstrap_servers) as admin:
         await admin.set_scram_users([user])
         if not await takes_logins(admin):
@@ -117,9 +117,9 @@ async def set_password(bootstrap_servers: str, user: ScramUser) -> None:
 
 
 async def takes_logins(admin: Admin) -> bool:
-    """Return whether a broker has a listener with SASL.
+    """Return whether the first broker of the cluster has a listener with SASL.
 
-    Return True if this user may not read the broker's configs.
+    Return True if the configs of that broker cannot be read.
     """
     try:
         asked = ConfigResource.broker((await admin.describe_cluster()).nodes[0].node_id)

@@ -1,7 +1,7 @@
 """Computes the offsets to which a reset moves a group. It changes nothing.
 
-Decides what each target means. An offset outside of the log is replaced by the nearest offset of
-the log, and the result notes that. Follows kafka-consumer-groups.
+This module decides which offset each target means, as kafka-consumer-groups does. An offset outside
+of the log is replaced by the nearest offset of the log, and the result notes that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,9 @@ async def planned_moves(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     wanted: Mapping[TopicPartition, int],
 ) -> list[Move]:
-    """Return the move of each partition in ``wanted``, which has the offsets for the kind given.
+    """Return the move of each partition in ``wanted``.
+
+    For a target of the kind ``given``, ``wanted`` also has the offsets.
 
     Raises:
         ResetRefused: a partition does not exist, or has no committed offset that could be shifted.

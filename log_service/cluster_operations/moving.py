@@ -1,8 +1,9 @@
 """Carries out a plan step by step: sets throttles, moves partitions, elects leaders, and cleans up.
 
-It moves a few partitions at a time. A ``Mover`` never waits: the caller calls ``step`` until
-``is_done``, and sleeps in between. If a caller stops in the middle, the cluster completes the moves
-under way, throttled. ``moves_under_way`` shows them, and ``remove_throttles`` cleans up after them.
+It moves a few partitions at a time. A ``Mover`` does not wait for moves to complete: the caller
+calls ``step`` until ``is_done``, and sleeps in between. If a caller stops in the middle, the
+cluster completes the moves under way, throttled. ``moves_under_way`` shows them, and
+``remove_throttles`` cleans up after them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -144,7 +145,7 @@ class Mover:
 def size_on(
     directories: Mapping[int, Mapping[str, LogDirDescription]], broker: int, where: TopicPartition
 ) -> int:
-    """Return the size of a broker's replica of a partition, in bytes."""
+    """Return the size of a broker's replica of a partition in bytes, or 0 if none is reported."""
     found = (directory.replicas.get(where) for directory in directories.get(broker, {}).values())
     return max((replica.size_bytes for replica in found if replica is not None), default=0)
 
@@ -264,9 +265,9 @@ async def throttled_topics(admin: Admin, topics: Sequence[str]) -> list[str]:
 async def brokers_left_throttled(admin: Admin, state: ClusterState) -> list[int]:
     """Return the brokers whose replication throttle has an effect.
 
-    They have a rate, and a topic names throttled replicas. Call it after all else was read. If one
-    of the brokers does not respond, none is returned, because a broker that served before may be
-    down.
+    They have a rate, and a topic names throttled replicas. Call it after all else was read. It
+    returns no brokers if the quorum has no leader or a request fails, because a broker that
+    responded before may be down by now.
     """
     if state.quorum.leader_id == NO_LEADER:
         return []

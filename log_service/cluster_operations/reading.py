@@ -230,9 +230,9 @@ async def _min_isr(
 async def observers_among(
     admin: Admin, broker_ids: Iterable[int]
 ) -> tuple[frozenset[int], dict[int, str]]:
-    """Return which of these brokers are observers, and the reasons why others did not respond.
+    """Return which of these brokers are observers, and which did not respond, with the reasons.
 
-    Requests are sent only if the cluster has that feature.
+    Brokers get requests only if the cluster has finalized the feature ``OBSERVERS``.
     """
     observers: set[int] = set()
     silent: dict[int, str] = {}
@@ -305,7 +305,10 @@ async def _partitions(
     directories: Mapping[int, Mapping[str, LogDirDescription]],
     min_isr: Mapping[str, int],
 ) -> tuple[PartitionLayout, ...]:
-    """Return the partitions as values. A thread makes many, because each takes microseconds."""
+    """Return the partitions as values.
+
+    More than ``MANY_PARTITIONS`` are converted in a thread, because each takes microseconds.
+    """
     made = partial(_partition_layouts, partitions, directories, min_isr)
     return await trio.to_thread.run_sync(made) if len(partitions) > MANY_PARTITIONS else made()
 
@@ -365,8 +368,8 @@ def quorum_of(found: QuorumDescription) -> QuorumState:
 async def active_controller(admin: Admin, described: ClusterDescription) -> int:
     """Return the node that leads the metadata quorum, or -1 if there is none or no broker knows it.
 
-    Brokers of such a cluster name any serving broker as the controller, because clients need no
-    more. Only a cluster without a metadata quorum names the true controller.
+    In a cluster with a metadata quorum, brokers name any serving broker as the controller, because
+    clients need no more. Only a cluster without a quorum names the true controller.
     """
     try:
         return (await admin.describe_metadata_quorum(timeout_ms=QUORUM_TIMEOUT_MS)).leader_id

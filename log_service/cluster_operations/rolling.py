@@ -81,7 +81,7 @@ class RollingRestart:
         self.waiting = list(order)
 
     async def run(self, admin: Admin) -> None:
-        """Restart the brokers. Preferred leaders that led before lead again at the end.
+        """Restart the brokers, and then elect the preferred leaders that led before the restart.
 
         Raises:
             ClusterNotReady: the cluster is not in sync in time. The remaining brokers are not

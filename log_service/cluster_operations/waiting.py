@@ -18,7 +18,10 @@ from log_service.common.errors import KafkaError, TidelogError
 JOIN_SECONDS = 60.0
 SYNC_SECONDS = 600.0
 EMPTY_SECONDS = 5.0
-"""For a moment a broker may still report the state before the last move."""
+"""How long a broker may take to report no replica.
+
+For a moment it may still report the state before the last move.
+"""
 POLL_SECONDS = 0.5
 TOLD_AFTER_SECONDS = 3.0
 """A longer wait reports its reason, because a person could not tell it from a command that hangs.
@@ -70,8 +73,8 @@ async def wait_until_fenced(admin: Admin, broker_id: int, say: Say = str) -> Non
 async def wait_until_empty(admin: Admin, broker_id: int) -> ClusterLayout:
     """Wait until an emptied broker has no replica, and return the layout of the cluster then.
 
-    Meanwhile topics are created, and other clients cancel moves. Only the cluster itself knows that
-    no replica is left.
+    A plan that is carried out does not prove it, because new topics or cancelled moves may leave
+    replicas on the broker. Only the cluster itself knows that none is left.
 
     Raises:
         PlanRefused: the broker still has replicas after ``EMPTY_SECONDS``.
@@ -139,7 +142,7 @@ async def wait_for_sync(
     ``cluster_plans.rolling`` has the conditions.
 
     Raises:
-        ClusterNotReady: the conditions are not met for all that time. The text says why.
+        ClusterNotReady: they are not met within ``wait_seconds``. The text says why.
     """
     aim = "until all is in sync again" if is_restarted else f"before broker {broker_id} restarts"
     failed = "not all is in sync again" if is_restarted else f"broker {broker_id} is not restarted"

@@ -25,8 +25,8 @@ def even_bytes(
 ) -> list[frozenset[int]]:
     """Return a placement that evens out the bytes of hosts.
 
-    The fullest and the emptiest differ by at most ``tolerance`` of the mean, as far as swaps reach
-    that.
+    The fullest and the emptiest differ by at most ``tolerance`` of the mean, unless no swap helps
+    any more or ``MAX_SWAPS`` are made.
     """
     current = [set(each) for each in placed]
     weights = {

@@ -14,7 +14,7 @@ from log_service.cluster_plans.plan import Move
 DEFAULT_LIMIT = 5
 """Copies that a broker takes part in at once. They keep a disk busy, and end soon after a stop."""
 MAX_BATCH = 500
-"""Moves that one request begins."""
+"""The most moves that one request begins."""
 
 LEADER_REPLICAS, FOLLOWER_REPLICAS = (
     "leader.replication.throttled.replicas",

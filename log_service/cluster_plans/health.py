@@ -1,10 +1,10 @@
 """Finds a cluster's problems, the worst first.
 
 They include offline partitions, lost voters, partitions under min ISR, brokers that are down, and
-full disks. Decides which facts are findings and how bad they are. A finding is ``FAILED`` if
-clients cannot read or write something now, ``DEGRADED`` if all works but the next failure may lose
-data or availability, and ``NOTICE`` if nothing is at risk. A new check is a name in ``CHECKS``, and
-a function that ``findings_of`` calls.
+full disks. This module decides which facts are findings and how bad they are. A finding is
+``FAILED`` if clients cannot read or write something now, ``DEGRADED`` if all works but the next
+failure may lose data or availability, and ``NOTICE`` if nothing is at risk. A new check is a name
+in ``CHECKS``, and a function that ``findings_of`` calls.
 """
 
 from collections import Counter
@@ -29,7 +29,9 @@ A reassignment or a burst may fill the rest.
 """
 QUORUM_LAG_OFFSETS = 20
 QUORUM_LAG_MS = 10_000
-"""A voter whose lag is larger than both of these has a problem.
+"""A voter has a problem if it caught up longer ago than this.
+
+If that time is not known, its lag is compared with ``QUORUM_LAG_OFFSETS``.
 
 A healthy quorum writes a metadata record every 500 ms, so a short delay is normal.
 """
@@ -71,7 +73,10 @@ class QuorumMember:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the member's lag is larger or older than a momentary delay explains."""
+        """Whether the member caught up longer ago than a momentary delay explains.
+
+        If that time is not known, its lag in records decides.
+        """
         return self.caught_up_ms_ago > QUORUM_LAG_MS or (
             self.caught_up_ms_ago < 0 and self.lag > QUORUM_LAG_OFFSETS
         )

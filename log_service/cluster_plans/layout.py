@@ -41,8 +41,9 @@ class LogDirectory:
 class BrokerLayout:
     """A registered broker. All brokers without a ``rack`` count as one rack.
 
-    A fenced broker does not report its directories. ``cordon_below`` names the places, other than
-    the broker's own setting, at which its directories are cordoned. It is empty if there are none.
+    A fenced broker does not report its directories. ``cordon_below`` is a text with the other
+    places, beside the broker's own setting, at which ``cordoned.log.dirs`` cordons its directories.
+    It is empty if there are none.
     """
 
     broker_id: int

@@ -1,8 +1,8 @@
 """Decides what a cluster loses when it unregisters a broker or takes a voter out.
 
-It refuses to lose what the cluster needs. A broker that is unregistered while its process runs does
-not register again by itself, so its partitions stay without it until it restarts. After a voter was
-removed, the quorum needs a majority of the remaining voters, which includes dead ones.
+It refuses to lose what the cluster needs. A running broker that is unregistered registers again
+only at its next start, so its partitions stay without it until then. After a voter was removed, the
+quorum needs a majority of the remaining voters, which includes dead ones.
 """
 
 from collections.abc import Collection

@@ -60,8 +60,8 @@ class Placement:
     """Places items on hosts. Call ``solve`` once.
 
     ``receivers`` may get items that they did not have. Every host may get back its own items.
-    ``kept`` are the first hosts of each item: at most as many as it wants, and legal together.
-    ``loads`` are units of hosts in addition to the items.
+    ``kept`` has the hosts with which each item begins: at most as many as it wants, and legal
+    together. ``loads`` has the units that count for a host beside these items.
     """
 
     def __init__(
@@ -244,7 +244,8 @@ class Placement:
     def _edges(self) -> Iterator[tuple[int, int, int]]:
         """Yield the edges of the graph: (from, to, cost) of shifts between hosts.
 
-        An edge to the sink means one unit more on a host, and an edge from it means one unit less.
+        ``SINK`` is the end of the flow. An edge to it means one unit more on a host, and an edge
+        from it means one unit less.
         """
         for leaving in self._hosts:
             units = self._units(leaving)
@@ -307,7 +308,8 @@ class Placement:
     def _apply(self, shifts: Sequence[Shift]) -> bool:
         """Apply a cycle of shifts. Return whether the cost is lower now.
 
-        If an item occurs twice and blocks itself, a part of the cycle is applied, which is as good.
+        A whole cycle may be impossible, because an item that occurs twice in it blocks itself. Then
+        one of its two parts is applied, which lowers the cost, too.
         """
         before = self._total_cost()
         done: list[Shift] = []

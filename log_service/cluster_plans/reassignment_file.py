@@ -289,7 +289,7 @@ def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None
 def _misfits(
     entry: Entry, by_name: Mapping[TopicPartition, PartitionLayout], layout: ClusterLayout
 ) -> Iterator[str]:
-    """Yield the parts of an entry that the cluster does not have, or cannot carry out."""
+    """Yield a sentence for each part of an entry that the cluster lacks or cannot carry out."""
     partition = by_name.get(entry.where) if entry.where is not None else None
     if partition is None:
         yield from _missing(entry, layout)

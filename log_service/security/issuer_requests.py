@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MAX_DOCUMENT_BYTES: Final = 1 << 20
 MAX_HEAD_BYTES: Final = 1 << 16
-"""Covers the status line, the headers, and the chunk framing."""
+"""The most bytes of a response beside its document: status line, headers, chunk framing."""
 EXCHANGE_TIMEOUT_S: Final = 10.0
 SYSTEM: Final = "the system's authorities"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -231,7 +231,10 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
 def _secured(
     stream: socket.socket, host: str, tls: IssuerTls | None, deadline: float
 ) -> socket.socket:
-    """Return the stream to use: with ``tls`` an encrypted one. Close it if the handshake fails."""
+    """Return the stream to use: with ``tls`` an encrypted one.
+
+    A failed handshake closes the given stream.
+    """
     if tls is None:
         return stream
     try:

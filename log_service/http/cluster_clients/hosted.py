@@ -75,8 +75,8 @@ class HostedClient(Generic[T]):
         await self._ended.wait()
 
     def close_soon(self) -> None:
-        """Begin to close the client for good, without a cancellation and without waiting.
+        """Begin to close the client for good, and return without waiting.
 
-        A consumer has to end in order, for instance.
+        The client is not cancelled, because a consumer, for instance, has to end in order.
         """
         self._closing.set()

@@ -120,7 +120,7 @@ class LoginClients:
         return dict(self._settings)
 
     def close(self) -> None:
-        """Close the clients."""
+        """Begin to close the clients, without waiting."""
         self._admin.close_soon()
         self._producer.close_soon()
         for each in self._shared_clients.values():
@@ -194,7 +194,10 @@ class ClusterClients:
                 clients.close()
 
     def retire(self, user: str) -> None:
-        """Stop lending the clients of a user, because the password has changed."""
+        """Stop lending the clients of a user, because the password has changed.
+
+        Requests that hold a lease keep them. They are closed when no lease is left.
+        """
         own = [each for each in self._clients if each is not None and each.user == user]
         for each in own:
             clients = self._clients.pop(each)

@@ -17,8 +17,8 @@ The modules, from the bottom up:
 - ``election``: elects the instance that writes. ``forwarding``: sends the writes of others to it.
 - ``writer_role``: takes the topic over while this instance is elected.
 - ``authorization``: ACLs. ``state_keeper``: applies records. ``registry``: carries out a change.
-- ``api``: the endpoints. ``metrics``: its figures. ``settings``: the settings of an instance.
-  ``service``: an instance.
+- ``api``: the endpoints. ``metrics``: the registry's figures. ``settings``: the settings of an
+  instance. ``service``: runs an instance.
 
 Sources: Confluent's REST API and record format as of version 8.
 """

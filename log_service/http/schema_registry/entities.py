@@ -1,6 +1,7 @@
 """Converts between values and JSON objects of the API and of the topic ``_schemas``.
 
-Requests and records use the same field names, so both are read here.
+Requests and records use the same field names, except for the compatibility level, so both are read
+here.
 """
 
 import reprlib

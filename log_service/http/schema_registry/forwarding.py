@@ -1,10 +1,10 @@
 """Sends a write to the instance that leads, and returns its response unchanged.
 
-Decides which headers are forwarded, and the bounds: one pool of connections, a deadline, and the
-size of a response. A header marks a forwarded request. The instance that gets it must not forward
-it again. Redirects are not followed, because the request has the client's password or token. A
-client that logged in by its certificate has neither. So its name and address are sent instead. The
-leader accepts them if this instance's principal has the right to name callers.
+This module decides which headers are forwarded. It has one pool of connections, and bounds the time
+and the size of a response. A header marks a forwarded request. The instance that gets it must not
+forward it again. Redirects are not followed, because the request has the client's password or
+token. A client that logged in by its certificate has neither. So its name and address are sent
+instead. The leader accepts them if this instance's principal has the right to name callers.
 
 A write is sent once. Without a response it is unknown whether the leader carried it out.
 """

@@ -46,7 +46,7 @@ class Form(Enum):
 
     NORMALIZED = "normalized"
     RESOLVED = "resolved"
-    """With its references in it."""
+    """The text with its references written into it."""
 
 
 class SchemaParser:

@@ -1,7 +1,8 @@
 """The state that results from the records of the topic. Only ``replay`` changes it.
 
 A soft-deleted version keeps its id, because consumers may still get records with this id. Ids
-belong to a context. Invariants: the content of an id never changes, and ``highest_ids`` only grows.
+belong to a context. The users of an id are versions that have it, one for each subject. Invariants:
+the content of an id never changes, and ``highest_ids`` only grows.
 """
 
 from collections import Counter
@@ -421,7 +422,7 @@ class RegistryState:
         return lines
 
     def versions_with_id(self, subject: str, schema_id: int) -> list[RegistryKey]:
-        """Return the record keys of a subject's soft-deleted versions that have an id."""
+        """Return the record keys of a subject's soft-deleted versions that have ``schema_id``."""
         deleted = self.versions(subject, is_deleted=True)
         return [
             schema_key(subject, each.version) for each in deleted if each.schema_id == schema_id

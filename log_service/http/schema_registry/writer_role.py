@@ -1,7 +1,7 @@
 """Takes the topic over while this instance is elected, and releases it afterwards.
 
-Decides when ``is_writer`` of a registry is set: after this instance took the topic over, and until
-another instance is elected. In between, the brokers' fencing protects the topic from two writers.
+``is_writer`` of a registry is set after this instance took the topic over, and until another
+instance is elected. In between, the brokers' fencing protects the topic from two writers.
 """
 
 import logging
@@ -41,8 +41,8 @@ class WriterRole:
     async def run(self, after_take_over: Callable[[], Awaitable[None]]) -> None:
         """Take the topic over whenever this instance is elected, and release it otherwise.
 
-        ``after_take_over`` is called after each take-over, while the election continues. It takes a
-        bounded time.
+        ``after_take_over`` is called after each take-over, while the election continues. It must
+        end within a bounded time.
         """
         await self._registry.require_loaded(float("inf"))
         async with trio.open_nursery() as nursery:

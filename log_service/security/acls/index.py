@@ -156,7 +156,7 @@ def _without(acls: Iterable[Acl], gone: set[int]) -> list[Acl]:
 
 
 class _Changes:
-    """The changes to a ``Section``, the ACLs by resource. Each changed name is written once."""
+    """The changes to a ``Section``, the ACLs by resource. Each changed name is copied once."""
 
     def __init__(self, section: Section) -> None:
         self._section = section
@@ -174,7 +174,7 @@ class _Changes:
     def remove(self, name: str, acl: Acl) -> None:
         """Mark an ACL under a name for removal.
 
-        ``take_out`` removes it, before any ACL is added.
+        ``take_out`` removes it. Call that before ``add``.
         """
         self._gone.setdefault((acl.resource_type, name), set()).add(id(acl))
 

@@ -84,7 +84,8 @@ class Now(NamedTuple):
 class Pass:
     """The broker must handle the frame.
 
-    With ``is_versions`` the caller must report to the session whether the response was good.
+    With ``is_versions`` it is ApiVersions before a login, and the caller must pass the outcome to
+    ``LoginSession.note_versions_response``.
     """
 
     is_versions: bool = False
@@ -109,7 +110,7 @@ class Wait:
 class Refuse:
     """The login failed.
 
-    After the delay send this frame, if any, and close.
+    After the delay for failed logins send this frame, if any, and close the connection.
 
     ``reason`` is for the log.
     """
@@ -231,7 +232,7 @@ class LoginSession:
     def turn_away(self, reason: str) -> Refuse:
         """Refuse a login whose password was not compared.
 
-        It gets no response, so that a client with the right password tries again.
+        The client gets no response, so that one with the right password tries again.
         """
         self._resume = None
         return self._refuse(None, reason)
@@ -398,9 +399,9 @@ class LoginSession:
 
 
 def _lifetime_ms(accepted: Accepted, max_reauth_ms: int, wall_ms: int) -> int | None:
-    """Return the lifetime of a login.
+    """Return the lifetime of a login in milliseconds.
 
-    It is the lesser of the listener's and the credential's lifetime.
+    It is the lesser of the listener's and the credential's lifetime, or None without either.
     """
     lifetimes = [max_reauth_ms] if max_reauth_ms > 0 else []
     if accepted.expires_at_ms is not None:

@@ -206,10 +206,10 @@ class TlsConnection:
             await self._send(chunk)
 
     async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
-        """Send ``header`` and then a leased range, chunk by chunk.
+        """Send ``header`` and then the bytes of a file slice, chunk by chunk.
 
         Raises:
-            OSError: the peer is gone, or the file was shorter than the lease; the connection must
+            OSError: the peer is gone, or the file was shorter than the slice; the connection must
                 then be closed.
         """
         if not has_descriptor(file_slice):

@@ -102,9 +102,13 @@ class TlsListener:
             raise TlsError(f"its certificate names no user: {error}") from error
 
     def _admit(self, stream: Connection, host: str) -> None:
-        """Count a handshake.
+        """Count a handshake, or refuse it because there are too many.
 
-        At the limit, close the oldest handshake of the address that has the most.
+        At the limit of all addresses together, the oldest handshake of the address that has the
+        most is closed to make room.
+
+        Raises:
+            TlsError: this address has too many handshakes, or no room was made.
         """
         own_count = len(self._half_open.get(host, ()))
         if own_count >= MAX_HALF_OPEN_COUNT_PER_HOST or (
@@ -119,9 +123,10 @@ class TlsListener:
         self._half_open.setdefault(host, {})[stream] = None
 
     def _has_made_room(self, own_count: int) -> bool:
-        """Close the oldest handshake of the address with the most, and return whether it did.
+        """Close the oldest handshake of the address that has the most, and return whether it did.
 
-        It does nothing if that address has at most ``own_count + 1`` handshakes.
+        ``own_count`` is the number of handshakes of the new client's address. If the other address
+        has at most one more, nothing is closed.
         """
         busiest = max(self._half_open, key=lambda host: len(self._half_open[host]))
         if len(self._half_open[busiest]) <= own_count + 1:

@@ -13,7 +13,7 @@ from log_service.security.tls.contexts import Contexts
 from log_service.security.tls.distinguished_names import subject_text
 
 MAX_ROUNDS = 10
-"""The most flights of a handshake. There are at most four."""
+"""A trial handshake is given up after so many rounds. A TLS handshake has at most four flights."""
 
 
 def validate_replacement(

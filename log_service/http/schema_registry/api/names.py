@@ -45,7 +45,7 @@ def addressed(
     meanwhile.
 
     Raises:
-        RegistryError: the context is not a name of a context.
+        RegistryError: the context in the path is not the name of a context.
     """
     if "subject" not in request.path_values:
         return request

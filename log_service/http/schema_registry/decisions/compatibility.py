@@ -74,7 +74,10 @@ def broken_reservations(
 
 
 def broken_alone(settings: Settings, broken: list[str]) -> list[str]:
-    """Return the lines of a verbose response if ``broken`` reservations are the only fault."""
+    """Return the lines of a verbose response whose only faults are ``broken`` reservations.
+
+    The result is empty if ``broken`` is.
+    """
     return [*broken, _scope(settings)] if broken else []
 
 

@@ -50,7 +50,7 @@ def change_mode(state: RegistryState, scope: str, mode: Mode, *, is_forced: bool
     """Return the records that set a scope's mode.
 
     A scope must be empty to enter import mode, and its soft-deleted versions are removed then.
-    ``is_forced`` skips both.
+    ``is_forced`` skips the check and the removal.
 
     Raises:
         RegistryError: a scope with live versions was to enter import mode, or a version to remove

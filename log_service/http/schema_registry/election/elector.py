@@ -1,10 +1,10 @@
 """One member of the group that elects the writing instance.
 
-Decides when to join again, and how long a membership counts as valid. The coordinator gives the
-leadership away once a member has sent no heartbeat for the session timeout. A member therefore
-measures from the moment in which it sent the last answered heartbeat, by the monotonic clock, and
-stops leading before its session can have ended. It stays the leader while the group elects again,
-because a new leader fences the old one.
+This module decides when to join again, and how long a membership counts as valid. The coordinator
+gives the leadership away once a member has sent no heartbeat for the session timeout. A member
+therefore measures from the moment in which it sent the last answered heartbeat, by the monotonic
+clock, and stops leading before its session can have ended. It stays the leader while the group
+elects again, because a new leader fences the old one.
 
 Invariants: one request to the coordinator at a time. The instance leads only between an assignment
 that names it and the end of its session. The member never gives up. It joins again after any error.
@@ -100,8 +100,8 @@ class Leadership:
 class Elector:
     """A member of the group. ``fault`` says why there is no leader, if it is known.
 
-    ``client`` is open. No other member may use it, because a coordinator responds to the requests
-    of one connection in order, and a join takes long.
+    ``client`` is open. Nothing else may use its connections, because a coordinator responds to the
+    requests of one connection in order, and a join takes long.
     """
 
     def __init__(self, settings: ElectionSettings, client: HasCluster) -> None:
@@ -334,7 +334,7 @@ class Elector:
             self._publish(self._assigned, self.fault)
 
     def _note(self, error: KafkaError) -> None:
-        """React to an error: forget the coordinator, the membership or the leadership."""
+        """Forget the coordinator, the membership or the leadership, as the error demands."""
         if error.code in MOVED:
             self._cluster.forget_coordinator(self._settings.group)
         if error.code in DROPPED:

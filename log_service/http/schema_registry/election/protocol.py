@@ -1,9 +1,9 @@
 """The group protocol of schema registries: the data of members, assignments, and the election.
 
-Both are JSON, with the names of Confluent's registry. Unknown fields are ignored in both
-directions, because other registries and later versions send more. Decides the leader: the eligible
-member with the smallest URL, or, if leadership is sticky, a member that reports itself as the
-present leader.
+The data and the assignments are JSON, with the field names of Confluent's registry. Unknown fields
+are ignored in both, because other registries and later versions send more. The leader is the
+eligible member with the smallest URL. If leadership is sticky and exactly one eligible member
+reports itself as the present leader, that member stays the leader.
 
 Source: the protocol of Confluent's registry, type ``sr``, protocol ``v0``, version 1.
 """
@@ -49,9 +49,9 @@ class RegistryInstance:
 class Assignment:
     """The result of an election, the same for all members.
 
-    ``leader_id`` is the leader's member id. Both are None if no member is eligible. ``error`` is
-    set if members have the same URL, because a request could then not be forwarded to the right
-    one.
+    ``leader_id`` is the leader's member id, and ``leader`` its instance. Both are None if no member
+    is eligible. ``error`` is set if members have the same URL, because a request could then not be
+    forwarded to the right one.
     """
 
     leader_id: str | None

@@ -6,7 +6,7 @@ The modules, from the bottom up:
 - ``topic``: creates the topic, and refuses one that would lose or reorder records.
 - ``reader``: passes every record to a listener, in order, and follows the log without end.
 - ``freshness``: how long a writer may trust its producer epoch.
-- ``expiration``: warns of brokers that forget a writer earlier.
+- ``expiration``: warns of brokers that forget a writer too early.
 - ``writer``: appends batches under a producer epoch, so that brokers refuse a superseded writer.
 - ``schemas_log``: reader and writer together, as the registry uses them.
 

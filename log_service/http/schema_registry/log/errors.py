@@ -20,7 +20,7 @@ class RecordsTooLarge(NotWritten):
 
 
 class Superseded(NotWritten):
-    """The records are certainly not in the log, because this instance is not its writer.
+    """The records are certainly not in the log, because this instance is not the log's writer.
 
     Another instance took over, or this instance never did. Find out who leads before taking over
     again.

@@ -1,9 +1,9 @@
 """Passes every record of the registry's topic to a listener, in order, and follows the log.
 
-Decides when the state must be rebuilt from the beginning: the topic was deleted and created again,
-or the log was truncated below the position, or records were deleted before they were read. Nothing
-else moves the position back. A batch that cannot be read is skipped with a warning that names its
-offsets.
+This module decides when the state must be rebuilt from the beginning: the topic was deleted and
+created again, or the log was truncated below the position, or records were deleted before they were
+read. Nothing else moves the position back. A batch that cannot be read is skipped with a warning
+that names its offsets.
 
 Invariants: between two calls of ``begin_anew`` the listener gets each record once, in the order of
 offsets, all of one topic id. ``position`` is the next offset to read, and the listener has every

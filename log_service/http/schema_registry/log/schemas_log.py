@@ -1,7 +1,7 @@
 """Combines reader and writer of the registry's topic: read to the end, take over, write.
 
-Decides what an instance must have read before it may decide a write. This file does not know who
-leads. The caller takes over when it becomes the leader, and releases the writer when it is no
+This module decides what an instance must have read before it may decide a write. It does not know
+who leads. The caller takes over when it becomes the leader, and releases the writer when it is no
 longer the leader.
 """
 
@@ -42,7 +42,7 @@ class LogSettings:
 
 
 def _no_value() -> None:
-    """Return no value, as other registries write it with the key of a first record."""
+    """Return None, because other registries write first records without a value."""
 
 
 class SchemasLog:

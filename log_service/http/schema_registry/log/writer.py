@@ -57,7 +57,7 @@ NOOP_KEY = b'{"keytype":"NOOP","magic":0}'
 """The key of a record that other registries ignore, whatever its value is."""
 ACKS_ALL = -1
 TRANSACTION_TIMEOUT_MS = 60_000
-"""Coordinators demand one, although no transaction is opened."""
+"""Coordinators demand a transaction timeout, although no transaction is opened."""
 MAX_BATCH_BYTES = 32 << 20
 """The bound of a batch.
 
