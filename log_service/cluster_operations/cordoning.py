@@ -2,8 +2,8 @@
 
 All log directories of such a broker are cordoned until the caller's block ends. So a broker that
 stays in the cluster takes new partitions again, however the block ends. A broker that its operator
-cordoned before stays cordoned. Only a running broker can take the setting, so a broker that is down
-is not cordoned.
+cordoned before stays cordoned. Only a running broker accepts a change of ``cordoned.log.dirs``, so
+a broker that is down is not cordoned.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ TAKE_BACK_SECONDS = 30.0
 
 
 class Cordon:
-    """The brokers that are cordoned for now, with the earlier value of the setting on each."""
+    """The brokers that are cordoned for now, each with its earlier ``cordoned.log.dirs``."""
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say

@@ -127,7 +127,7 @@ class Admission:
 
 
 class Access(Protocol):
-    """The rights of one request's client.
+    """The rights of one client in its requests of one API.
 
     They are used by the code that admits a request, and by its handler. See
     ``broker.authorization.access``.

@@ -369,7 +369,7 @@ def _decides(
     request: T,
     client: RequestClient,
 ) -> Decide:
-    """Return a function that has a shard handle a client's request."""
+    """Return a function that calls ``handle`` with a shard and a client's request."""
     return lambda shard, decision, token: handle(shard, request, client.context(token), decision)
 
 

@@ -515,7 +515,7 @@ def _decides(
     request: T,
     client: RequestClient = _ANY_CLIENT,
 ) -> Decide:
-    """Return a function that has a shard handle a request."""
+    """Return a function that calls ``handle`` with a shard and a client's request."""
     return lambda shard, decision, token: handle(shard, request, client.context(token), decision)
 
 

@@ -1,6 +1,6 @@
 """The file ``quorum-state``: JSON of data version 1, in the directory of the metadata log.
 
-This file decides the format. ``raft.roles`` decides the meaning. ``quorum-state`` is replaced by a
+This module decides the format. ``raft.roles`` decides the meaning. The file is replaced by a
 rename, and the new content is durable before any message that follows from it leaves the node.
 """
 

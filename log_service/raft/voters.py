@@ -112,7 +112,10 @@ class VoterEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterChange:
-    """The change of voters in a control batch at ``offset``. None means no change."""
+    """A new kraft.version, new voters, or both, from ``offset`` on.
+
+    It comes from a control record or from a snapshot. A value that does not change is None.
+    """
 
     offset: int
     kraft_version: int | None = None

@@ -134,7 +134,7 @@ class PartitionState:
     All code may read the public attributes. Only the methods of this class change them.
 
     - ``is_synced_first`` is true with ``flush.messages=1``. A record of this replica then counts
-      only after it is synced.
+      for acks=1 and the high watermark only after it is synced.
     - ``unstable`` holds the log's open transactions, which hold the last stable offset back. It is
       None before the first transaction.
     - ``last_stable_offset`` is the limit for ``read_committed`` consumers. It is the first offset
@@ -253,7 +253,10 @@ class PartitionState:
 
     @property
     def own_end_offset(self) -> int:
-        """The offset up to which this replica's records count: its log end or its synced end."""
+        """The end of this replica's records that count for acks=1 and the high watermark.
+
+        It is the synced end with ``flush.messages=1``, and otherwise the log end.
+        """
         return self.synced_end_offset if self.is_synced_first else self.log_end_offset
 
     @property

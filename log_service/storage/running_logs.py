@@ -55,9 +55,10 @@ class ListedLogs:
 
 
 def read_running_logs(files: Files, directory: Path) -> ListedLogs | None:
-    """Return the logs that the last run of a directory listed, or None if they are unknown.
+    """Return the list that the node's last run left in a directory, or None without a trusted one.
 
-    An incomplete last line is ignored.
+    A list is not trusted if it is damaged, or was written with another page cache. An incomplete
+    last line is ignored.
     """
     try:
         *lines, _torn = files.read_bytes(directory / RUNNING_LOGS_FILE).split(b"\n")

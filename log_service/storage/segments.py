@@ -66,8 +66,9 @@ class Segments:
     def begin(self, base_offset: int, config: LogConfig, *, created_ms: int) -> list[Path]:
         """Make a new segment the active one.
 
-        If the active segment is still empty, its base is too far from the next offset, and it is
-        dropped. Return the paths of its renamed files, or an empty list.
+        If the active segment is still empty, it is dropped. Another one replaces it only because
+        its base is too far from the next offset. Return the paths of its renamed files, which are
+        still to be removed, or an empty list.
         """
         held, old = self._held[0], self.active
         if old.size_bytes == 0:

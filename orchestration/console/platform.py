@@ -94,10 +94,11 @@ class Platform:
         return f"<Platform {self.folder}>"
 
     async def ask(self, page_request: PageRequest, method: str, **parameters: Any) -> Any:
-        """Return the result of ``method`` in a process of the platform, at most seconds old.
+        """Return the result of ``method``, from the cache or from a process of the platform.
 
-        Requests with the same method and parameters wait for one answer. A cancelled request does
-        not stop the worker, because the next request would have to start it again.
+        A result is cached for at most ``FRESH_MS``. Requests with the same method and parameters
+        wait for one answer. A cancelled request does not stop the process, because the next request
+        would have to start it again.
 
         Raises:
             HttpError: there is no project, or the platform refuses.

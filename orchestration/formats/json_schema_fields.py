@@ -37,7 +37,7 @@ Column = tuple[types.DataType, bool]
 
 @dataclass(slots=True)
 class Count:
-    """The number of visited parts of the schema, and the paths that were left out."""
+    """The number of visited parts of the schema, and the paths left out as ``Chosen`` demands."""
 
     places: int = 0
     left_out: set[str] = attribute(default_factory=set)

@@ -83,8 +83,9 @@ ALL = Chosen()
 class Place:
     """The position of a message within a schema.
 
-    ``above`` are the names of the enclosing messages and of the message itself. ``path`` leads to
-    it. ``met`` collects the paths that were left out.
+    ``above`` has the full names of the enclosing messages, and last that of the message itself.
+    ``path`` leads from the root to the message. ``met`` collects the paths at which a field was
+    left out as ``chosen`` demands.
     """
 
     chosen: Chosen

@@ -29,7 +29,7 @@ NO_OFFSET = 2**63 - 1
 class Bounds:
     """The partitions, offsets and timestamps that a scan is limited to.
 
-    None means all partitions. Offsets are [start, end), and timestamps are at least ``from_ms``
+    ``partitions`` None means all. Offsets are [start, end), and timestamps are at least ``from_ms``
     and below ``to_ms``.
     """
 

@@ -1,8 +1,8 @@
-"""The permissions of one request's client, for its gate and its handler.
+"""Tells the gates and handlers of an API what a client may do.
 
-Decides nothing by itself. It always uses the newest ACLs, so a request that has waited is
-authorized by the ACLs at the end of its wait. It passes each decision to the decision log. It knows
-only the API of a request, so all requests of a caller for one API share it.
+``Access`` has a principal, a host and an API, and no request. So all requests of a client for one
+API share it. The authorizer decides by the newest ACLs, so a request that has waited is authorized
+by the ACLs at the end of its wait. Each decision is passed to the decision log.
 
 There are three kinds of methods. ``may`` is for operations that the request wants. Its denial is
 a refusal and is logged. ``could`` is for resources that are left out silently if denied, and for

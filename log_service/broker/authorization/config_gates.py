@@ -1,9 +1,9 @@
-"""The gates of configuration and of the cluster's description. Each resource of a request is
-authorized by itself.
+"""Gates of configuration and the cluster's description: permission checks before the handlers.
 
-Topics and groups need a permission on the resource itself, all others one on the cluster. The
-broker that gets a request alters the levels of its own loggers. Its gate looks only at those,
-because the rest of the request goes to the controller and through the gate there.
+Each resource of a request is authorized by itself. Topics and groups need a permission on the
+resource itself, all others one on the cluster. The broker that gets a request alters the levels of
+its own loggers. Its gate looks only at those, because the rest of the request goes to the
+controller and through the gate there.
 
 Keys for logins and super users also need ALTER on the cluster. ACLs are changed by the same right.
 Without it, a client that may change a broker's configuration could make itself any user. Each such

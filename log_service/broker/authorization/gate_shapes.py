@@ -1,8 +1,8 @@
-"""The building blocks of gates: the input of a gate, partial admission, common gates.
+"""The building blocks of gates, which check the permissions of requests before the handlers.
 
-If a part of a request is admitted, the handler gets the request without the denied items, and
-their refusals are added to its response. So a handler never sees a name that its client must
-not use.
+They are the input of a gate, partial admission, and gates that several APIs share. If a part of a
+request is admitted, the handler gets the request without the denied items, and their refusals are
+added to its response. So a handler never sees a name that its client must not use.
 
 Invariants: a gate changes no request, because the same one may be sent again. The response about a
 denied resource does not depend on whether it exists.

@@ -1,4 +1,4 @@
-"""The gates of groups: their members, their committed offsets, and their descriptions.
+"""Gates of groups: permission checks for members, committed offsets, and descriptions.
 
 If the description of a group shows a topic that the client must not see, the whole description is
 refused, with its members. A client would misread half a group. Offsets are shown or refused topic

@@ -1,8 +1,8 @@
-"""The gates of the APIs about records.
+"""Gates of the APIs about records: permission checks before the handlers.
 
-They are Produce, ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers. A produce
-request with acks=0 has no response. If a part of it is denied, the other part is appended. Then the
-connection is closed, because there is no other way to report the refusal.
+The APIs are Produce, ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeProducers. A
+produce request with acks=0 has no response. If a part of it is denied, the other part is appended.
+Then the connection is closed, because there is no other way to report the refusal.
 """
 
 from dataclasses import replace

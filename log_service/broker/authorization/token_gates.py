@@ -1,4 +1,4 @@
-"""The gate of delegation tokens (KIP-373).
+"""The gate of CreateDelegationToken: a permission check before the handler (KIP-373).
 
 A token for another owner than the client itself needs CREATE_TOKENS on that user.
 """

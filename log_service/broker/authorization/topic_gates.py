@@ -1,8 +1,8 @@
-"""The gates of CreateTopics, DeleteTopics, CreatePartitions and maintenance, on the controller.
+"""Gates of CreateTopics, DeleteTopics, CreatePartitions and maintenance, on the controller.
 
-They check the client that sent the request. Without DESCRIBE, a response does not show whether a
-topic to delete exists. Without DESCRIBE_CONFIGS, the response to CreateTopics shows nothing of the
-topic's configuration.
+They check the permissions of the client that sent the request. Without DESCRIBE, a response does
+not show whether a topic to delete exists. Without DESCRIBE_CONFIGS, the response to CreateTopics
+shows nothing of the topic's configuration.
 """
 
 from dataclasses import replace

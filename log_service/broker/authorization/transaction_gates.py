@@ -1,4 +1,4 @@
-"""The gates of transactions: producer ids, added partitions, the end, and descriptions.
+"""Gates of transactions: permission checks for producer ids, partitions, ends and descriptions.
 
 In AddPartitionsToTxn one denied topic makes the whole request fail. The other topics get
 OPERATION_NOT_ATTEMPTED, because a transaction gets all partitions of a request or none.

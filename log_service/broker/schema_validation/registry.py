@@ -18,7 +18,7 @@ class Registered:
 
 
 class RegistryUnavailableError(Exception):
-    """No registry gave a usable response. The text names its address and the reason."""
+    """No registry gave a usable response. The text has the address and the fault of each."""
 
 
 class SchemaRegistry(Protocol):

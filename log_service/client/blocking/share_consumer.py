@@ -98,6 +98,7 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
     def wakeup(self) -> None:
         """End the waiting poll at once, or else the next one. A loop over the consumer ends.
 
+        The poll returns the ready records, maybe none, and raises no error because of this.
         Any thread and any signal handler may call this.
         """
         self._is_woken = True

@@ -257,7 +257,7 @@ class ShareConsumer:
     def wakeup(self) -> None:
         """End the waiting poll at once, or else the next poll.
 
-        The poll returns the ready records, if there are any.
+        The poll returns the ready records, maybe none, and raises no error because of this.
         """
         self._is_woken = True
         self._note_change()

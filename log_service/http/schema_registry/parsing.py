@@ -70,7 +70,7 @@ class SchemaParser:
         """Return the parsed schema.
 
         A new schema may only refer to live versions. If ``is_validated`` is also set, it must pass
-        the language's checks for new schemas, which old records may fail.
+        the language's checks for new schemas. Schemas that are already registered may fail them.
 
         Raises:
             RegistryError: the text is empty, invalid or too large, or refers to something missing.

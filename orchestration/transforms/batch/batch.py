@@ -276,9 +276,9 @@ def _transformed(
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Run the transform in one Spark job, or in Arrow, and return its rows and rejections.
 
-    Arrow is enough if the transform only chooses columns and no rule is to be evaluated.
-
-    Before that, Spark parses the doubtful records, if there are any.
+    First, Spark parses the records that the intake left to it (``Intake``), if there are any. Arrow
+    is enough for the transform if it only chooses columns, the table needs no Spark
+    (``_is_sparks``), and no column is ``kept`` as VARIANT.
     """
     if isinstance(batch, Intake):
         decided, misfits = decide_doubtful(session, table.name, batch)

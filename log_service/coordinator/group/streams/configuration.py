@@ -260,9 +260,14 @@ def _largest_known_input(
 def _copartitioned_counts(
     names: frozenset[str], fixed: Mapping[str, int], flexible: set[str], counts: _Counts
 ) -> dict[str, int]:
-    """Return the counts of the repartition topics among ``names``.
+    """Return the partition counts of the repartition topics among co-partitioned ``names``.
 
-    All names need the same count.
+    All get the common count of the other topics among ``names``. Without other topics they get the
+    common count of all ``fixed`` topics, and without those the largest count.
+
+    Raises:
+        KafkaError: STREAMS_INVALID_TOPOLOGY, a topic has no count.
+        _UnsolvedError: INCORRECTLY_PARTITIONED_TOPICS, counts that must not change differ.
     """
     repartitioned = {
         name: counts.known(name) for name in sorted(names) if name in fixed or name in flexible

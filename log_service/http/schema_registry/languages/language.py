@@ -112,7 +112,7 @@ class Language(Protocol):
 
         ``dependencies`` has each schema that is referred to, also indirectly, once. A schema comes
         after those that it refers to. ``is_new`` adds the checks that only new schemas must pass,
-        because a laxer registry may have accepted the schema of an old record.
+        because a laxer registry may have accepted a schema that is already registered.
 
         Raises:
             InvalidSchemaError: the text is not a schema of this language, or is over a bound.

@@ -30,6 +30,7 @@ class Superseded(NotWritten):
 class OutcomeUnknown(SchemasLogError):  # noqa: N818 - it says what is known of the records
     """The records may or may not be in the log.
 
-    The writer takes over again before its next write. Reading up to the first record of the new
-    epoch then shows whether the records are in the log.
+    The writer gives up its producer epoch. Before its next write it takes the topic over again, and
+    writes a first record in a new epoch. Reading up to that record shows whether the records are in
+    the log.
     """

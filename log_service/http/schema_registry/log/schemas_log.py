@@ -172,7 +172,8 @@ class SchemasLog:
 
         Raises:
             Superseded, RecordsTooLarge, NotWritten: the records are certainly not written.
-            OutcomeUnknown: the records may be written. ``prepare_write`` will take over again.
+            OutcomeUnknown: the records may be written. ``prepare_write`` will take the topic over
+                again.
         """
         try:
             return await self._writer.write(records, timeout_ms)

@@ -77,9 +77,10 @@ def group_list(groups: Sequence[GroupListing], *, search: str, kind: str, page: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRow:
-    """One partition that a group reads. None means unknown or not committed.
+    """One partition that a group reads.
 
-    ``position`` is the committed offset, or the start offset of a queue.
+    ``position`` is the committed offset, or the start offset of a queue. Numbers that are unknown
+    or need a missing commit are None.
     """
 
     topic: str

@@ -40,7 +40,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicExtra:
-    """The facts about a topic that need further requests. None means unknown."""
+    """The facts about a topic that need further requests. Unknown ones are None."""
 
     size_bytes: int | None
     cleanup_policy: str | None

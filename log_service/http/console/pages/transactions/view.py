@@ -82,7 +82,7 @@ def hanging_rows(found: Sequence[HangingTransaction]) -> tuple[HangingRow, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterRow:
-    """One partition of a transaction, with its producer's offsets there. None means unknown.
+    """One partition of a transaction, with its producer's state there. Unknown numbers are None.
 
     ``start_offset`` is the first offset of the open transaction.
     """
