@@ -192,6 +192,11 @@ class PageRequest:
         """
         return await self.clients.shared_client("the registry client of a login", self.new_registry)
 
+    @property
+    def registry_maker(self) -> Callable[[], SchemaRegistryClient] | None:
+        """The function that makes a registry client for this person, None without a registry."""
+        return None if self.context.registry is None else self.new_registry
+
     def new_registry(self) -> SchemaRegistryClient:
         """Return a new client of the schema registry, which is not open yet.
 

@@ -8,7 +8,8 @@ take 8 MB, so each is imported for the first value that needs it.
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isfinite
@@ -148,6 +149,22 @@ class RecordDecoder:
             kind = await trio.to_thread.run_sync(_deserializer_of, schema_type)
             self._deserializers[kept] = kind(registry, is_key=is_key)
         return self._deserializers[kept]
+
+
+@asynccontextmanager
+async def open_decoder(
+    make_registry: Callable[[], SchemaRegistryClient] | None,
+) -> AsyncIterator[RecordDecoder]:
+    """Yield a decoder with a registry client of its own, or without one if it is given no maker.
+
+    The decoder may outlive the clients that a login shares. The client frees the cached schemas
+    when it is closed.
+    """
+    if make_registry is None:
+        yield RecordDecoder(None)
+        return
+    async with await trio.to_thread.run_sync(make_registry) as registry:  # it reads trust stores
+        yield RecordDecoder(registry)
 
 
 def _deserializer_of(schema_type: str) -> Callable[..., Any]:

@@ -23,14 +23,14 @@ from log_service.common.types import NO_TOPIC_ID
 from log_service.http.cluster_clients.credentials import Credentials
 from log_service.http.cluster_clients.pool import ClusterClients
 from log_service.http.record_formats.consuming import open_consumer
-from log_service.http.record_formats.decoding import RecordDecoder
+from log_service.http.record_formats.decoding import RecordDecoder, open_decoder
 from log_service.http.record_formats.filters import Comparison
 from log_service.http.record_formats.records import decoded, is_wanted
 from log_service.http.rest_proxy import errors
 from log_service.http.rest_proxy.settings import RestSettings
 from log_service.http.rest_proxy.streams import Streams
 from log_service.http.rest_proxy.v1.chunks import Chunk, LineAt, Window
-from log_service.http.rest_proxy.v1.decoders import open_decoder
+from log_service.http.rest_proxy.v1.decoders import registry_maker
 from log_service.http.rest_proxy.v1.endings import (
     DELETED,
     FAILED,
@@ -238,7 +238,7 @@ class SharedReader:
         readers, followed = self._readers, self.followed
         async with (
             readers.clients.lease(followed.credentials) as clients,
-            open_decoder(readers.settings, followed.credentials) as decoder,
+            open_decoder(registry_maker(readers.settings, followed.credentials)) as decoder,
             open_consumer(
                 clients, is_committed_only=followed.is_committed_only, reset="none"
             ) as consumer,

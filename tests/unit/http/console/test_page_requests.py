@@ -13,8 +13,8 @@ from log_service.client import SchemaRegistryClient, real_env
 from log_service.common.secrets import SecretText
 from log_service.http.cluster_clients.pool import ClusterClients
 from log_service.http.console.page_requests import PageRequest, RegistryAccess
-from log_service.http.console.pages.records.reading import open_decoder
 from log_service.http.record_formats import consuming
+from log_service.http.record_formats.decoding import open_decoder
 from log_service.http.server import cluster_logins
 from tests.unit.http.console.stage import Stage, play
 
@@ -81,7 +81,7 @@ def test_trust_stores_are_read_in_another_thread(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("log_service.http.console.page_requests.SchemaRegistryClient", made)
         async with (
             consuming.open_consumer(page_request.clients, is_committed_only=True),
-            open_decoder(page_request),
+            open_decoder(page_request.registry_maker),
         ):
             await page_request.registry()
         settings = {"sasl_mechanism": "PLAIN"}

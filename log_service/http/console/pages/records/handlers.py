@@ -15,7 +15,6 @@ from log_service.http.console.pages.records.producing import formats_of, headers
 from log_service.http.console.pages.records.reading import (
     ENOUGH,
     Scan,
-    open_decoder,
     read_bounds,
     read_through,
     search,
@@ -32,7 +31,7 @@ from log_service.http.console.pages.records.view import (
     record_view,
 )
 from log_service.http.record_formats.consuming import open_consumer
-from log_service.http.record_formats.decoding import FORMATS
+from log_service.http.record_formats.decoding import FORMATS, open_decoder
 from log_service.http.record_formats.records import decoded, is_wanted
 from log_service.http.server.streams import EVENT_STREAM, Send, stream_of
 from log_service.http.server.values import HttpError, HttpResponse
@@ -49,7 +48,7 @@ async def browse(page_request: PageRequest) -> HttpResponse:
     question = await _with_key(admin, question_of(page_request.value("topic"), page_request.query))
     async with (
         page_request.context.searches.one_of(page_request.person.user),
-        open_decoder(page_request) as decoder,
+        open_decoder(page_request.registry_maker) as decoder,
     ):
         scan = await search(page_request.clients, admin, decoder, question)
     return await trio.to_thread.run_sync(_browse_page, page_request, question, scan)
@@ -161,7 +160,7 @@ async def download(page_request: PageRequest) -> HttpResponse:
 
         async with (
             places.one_of(user),
-            open_decoder(page_request) as decoder,
+            open_decoder(page_request.registry_maker) as decoder,
             open_consumer(
                 page_request.clients,
                 is_committed_only=question.is_committed_only,

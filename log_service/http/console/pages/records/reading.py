@@ -5,8 +5,7 @@ committed, and no group of the cluster changes.
 """
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from heapq import nlargest
 
@@ -19,7 +18,6 @@ from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.http.cluster_clients.pool import LoginClients
-from log_service.http.console.page_requests import PageRequest
 from log_service.http.console.pages.records.fates import Fates
 from log_service.http.console.pages.records.view import Bounds, Question, bounds_of
 from log_service.http.record_formats.consuming import open_consumer
@@ -90,20 +88,6 @@ async def read_bounds(admin: Admin, question: Question) -> Bounds:
         times = await admin.list_offsets(dict.fromkeys(logs, spec))
         at_time = {where: each.offset for where, each in times.items() if each.offset >= 0}
     return bounds_of(question, logs, at_time)
-
-
-@asynccontextmanager
-async def open_decoder(page_request: PageRequest) -> AsyncIterator[RecordDecoder]:
-    """Yield a decoder that reads schemas as the person, if there is a schema registry.
-
-    It has its own registry client, because a stream may outlive the clients that a login shares,
-    and because the cached schemas are freed with the client.
-    """
-    if page_request.context.registry is None:
-        yield RecordDecoder(None)
-        return
-    async with await trio.to_thread.run_sync(page_request.new_registry) as registry:
-        yield RecordDecoder(registry)
 
 
 async def read_through(

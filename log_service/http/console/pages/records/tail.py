@@ -14,12 +14,9 @@ from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
 from log_service.http.console.page_requests import PageRequest
-from log_service.http.console.pages.records.reading import (
-    open_decoder,
-)
 from log_service.http.console.pages.records.view import Question, RecordView, record_view
 from log_service.http.record_formats.consuming import open_consumer
-from log_service.http.record_formats.decoding import RecordDecoder
+from log_service.http.record_formats.decoding import RecordDecoder, open_decoder
 from log_service.http.record_formats.filters import needs_decoding
 from log_service.http.record_formats.records import decoded, is_wanted
 from log_service.http.server.streams import HEARTBEAT, Send, event
@@ -63,7 +60,7 @@ class TailCounts:
 async def follow(page_request: PageRequest, question: Question, send: Send) -> None:
     """Send new records as events until the session ends, or an hour is over."""
     async with (
-        open_decoder(page_request) as decoder,
+        open_decoder(page_request.registry_maker) as decoder,
         open_consumer(
             page_request.clients,
             is_committed_only=question.is_committed_only,

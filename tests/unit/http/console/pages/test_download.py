@@ -56,13 +56,12 @@ def test_a_download_that_ends_early_breaks_off(
 
     async def run() -> bool:
         async with trio.open_nursery() as nursery:
-            context = SimpleNamespace(
-                nursery=nursery, registry=None, streams=Places(most=1, most_of_one=1)
-            )
+            context = SimpleNamespace(nursery=nursery, streams=Places(most=1, most_of_one=1))
             page_request: Any = SimpleNamespace(
                 value=lambda _name: "t",
                 query={},
                 person=SimpleNamespace(user="ann"),
+                registry_maker=None,
                 clients=None,
                 admin=no_admin,
                 context=context,
