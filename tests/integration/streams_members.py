@@ -130,6 +130,13 @@ class StreamsMembers(Client):
         if twice:
             self.failures.append(f"{self.name}: both run {sorted(twice)}")
 
+    def wait_until_coordinated_by(self, node_id: int, seconds: float) -> None:
+        """Wait until the instances have found this node as the coordinator."""
+        deadline = time.monotonic() + seconds
+        while node_id not in self.coordinators:
+            assert time.monotonic() < deadline, (node_id, self.coordinators, self.failures)
+            time.sleep(PAUSE_SECONDS)
+
     def wait_until_all_run(self, task_count: int, seconds: float) -> None:
         """Wait until every task is run."""
         deadline = time.monotonic() + seconds

@@ -58,11 +58,12 @@ LAYOUTS_OF_FIVE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The topics that each have another node first among their replicas, and two clients."""
+    """The topics that each have another node first among their replicas, and three clients."""
 
     led: list[str]
     writer: ConfluentWriter
     reader: ConsumerProtocolReader
+    instances: StreamsMembers
 
     def wait_until_committed(self) -> None:
         """Wait until the reader has committed something more in each partition."""
@@ -110,7 +111,7 @@ def under_load(nodes: ClusterNodes) -> Iterator[Load]:
         for client in clients:
             client.start()
         time.sleep(CALM_SECONDS)
-        yield Load(led=list(led), writer=writer, reader=reader)
+        yield Load(led=list(led), writer=writer, reader=reader, instances=instances)
         nodes.wait_until_whole(*topics, COPY)
         writer.stop()
         log = read_log(nodes.bootstrap, topics)
@@ -169,7 +170,7 @@ def strike(
     The partition goes from place to place.
 
     Whoever leads the quorum, the partitions and the group is among them. In the end each product
-    coordinates the group in turn. A long run also goes on until each has led the quorum: the one
+    coordinates both groups in turn. A long run also goes on until each has led the quorum: the one
     node of a product among two of the other wins an election by chance.
     """
     have_led = {nodes.products[nodes.controller()]}
@@ -194,6 +195,8 @@ def strike(
     for product in (APACHE_KAFKA, TIDELOG):
         let_coordinate(nodes, load.reader.group, product)
         load.wait_until_committed()
+        node_id = let_coordinate(nodes, load.instances.name, product)
+        load.instances.wait_until_coordinated_by(node_id, SETTLE_SECONDS)
 
 
 @pytest.mark.parametrize(
